@@ -61,8 +61,9 @@ def test_kubectl_shows_models_by_their_short_name(cluster: Cluster, namespace: s
         if line.startswith(("NAMESPACE", namespace))
     ]
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
-    assert rows[0] == ["NAMESPACE", "NAME", "RUNTIME", "SOURCE", "PHASE", "REPLICAS", "AGE"]
-    assert rows[1][:-1] == [namespace, name, "llama.cpp", "acme/tiny", "Ready", "1"]
+    assert rows[0] == ["NAMESPACE", "NAME", "RUNTIME", "SOURCE", "PHASE", "REPLICAS", "AGE", "STATE", "MODEL ID"]
+    assert rows[1][:-3] == [namespace, name, "llama.cpp", "acme/tiny", "Ready", "1"]
+    assert rows[1][-2:] == ["Ready", name]
     wide = cluster.kubectl("get", "mdl.krypton.ai", "--namespace", namespace, "--output", "wide")
     assert f"http://{name}.{namespace}.svc:8080/v1" in wide
 

@@ -219,7 +219,7 @@ def test_kubectl_shows_what_a_person_wants_to_know(llmkube: LLMKube, llmkube_nam
 
     def shown(*arguments: str) -> str:
         text = llmkube.kubectl("get", "--namespace", llmkube_namespace, *arguments)
-        age = r"\b(\d+[mhs])+(?=(\s+\w+)?\s*$)"
+        age = r"\b(\d+[mhs])+(?=(\s+\w+){0,2}\s*$)"
         return re.sub(age, "AGE", text.replace(llmkube_namespace, "NS"), flags=re.MULTILINE)
 
     def rows(text: str) -> list[list[str]]:
@@ -227,9 +227,9 @@ def test_kubectl_shows_what_a_person_wants_to_know(llmkube: LLMKube, llmkube_nam
 
     host = "svc.cluster.local:8080/v1/chat/completions"
     assert rows(shown("isvc")) == [
-        ["NAME", "PHASE", "MODEL", "REPLICAS", "REASON", "ENDPOINT", "AGE"],
-        ["bad", "Failed", "missing", "0", "ModelNotFound", "AGE"],
-        ["good", "Ready", "weights", "1", "Ready", f"http://good.NS.{host}", "AGE"],
+        ["NAME", "PHASE", "MODEL", "REPLICAS", "REASON", "ENDPOINT", "AGE", "STATE", "MODEL", "ID"],
+        ["bad", "Failed", "missing", "0", "ModelNotFound", "AGE", "ModelNotFound"],
+        ["good", "Ready", "weights", "1", "Ready", f"http://good.NS.{host}", "AGE", "Ready", "good"],
     ]
     wide = rows(shown("mdl", "--output", "wide"))
     assert wide[0] == ["NAME", "PHASE", "SIZE", "ACCELERATOR", "ARCH", "SOURCE", "REASON", "AGE", "STATE"]

@@ -90,7 +90,18 @@ def test_kubectl_scale_sets_the_replicas(cluster: Cluster, namespace: str) -> No
 def test_kubectl_shows_what_a_person_looks_for(cluster: Cluster, namespace: str) -> None:
     cluster.create(model(namespace, "shown", LEAST))
     table = cluster.kubectl("get", "models.kubeai.org", "shown", "--namespace", namespace)
-    assert table.splitlines()[0].split() == ["NAME", "ENGINE", "URL", "REPLICAS", "READY", "REASON", "AGE"]
+    assert table.splitlines()[0].split() == [
+        "NAME",
+        "ENGINE",
+        "URL",
+        "REPLICAS",
+        "READY",
+        "REASON",
+        "AGE",
+        "STATE",
+        "MODEL",
+        "ID",
+    ]
     assert table.splitlines()[1].split()[:3] == ["shown", "VLLM", "hf://acme/tiny"]
 
 

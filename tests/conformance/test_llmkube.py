@@ -177,14 +177,14 @@ def test_kubectl_scale_sets_the_replicas(cluster: Cluster, namespace: str) -> No
         (
             "Model",
             MODELS,
-            "NAME PHASE SIZE ACCELERATOR REASON AGE",
+            "NAME PHASE SIZE ACCELERATOR REASON AGE STATE",
             "NAME PHASE SIZE ACCELERATOR ARCH SOURCE REASON AGE STATE",
         ),
         (
             "InferenceService",
             SERVICES,
-            "NAME PHASE MODEL REPLICAS REASON ENDPOINT AGE",
-            "NAME PHASE MODEL REPLICAS DESIRED REASON QUEUE PRIORITY ENDPOINT AGE STATE",
+            "NAME PHASE MODEL REPLICAS REASON ENDPOINT AGE STATE MODEL ID",
+            "NAME PHASE MODEL REPLICAS DESIRED REASON QUEUE PRIORITY ENDPOINT AGE STATE MODEL ID",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,8 +14,10 @@ from slipway.kube.objects import Object
 
 CATEGORY = "slipway"
 """``kubectl get slipway`` lists the resources of all kinds."""
-STATE = Column("State", "string", '.status.conditions[?(@.type=="Ready")].reason', priority=1)
-"""Ready, or why not, of whatever kind: the reason of the condition that matters most."""
+STATE = Column("State", "string", '.status.conditions[?(@.type=="Ready")].reason')
+"""Ready, or what is wrong, of any kind: the reason of the condition that matters most."""
+MODEL_ID = Column("Model ID", "string", ".status.modelId")
+"""The ID that clients send, of kinds that the gateway serves."""
 LABELS: Object = {"labels": {"app.kubernetes.io/part-of": "slipway"}}
 """By which the role crds tells our definitions from those of another installation."""
 
@@ -25,10 +28,19 @@ def manifests() -> dict[str, str]:
 
 
 def _text(resource: CustomResource) -> str:
-    columns = resource.columns if STATE.name in (one.name for one in resource.columns) else (*resource.columns, STATE)
-    shown = msgspec.structs.replace(resource, categories=(*resource.categories, CATEGORY), columns=columns)
+    shown = msgspec.structs.replace(
+        resource, categories=(*resource.categories, CATEGORY), columns=(*resource.columns, *_added(resource))
+    )
     manifest = shown.manifest()
     return to_yaml(manifest | {"metadata": manifest["metadata"] | LABELS})
+
+
+def _added(resource: CustomResource) -> Iterator[Column]:
+    """Columns that all APIs have, after those of the original."""
+    if STATE.name not in (one.name for one in resource.columns):
+        yield STATE
+    if resource.status and "model_id" in resource.status.__struct_fields__:
+        yield MODEL_ID
 
 
 def main(argv: list[str]) -> int:

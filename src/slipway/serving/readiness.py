@@ -16,6 +16,12 @@ from slipway.kube import conditions
 from slipway.kube.conditions import READY, RECONCILING, STALLED
 from slipway.kube.objects import Object
 
+ROUTED = "Routed"
+"""The condition of resources that requests are answered for."""
+NAME_CONFLICT = "NameConflict"
+"""Its reason if another resource has the short ID."""
+CHANGE_FAILED = "ChangeFailed"
+"""Reason of Ready while an earlier spec answers because the latest one cannot."""
 SPEAKING = ("Suspended", "Available")
 """Conditions whose message tells why a resource is ready, the most telling first."""
 
@@ -57,7 +63,7 @@ Rule = Condition | Field | AllOf | AnyOf
 
 COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
 """The newest spec is in place, as :mod:`slipway.serving.report` tells it."""
-REACHED = Condition("Routed", excused=("NameConflict", "NotRouted", "NoService"), optional=True)
+REACHED = Condition(ROUTED, excused=("NameConflict", "NotRouted", "NoService"), optional=True)
 """An id leads to it, if not the one that was asked for; or the gateway has nothing to do with it."""
 RETRYING = "Retrying"
 """Reason of the condition of a plan while the controller retries a request that the API server rejected."""
@@ -68,7 +74,7 @@ ANSWERING = AllOf((IN_PLACE, Condition("Available", excused=("ScaledToZero",)), 
 
 ROLLED_OUT = AllOf((Field("status.phase", ("Ready",)), Condition("Accepted"), COMPLETE, REACHED))
 """The newest spec is in place and answers, of a kind whose status has a report's conditions and its phase."""
-UNREACHED = Condition("Routed", "False", reasons=("NoId",))
+UNREACHED = Condition(ROUTED, "False", reasons=("NoId",))
 """Another resource has all of its ids."""
 FAILED = AnyOf(
     (
@@ -148,7 +154,7 @@ def summarize(told: Object, readiness: Readiness, generation: int) -> tuple[cond
     ready = current or (readiness.answering is not None and _holds(readiness.answering, status))
     reason, message = ("", "") if current else _why(status, readiness, stalled=stalled)
     summary = (
-        (READY, "True", "Ready", _good(status)) if ready else (READY, "False", reason, message),
+        (READY, "True", *_in_use(status, stalled=stalled)) if ready else (READY, "False", reason, message),
         _reconciling(reason, message, current=current, stalled=stalled),
         (STALLED, "True", reason, message) if stalled else (STALLED, "False", "AsExpected", "Nothing is wrong."),
     )
@@ -184,6 +190,16 @@ def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
         found = status.conditions.get(rule.type)
         if found:
             yield found
+
+
+def _in_use(status: _Status, *, stalled: bool) -> tuple[str, str]:
+    """Reason and message of Ready while requests are answered: what is wrong all the same, if anything is."""
+    if stalled:
+        return CHANGE_FAILED, "The latest change failed; an earlier spec answers. See the condition Stalled."
+    route = status.conditions.get(ROUTED) or {}
+    if route.get("status") == "False" and route.get("reason") == NAME_CONFLICT:
+        return NAME_CONFLICT, str(route.get("message", ""))
+    return "Ready", _good(status)
 
 
 def _good(status: _Status) -> str:

@@ -16,11 +16,12 @@ from slipway.kube.objects import Object, generation
 from slipway.serving.api import Rejection
 from slipway.serving.claims import NOT_ROUTED, owners, winners
 from slipway.serving.diagnosis import Diagnosis, Failure
+from slipway.serving.readiness import ROUTED
 from slipway.serving.route import RoutedService
 from slipway.serving.status import permanent, verdict
 
-ROUTED = "Routed"
-"""The condition of resources that requests are answered for."""
+MODEL_ID = "modelId"
+"""Field of a status: the ID that clients send."""
 REPORTED = frozenset({"Accepted", "Available", "Progressing", ROUTED})
 """Types of the conditions that a report has, with the one of ``routed``."""
 PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut"})
@@ -165,7 +166,20 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
     told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
     texts = [*([f"An older model has the name: {told}."] if lost else []), *refused]
     texts += [f"Requests reach this one as {ident}."] if ident in qualified else []
-    return Condition("Routed", "False", "NameConflict", " ".join(texts))
+    return Condition(ROUTED, "False", "NameConflict", " ".join(texts))
+
+
+def model_id(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Object:
+    """The status field with the ID that clients send: the first of ``names`` that leads to the Service, otherwise the
+    one with the namespace. Empty if no ID leads to it."""
+    own = next((service for service in services if service.key == key), None)
+    if own is None:
+        return {}
+    short, qualified = winners(services), owners(services)
+    held = [name for name in names if name in short and short[name].key == key]
+    if own.qualified in qualified and qualified[own.qualified].key == key:
+        held.append(own.qualified)
+    return {MODEL_ID: held[0]} if held else {}
 
 
 def _of_aliases(service: RoutedService) -> Iterator[str]:

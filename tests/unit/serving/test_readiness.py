@@ -69,7 +69,7 @@ def told(found: Object, readiness: Readiness = SERVED) -> list[str]:
             "False OutOfMemory",
             "True OutOfMemory",
         ),
-        (status(Progressing="False Unschedulable"), "True Ready", "False Unschedulable", "True Unschedulable"),
+        (status(Progressing="False Unschedulable"), "True ChangeFailed", "False Unschedulable", "True Unschedulable"),
         (
             status(Accepted="False InvalidSpec", Progressing="False InvalidSpec"),
             "False InvalidSpec",
@@ -128,6 +128,18 @@ def test_messages_are_those_of_the_condition_that_decided() -> None:
     assert (ready.message, stalled.message) == ("Available says Bad.", "Available says Bad.")
     assert reconciling.message == "See the condition Stalled."
     assert summarize(status(), SERVED, 3)[0].message == "Available says Ready."
+
+
+def test_ready_has_the_reason_of_what_is_wrong_though_requests_are_answered() -> None:
+    failed = status(Progressing="False BadImage")
+    assert told(failed) == ["True ChangeFailed", "False BadImage", "True BadImage"]
+    assert summarize(failed, SERVED, 3)[0].message == (
+        "The latest change failed; an earlier spec answers. See the condition Stalled."
+    )
+    conflict = status(Routed="False NameConflict")
+    assert told(conflict) == ["True NameConflict", "False Complete", "False AsExpected"]
+    assert summarize(conflict, SERVED, 3)[0].message == "Routed says NameConflict."
+    assert told(status(Routed="False NotRouted"))[0] == "True Ready"
 
 
 def test_they_speak_of_the_generation_that_the_status_speaks_of() -> None:

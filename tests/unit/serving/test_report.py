@@ -10,7 +10,7 @@ from slipway.kube.conditions import Condition
 from slipway.serving.api import Rejection
 from slipway.serving.claims import Rules
 from slipway.serving.diagnosis import Diagnosis, Failure
-from slipway.serving.report import Component, Pending, report, routed
+from slipway.serving.report import Component, Pending, model_id, report, routed
 from slipway.serving.route import Route, RoutedService
 
 LOADING = Pending("LoadingCache", "The weights are being loaded.")
@@ -86,6 +86,15 @@ def test_an_id_that_belongs_to_another_namespace_is_told_as_lost_though_nobody_h
     assert (condition.status, condition.reason) == ("False", "NameConflict")
     assert "a belongs to namespace bank (idOwners). Requests reach this one as new/a." in condition.message
     assert routed("bank/model-a", ("a",), [rules.apply(service("bank", "model-a", "a", 2))]).status == "True"
+
+
+def test_the_model_id_of_a_status_is_the_one_that_leads_to_it() -> None:
+    older, newer = service("a", "m", "tiny", 1), service("b", "m", "tiny", 2)
+    assert model_id("a/m", ("tiny",), (older, newer)) == {"modelId": "tiny"}
+    assert model_id("b/m", ("tiny",), (older, newer)) == {"modelId": newer.qualified}
+    assert model_id("b/absent", ("tiny",), (older, newer)) == {}
+    twin = newer._replace(name="twin", since=3)
+    assert model_id("b/twin", ("tiny",), (older, newer, twin)) == {}
 
 
 def test_aliases_are_told_with_those_that_the_model_may_not_have() -> None:

@@ -10,7 +10,7 @@ from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, key
 from slipway.serving.api import Rejection, StatusResult
 from slipway.serving.diagnosis import Limits, diagnose
-from slipway.serving.report import Component, report, routed
+from slipway.serving.report import Component, model_id, report, routed
 from slipway.serving.status import build_status
 
 
@@ -25,16 +25,18 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     )
     deployment = world.child(DEPLOYMENT, name)
     diagnosis = diagnose(deployment, world.pods, limits, world.now, LLAMACPP.explain)
+    served, ids = f"{namespace}/{name}", (name,)
     reported = report(
         (Component(deployment, diagnosis),),
         rejection,
-        (routed(f"{namespace}/{name}", (name,), world.routed), *_ignored(view)),
+        (routed(served, ids, world.routed), *_ignored(view)),
     )
     found = {
         "phase": reported.phase,
         "replicas": reported.replicas,
         "readyReplicas": reported.ready_replicas,
         "url": f"http://{name}.{namespace}.svc:{world.resource['spec'].get('port', 8080)}/v1",
+        **model_id(served, ids, world.routed),
     }
     return build_status(world.resource, found, reported.conditions, rechecks=(diagnosis.recheck_seconds,))
 

@@ -80,6 +80,8 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Pods that answer."""
     url: str | msgspec.UnsetType = msgspec.UNSET
     """Base URL of the model's own OpenAI API inside the cluster."""
+    model_id: str | msgspec.UnsetType = msgspec.UNSET
+    """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: int | msgspec.UnsetType = msgspec.UNSET
     """Generation of the spec that this status speaks of."""
     conditions: tuple[Condition, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -8,12 +8,12 @@ from slipway.apis.kubeai import cache, names, pods, source
 from slipway.apis.kubeai.resolve import Model, View
 from slipway.engines.retired import sentence
 from slipway.kube.conditions import Condition
-from slipway.kube.objects import Object, deleting
+from slipway.kube.objects import Object, deleting, key
 from slipway.serving.adapters import standings
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult, World
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.job import without_pods
-from slipway.serving.report import Component, Pending, report, routed
+from slipway.serving.report import Component, Pending, model_id, report, routed
 from slipway.serving.status import build_status, permanent
 from slipway.weights import checks, progress
 from slipway.weights.checks import Check
@@ -45,9 +45,11 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     if leaving:
         pending = Pending("Leaving", "The Model is being deleted: its pods end, then its weights leave the cache.")
     told = report((Component(deployment, diagnosis),), rejection, others, pending)
+    namespace, name = key(world.resource)
     found: Object = {
         "replicas": {"all": told.replicas, "ready": told.ready_replicas},
         "selector": ",".join(f"{label}={value}" for label, value in names.selector(view.name).items()),
+        **model_id(f"{namespace}/{names.service_name(name)}", (name,), world.routed),
     }
     trailing = {"cache": cached.told} if cached else {}
     rechecks = (

@@ -250,6 +250,8 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How far the cache is filled, with a cacheProfile."""
     selector: str | UnsetType = UNSET
     """Label selector of the pods, which a HorizontalPodAutoscaler needs to find their metrics."""
+    model_id: str | UnsetType = UNSET
+    """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: int | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: tuple[Condition, ...] | UnsetType = UNSET

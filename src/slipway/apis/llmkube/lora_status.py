@@ -7,7 +7,7 @@ from slipway.apis.llmkube.lora_plan import View
 from slipway.kube.conditions import Condition, find, timestamp
 from slipway.kube.objects import Object, key
 from slipway.serving.api import Rejection, StatusResult
-from slipway.serving.report import ROUTED, routed
+from slipway.serving.report import ROUTED, model_id, routed
 from slipway.serving.status import build_status, first_rejection, permanent, verdict
 
 CONDITIONS = frozenset({"Available", "Loaded", "Error", ROUTED})
@@ -22,11 +22,14 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     fault = permanent(rejection)
     loaded = _loaded(view, fault)
     available = verdict(rejection, "The service has its engine load the adapter.", type_="Available")
-    conditions = [available, loaded, _error(fault, loaded), *_routed(view, fault)]
+    served, public = _route(view)
+    route = [] if fault else [routed(served, (public,), world.routed)]
+    conditions = [available, loaded, _error(fault, loaded), *route]
+    fields = {} if fault else model_id(served, (public,), world.routed)
     known = {}
     if loaded.status == "True":
         known = {"loadedPath": resource["spec"]["path"], "lastLoadedAt": _since(resource, world.now)}
-    return build_status(resource, {}, conditions, trailing=known, passed_through=PASSED_THROUGH)
+    return build_status(resource, fields, conditions, trailing=known, passed_through=PASSED_THROUGH)
 
 
 def _loaded(view: View, fault: Rejection | None) -> Condition:
@@ -63,13 +66,11 @@ def _error(fault: Rejection | None, loaded: Condition) -> Condition:
     return Condition("Error", "False", "AsExpected", "Nothing is wrong.")
 
 
-def _routed(view: View, fault: Rejection | None) -> list[Condition]:
-    if fault:
-        return []
-    resource = view.world.resource
-    spec, (namespace, name) = resource["spec"], key(resource)
+def _route(view: View) -> tuple[str, str]:
+    """The ``namespace/name`` of its Service, and its model ID."""
+    spec, (namespace, name) = view.world.resource["spec"], key(view.world.resource)
     public = loras.public_name(spec["inferenceServiceRef"]["name"], spec["name"])
-    return [routed(f"{namespace}/{names.lora_service(name)}", (public,), view.world.routed)]
+    return f"{namespace}/{names.lora_service(name)}", public
 
 
 def _since(resource: Object, now: float) -> str:

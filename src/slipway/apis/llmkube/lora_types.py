@@ -45,6 +45,8 @@ class LoRAAdapterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """The path that every replica has loaded it from."""
     last_loaded_at: Time | UnsetType = UNSET
     """Since when all of them have it."""
+    model_id: str | UnsetType = UNSET
+    """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: Number64 | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET

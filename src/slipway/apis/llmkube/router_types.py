@@ -352,6 +352,8 @@ class ModelRouterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """Not written: status of the original's Gateway."""
     last_updated: Time | UnsetType = UNSET
     """When this status last changed."""
+    model_id: str | UnsetType = UNSET
+    """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: Number64 | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET

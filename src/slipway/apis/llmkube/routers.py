@@ -17,7 +17,7 @@ from slipway.kube.conditions import Condition
 from slipway.kube.names import fitting, label_value
 from slipway.kube.objects import SERVICE, Object, created_unix, key
 from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
-from slipway.serving.report import routed
+from slipway.serving.report import model_id, routed
 from slipway.serving.route import MODEL_ID, InvalidRouteError, Route, route_metadata, routed_service
 from slipway.serving.settings import Settings
 from slipway.serving.status import build_status, first_rejection, permanent, verdict
@@ -127,12 +127,13 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     router = view.router if isinstance(view.router, Router) else None
     rejection = first_rejection(rejection, view.router)
     namespace, name = key(resource)
+    served = f"{namespace}/{service_name(name)}"
     backends = [_backend(world, backend) for backend in router.spec.backends] if router else []
     answering = sum(backend["healthy"] for backend in backends)
     conditions = (
         verdict(rejection, "The spec is valid and its route is in place."),
         _available(answering, rejection),
-        routed(f"{namespace}/{service_name(name)}", (name,), world.routed),
+        routed(served, (name,), world.routed),
         _backends_ready(backends),
         _fields_used(resource["spec"]),
     )
@@ -140,6 +141,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "phase": _phase(len(backends), answering, rejection),
         "activeRules": router.routing.active if router else 0,
         "backends": backends,
+        **model_id(served, (name,), world.routed),
     }
     return stamped(build_status(resource, told, conditions), resource, CONDITIONS, world.now)
 

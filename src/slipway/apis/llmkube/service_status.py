@@ -34,7 +34,7 @@ from slipway.kube.objects import Object, generation, key, uid
 from slipway.serving.adapters import Standing, standings
 from slipway.serving.api import Rejection, StatusResult, World
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
-from slipway.serving.report import REPORTED, STARTING, Component, Pending, Report, report, routed
+from slipway.serving.report import REPORTED, STARTING, Component, Pending, Report, model_id, report, routed
 from slipway.serving.status import build_status, first_rejection, permanent
 
 CONDITIONS = REPORTED | {
@@ -97,6 +97,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "readyReplicas": told.ready_replicas,
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
         **_of_service(world, found),
+        **(model_id(served, ids, world.routed) if route else {}),
         **_gateway(found, route),
         **_adapters(found),
         **_quota(view, rejection),

@@ -375,6 +375,8 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     """Place among the services that wait for the same kind of GPU, from 1; 0 for one that does not wait."""
     last_updated: Time | UnsetType = UNSET
     """When this status last changed."""
+    model_id: str | UnsetType = UNSET
+    """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: Number64 | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET

@@ -16,7 +16,7 @@ from slipway.kube.objects import DEPLOYMENT, Object, key, labels
 from slipway.serving.api import Rejection, StatusResult
 from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
 from slipway.serving.groups import LEADER_WORKER_SET, as_workload
-from slipway.serving.report import REPORTED, Component, Pending, report, routed
+from slipway.serving.report import REPORTED, Component, Pending, model_id, report, routed
 from slipway.serving.status import build_status, first_rejection, verdict
 
 CANARY = "canary"
@@ -56,13 +56,14 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     namespace, name = key(world.resource)
     if found and all(one.component.ready for one in found):
         pending = None
+    served, ids = f"{namespace}/{name}", service.model_ids if service else (name,)
     # Behind a router that waits for engines nothing is ready: what counts is that none is wanted.
     asleep = [one for one in found if one.asleep]
     told = report(
         [one.component for one in asleep or found] or [Component(None, Diagnosis())],
         rejection,
         (
-            routed(f"{namespace}/{name}", service.model_ids if service else (name,), world.routed),
+            routed(served, ids, world.routed),
             *map(_ready, [*found, *tried]),
             Condition("IngressReady", "True", "IngressDisabled", "The gateway takes the place of an ingress."),
             *_others(view, service),
@@ -74,6 +75,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     counts = ((entry.workload if entry else None) or {}).get("status") or {}
     result: Object = {
         **_addresses(world.resource, service),
+        **model_id(served, ids, world.routed),
         "components": {one.name: component_fields(view, service, one) for one in found},
         "modelStatus": model_status(found, rejection),
         **({"runtime": runtime} if view.selection and (runtime := runtime_status(view.selection)) else {}),

@@ -183,6 +183,8 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     """Pods of it that answer."""
     annotations: dict[str, str] | UnsetType = UNSET
     """Further facts, of the original."""
+    model_id: str | UnsetType = UNSET
+    """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: Number64 | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: tuple[ServiceCondition, ...] | UnsetType = UNSET
