@@ -2,8 +2,9 @@
 
 usage: advice.py
 
-A heading names one reason or several, and a paragraph that begins with "Do." says what to do. Where a table says what
-to do about which message, its rows are kept apart. Reasons about which nothing is to be done are left out.
+A heading names one reason or several, and a paragraph that begins with "Do." says what to do. If a table with the
+heading "message" says what to do about which message, its rows are kept apart, and the paragraph is for other messages.
+Reasons about which nothing is to be done are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 _ASIDE = re.compile(r"\((\[[^]]+\]\([^)]+\))\)")
 _PATTERN = "..."
 """Stands in a message for what differs; what follows it is compared."""
-_LONGEST = 104
+_LONGEST = 96
 """Characters of a string on a line of the modules' file."""
 _HEAD = '''\
 # Copyright: (c) 2026, The slipway.inference authors
@@ -40,7 +41,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-ADVICE: Mapping[str, str] = {
 '''
 
 
@@ -52,7 +52,8 @@ def advice(page: str) -> dict[str, Any]:
         own = text.partition("\n## ")[0]
         said = _DO.search(own)
         do = plain(said.group(1)) if said else ""
-        rows = {} if said else {plain(row[0]): plain(row[1]) for row in _ROW.findall(own)}
+        table = not said or "| message | do |" in own
+        rows = {plain(row[0]): plain(row[1]) for row in _ROW.findall(own)} if table else {}
         cases = {
             message.rpartition(_PATTERN)[2].lstrip(": "): do
             for message, do in rows.items()
@@ -72,18 +73,36 @@ def plain(text: str) -> str:
 
 def in_brief(found: dict[str, Any]) -> dict[str, str]:
     """What modules say by reason: plain text, and nothing about reasons that need nothing done."""
-    said = {reason: entry.get("do", "") for reason, entry in found.items()}
+    said = {reason: _brief(entry.get("do", "")) for reason, entry in found.items()}
+    return {reason: do for reason, do in said.items() if do and not do.startswith("Nothing")}
+
+
+def by_message(found: dict[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """The same by reason and text of the message, of reasons with different advice for each."""
     return {
-        reason: do.replace("`", "").replace("**", "")
-        for reason, do in said.items()
-        if do and not do.startswith("Nothing")
+        reason: tuple((_brief(text).lower(), _brief(do)) for text, do in entry["cases"].items())
+        for reason, entry in found.items()
+        if entry.get("cases")
     }
 
 
-def module(texts: dict[str, str]) -> str:
+def _brief(text: str) -> str:
+    return text.replace("`", "").replace("**", "")
+
+
+def module(texts: dict[str, str], cases: dict[str, tuple[tuple[str, str], ...]]) -> str:
     """The modules' file."""
     entries = (f"    {json.dumps(reason)}: (\n{_lines(text)}    ),\n" for reason, text in texts.items())
-    return f"{_HEAD}{''.join(entries)}}}\n"
+    rows = (f"    {json.dumps(reason)}: (\n{_pairs(pairs)}    ),\n" for reason, pairs in cases.items())
+    return (
+        f"{_HEAD}ADVICE: Mapping[str, str] = {{\n{''.join(entries)}}}\n"
+        "# Text of a message in lower case, and what to do about it.\n"
+        f"CASES: Mapping[str, tuple[tuple[str, str], ...]] = {{\n{''.join(rows)}}}\n"
+    )
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
+    return "".join(f"        ({json.dumps(text)}, (\n{_lines(do)}        )),\n" for text, do in pairs)
 
 
 def _lines(text: str) -> str:
@@ -100,7 +119,7 @@ def main() -> None:
     """Reads the page, and writes both files."""
     found = advice(PAGE.read_text())
     OF_THE_UI.write_text(f"{json.dumps(found, indent=1, ensure_ascii=False)}\n")
-    OF_MODULES.write_text(module(in_brief(found)))
+    OF_MODULES.write_text(module(in_brief(found), by_message(found)))
 
 
 if __name__ == "__main__":

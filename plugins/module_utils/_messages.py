@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.slipway.inference.plugins.module_utils._advice_data import ADVICE
+from ansible_collections.slipway.inference.plugins.module_utils._advice_data import ADVICE, CASES
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
 
@@ -73,11 +73,19 @@ def late(
 def _advice(results: Mapping[Key, Mapping[str, Any]]) -> tuple[str, ...]:
     """What to do about the first reasons of these, and how to see more of the first object; nothing where nobody has
     advice."""
-    reasons = list(dict.fromkeys(str(result.get("reason") or "") for result in results.values()))
-    known = [reason for reason in reasons if reason in ADVICE][:ADVISED]
-    several = len(reasons) > 1
-    lines = [f"What to do{f' about {reason}' if several else ''}: {ADVICE[reason]}" for reason in known]
+    messages: dict[str, str] = {}
+    for result in results.values():
+        messages.setdefault(str(result.get("reason") or ""), str(result.get("message") or ""))
+    known = [(reason, do) for reason, message in messages.items() if (do := advise(reason, message))][:ADVISED]
+    several = len(messages) > 1
+    lines = [f"What to do{f' about {reason}' if several else ''}: {do}" for reason, do in known]
     return (*lines, f"To see more: {_describe(next(iter(results)))}") if known else ()
+
+
+def advise(reason: str, message: str) -> str:
+    """What to do about a condition of this reason; empty if nothing is known, or to be done."""
+    lower = message.lower()
+    return next((do for text, do in CASES.get(reason, ()) if text in lower), ADVICE.get(reason, ""))
 
 
 def _describe(key: Key) -> str:

@@ -24,11 +24,16 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean a or b?`` for the end of a message, the likeliest first; empty where nothing is like it."""
+    names = nearest(name, known)
+    return f"; did you mean {' or '.join(names)}?" if names else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The names that are most like it, the likeliest first."""
     if len(name) > CHARACTERS:
-        return ""
+        return []
     compared: dict[str, str] = {}
     for one in islice(known, NAMES):
         if len(one) <= CHARACTERS:
             compared.setdefault(one.lower(), one)
-    alike = get_close_matches(name.lower(), compared, SUGGESTED, ALIKE)
-    return f"; did you mean {' or '.join(compared[one] for one in alike)}?" if alike else ""
+    return [compared[one] for one in get_close_matches(name.lower(), compared, SUGGESTED, ALIKE)]

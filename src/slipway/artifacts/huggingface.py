@@ -165,9 +165,9 @@ def page_of(path: str, shown: str) -> list[str] | None:
 
 
 REFUSALS = (
-    (401, "the hub asks for a token, as it does for names that it does not have: give the model one as HF_TOKEN"),
-    (403, "the token may not read this repository: accept its terms on the hub, or use a token of an account that has"),
-    (404, "the hub has no such repository or file: check their names in the spec"),
+    (401, "the hub asks for a token, also for names that it does not have. Check the names, and set HF_TOKEN"),
+    (403, "the token may not read this repository. Accept its terms on the hub, or use a token of an account that has"),
+    (404, "the hub has no such repository or file. Check their names in the spec"),
     (429, "the hub refuses more requests for now; the pod tries again by itself"),
 )
 """HTTP status -> what a person can do about it."""

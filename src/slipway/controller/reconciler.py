@@ -53,7 +53,7 @@ from slipway.kube.store import Change
 from slipway.serving.api import Api, InvalidSpecError, MetadataPatch, Plan, Reference, Rejection, Watch, World
 from slipway.serving.authors import planned
 from slipway.serving.freedoms import Labels
-from slipway.serving.readiness import RETRYING, summarize
+from slipway.serving.readiness import RETRYING, ROUTED, summarize
 from slipway.serving.report import PASSED_THROUGH, ROUTED
 from slipway.serving.route import ROUTE
 from slipway.serving.scaling import Scaling

@@ -11,7 +11,7 @@ from slipway.artifacts.huggingface import TOKEN
 from slipway.artifacts.weights import Weights
 from slipway.engines.flags import FlagTable, Value, names_flag, without_effect
 from slipway.engines.gpus import Devices, named
-from slipway.engines.log_patterns import LogPattern, match_log
+from slipway.engines.log_patterns import SOMETHING, Download, LogPattern, match_log
 from slipway.engines.python import PYTHON
 from slipway.engines.retired import Renewal, Retired, is_ours, renewed
 from slipway.engines.sealed import Seals, cleared, seals_in
@@ -246,9 +246,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         told = (self.metrics.running, self.metrics.waiting) if self.metrics else ()
         return Drain(seconds=seconds, shell=self.shell, metrics=tuple(name for name in told if name))
 
-    def explain(self, log: str) -> Failure | None:
+    def explain(self, log: str, download: Download = SOMETHING) -> Failure | None:
         """What the last log lines of a process that ended mean; None: nothing known."""
-        return match_log(log, self.log_patterns)
+        return match_log(log, self.log_patterns, download)
 
 
 def http_probes(path: str, startup_seconds: int) -> Probes:

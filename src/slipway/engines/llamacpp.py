@@ -71,15 +71,15 @@ def _env(launch: Launch) -> dict[str, str]:
 
 
 LOG_PATTERNS = log_patterns(
-    (r"GET failed \((?P<status>\d{3})\)", DOWNLOAD, "The repository cannot be read"),
-    (r"failed with status code: (?P<status>\d{3})", DOWNLOAD, "The model file cannot be downloaded"),
-    (r"status: (?P<status>[45]\d\d)\b", DOWNLOAD, "The model file cannot be downloaded"),
-    (r"Available GGUF files", DOWNLOAD, "The repository has no file of that name; the log lists those that it has"),
+    (r"GET failed \((?P<status>\d{3})\)", DOWNLOAD, "The repository{repository} cannot be read{hub}"),
+    (r"failed with status code: (?P<status>\d{3})", DOWNLOAD, "The model file{file} cannot be downloaded{hub}"),
+    (r"status: (?P<status>[45]\d\d)\b", DOWNLOAD, "The model file{file} cannot be downloaded{hub}"),
+    (r"Available GGUF files:?(?P<files>(?:\n\W*(?:I\W+)?- .+)*)", DOWNLOAD, ""),
     (r"HTTPLIB failed|failed to download model", DOWNLOAD, UNREACHABLE, True),
     (r"exactly one out metadata, path_model", DOWNLOAD, "The hub gave no model file"),
     (r"No space left on device", DOWNLOAD, NO_SPACE),
     (r"invalid device: (?:ROCm|SYCL|Vulkan|CUDA)\d", "NoGpu", NO_GPU),
-    (r"invalid argument", ARGUMENT, "llama-server does not take one of the arguments in the spec"),
+    (r"invalid argument(?:: (?P<value>\S+))?", ARGUMENT, "llama-server rejected an argument in the spec"),
     (
         r"cudaMalloc failed|error: out of memory|failed to allocate (?:CUDA|ROCm|Vulkan)\S* buffer",
         GPU_MEMORY,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
+from slipway import spelling
 from slipway.artifacts import huggingface
+from slipway.artifacts.huggingface import HuggingFaceFile
+from slipway.artifacts.weights import HubRepository, Weights
 from slipway.serving.diagnosis import Failure
 
 DOWNLOAD = "DownloadFailed"
@@ -24,7 +28,9 @@ NO_SPACE = "The model is larger than the pod's place for weights"
 class LogPattern(NamedTuple):
     """A pattern in an engine's log, and the reason and message that it stands for.
 
-    If the pattern has a group ``status``, it is an HTTP status of the hub: advice on that status follows the message.
+    A message may contain ``{repository}``, ``{file}`` and ``{hub}``. Groups of a pattern complete it: ``status`` is an
+    HTTP status of the hub, ``files`` lists the files of the repository, ``value`` is the value in the spec that the
+    engine rejects.
     """
 
     pattern: re.Pattern[str]
@@ -46,16 +52,76 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:\?[0-9;]+|[0-9;]*[0-9])[A-HJKS
 """Commands to a terminal; their first character may be lost."""
 
 
-def match_log(log: str, patterns: Iterable[LogPattern]) -> Failure | None:
-    """What the first pattern that matches means, with the log from its line on; None: none matches."""
+LISTED = re.compile(r"- ([\w./@+-]{1,100})$", re.MULTILINE | re.ASCII)
+"""A file in a list that an engine logs. Names with other characters are not repeated: the repository chose them."""
+MOST_LISTED = 5
+
+
+class Download(NamedTuple):
+    """What an engine downloads, and from where."""
+
+    weights: Weights | None = None
+    endpoint: str = ""
+    """Address of the hub; empty: the public one."""
+
+    @property
+    def repository(self) -> str:
+        if isinstance(self.weights, HuggingFaceFile):
+            return self.weights.repository
+        return self.weights.reference if isinstance(self.weights, HubRepository) else ""
+
+    @property
+    def file(self) -> str:
+        return self.weights.file if isinstance(self.weights, HuggingFaceFile) else ""
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.endpoint).hostname or "huggingface.co"
+
+
+SOMETHING = Download()
+"""Of an engine whose source is not known."""
+
+
+def match_log(log: str, patterns: Iterable[LogPattern], download: Download = SOMETHING) -> Failure | None:
+    """What the first pattern that matches means; None: none matches. With the log from its line on, unless the message
+    has all of it."""
     text = STAMP.sub("", ESCAPE.sub("", log))
     for row in patterns:
-        found = row.pattern.search(text)
-        if found:
-            shown = text[text.rfind("\n", 0, found.start()) + 1 :]
-            status = found.groupdict().get("status")
-            if status is None:
-                return Failure(row.reason, row.meaning, shown, passing=row.passing)
-            advice = huggingface.explain_status(int(status))
-            return Failure(row.reason, f"{row.meaning}: {advice}", shown, passing=huggingface.passes(int(status)))
+        match = row.pattern.search(text)
+        if match:
+            return _failure(row, match, text[text.rfind("\n", 0, match.start()) + 1 :], download)
     return None
+
+
+def _failure(row: LogPattern, match: re.Match[str], shown: str, download: Download) -> Failure:
+    groups, known = match.groupdict(), bool(download.repository)
+    meaning = row.meaning.format(
+        repository=f" {download.repository}" * known,
+        file=f" {download.file}" * bool(download.file),
+        hub=f" from {download.host}" * known,
+    )
+    if groups.get("files") is not None:
+        return Failure(row.reason, _missing_file(download, LISTED.findall(groups["files"])))
+    if groups.get("value"):
+        return Failure(row.reason, f"{meaning}: {groups['value'][: spelling.CHARACTERS]!a}. Fix or remove it.")
+    if groups.get("status") is None:
+        return Failure(row.reason, meaning, shown, passing=row.passing)
+    status = int(groups["status"])
+    return Failure(
+        row.reason,
+        f"{meaning}: {huggingface.explain_status(status)}",
+        "" if known else shown,
+        passing=huggingface.passes(status),
+    )
+
+
+def _missing_file(download: Download, files: Sequence[str]) -> str:
+    """That a repository lacks a file, with the nearest name, otherwise with the files that it has."""
+    missing = f"{download.repository or 'The repository'} has no file {download.file!r}"
+    text = f"{missing}." if download.file else "The repository has no file of that name."
+    alike = spelling.nearest(download.file, files)
+    if alike:
+        return f"{text} Did you mean {' or '.join(alike)}?"
+    rest = f" and {len(files) - MOST_LISTED} more" if len(files) > MOST_LISTED else ""
+    return f"{text} It has {', '.join(files[:MOST_LISTED])}{rest}." if files else f"{text} Check the name."

@@ -202,19 +202,18 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain | No
 def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None) -> Failure | None:
     log, code = ended.get("message", ""), ended.get("exitCode", 0)
     who = "The engine" if explain else f"Container {status['name']}"
-    times = f"{status['restartCount']} restart{'s' * (status['restartCount'] != 1)}"
     if ended.get("reason") == "OOMKilled":
-        text = f"{who} used more memory than its limit: raise that, or take a smaller model or context"
-        return Failure("OOMKilled", f"{text} ({times}).")
+        text = f"{who} used more memory than its limit. Raise the limit, or use a smaller model or context."
+        return Failure("OOMKilled", text)
     latest = limits.startup_seconds + STOP_SECONDS
     if explain and code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
-        text = f"The engine did not answer within the {limits.startup_seconds} s that a start may take ({times})"
+        text = f"The engine did not answer within the {limits.startup_seconds} s that a start may take"
         return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
     if ended.get("reason") in UNTOLD:
         return None
     if code == ILLEGAL_INSTRUCTION:
-        text = f"The image is built for another processor than the node has: {who} ended with exit code {code}"
-        return Failure("IllegalInstruction", f"{text} ({times}).{_shown(_lines(log)[-LOG_LINES:])}")
+        text = f"The image is built for another processor than the node has. {who} ended with exit code {code}."
+        return Failure("IllegalInstruction", f"{text}{_shown(_lines(log)[-LOG_LINES:])}")
     known = explain(log) if explain else None
     # Even an engine that obeyed may have left last words.
     if code == 0 and not known and "running" in status.get("state", {}):
@@ -222,10 +221,10 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
     if known and known.passing and status["restartCount"] < PATIENCE_RESTARTS:
         return None
     if known:
-        return Failure(known.reason, f"{known.message} ({times}).{_shown(_lines(known.log)[:LOG_LINES])}")
+        return Failure(known.reason, f"{sentence(known.message)}{_shown(_lines(known.log)[:LOG_LINES])}")
     if status["restartCount"] < 2 and status.get("state", {}).get("waiting", {}).get("reason") != "CrashLoopBackOff":
         return None
-    text = f"{who} ended with exit code {code} ({times})"
+    text = f"{who} ended with exit code {code}"
     return Failure("CrashLoopBackOff", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
 
 

@@ -7,6 +7,10 @@ import json
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+from slipway.engines import ENGINES
+from slipway.engines.log_patterns import LogPattern
 from slipway.gateway.ui.advice import advise
 
 ROOT = Path(__file__).parents[3]
@@ -39,6 +43,27 @@ def test_rows_of_a_table_are_cases() -> None:
     rows = ("| message | do |", "| --- | --- |", "| cannot write ...: denied | Be root. |", "| gone | Wait. |")
     page = "\n".join(("## One\n\n**Means.** A:\n", *rows, ""))
     assert SCRIPT.advice(page) == {"One": {"cases": {"denied": "Be root.", "gone": "Wait."}}}
+
+
+def test_a_table_may_have_advice_for_all_other_messages() -> None:
+    page = "## One\n\n| message | do |\n| --- | --- |\n| gone | Wait. |\n\n**Do.** Look.\n"
+    assert SCRIPT.advice(page) == {"One": {"do": "Look.", "cases": {"gone": "Wait."}}}
+
+
+def test_a_message_is_compared_without_case() -> None:
+    assert advise("DownloadFailed", "THE HUB cannot be reached from the pod") == advise(
+        "DownloadFailed", "the hub cannot be reached from the pod"
+    )
+    assert "nearest name" in advise("DownloadFailed", "acme/tiny has no file 'tinny.gguf'. It has tiny.gguf.")
+
+
+@pytest.mark.parametrize(
+    "row",
+    list(dict.fromkeys(row for engine in ENGINES.values() for row in engine.log_patterns)),
+    ids=lambda row: row.meaning,
+)
+def test_every_failure_that_an_engine_explains_has_advice(row: LogPattern) -> None:
+    assert advise(row.reason, row.meaning)
 
 
 def test_a_reason_that_nobody_knows_has_no_advice() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from ansible_collections.slipway.inference.plugins.module_utils._advice_data import ADVICE
+from ansible_collections.slipway.inference.plugins.module_utils._advice_data import ADVICE, CASES
+from ansible_collections.slipway.inference.plugins.module_utils._messages import advise
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = importlib.util.spec_from_file_location("advice", ROOT / "scripts/advice.py")
@@ -20,7 +21,20 @@ SPEC.loader.exec_module(written)
 
 
 def test_the_modules_have_the_pages_words() -> None:
-    assert written.in_brief(written.advice(written.PAGE.read_text())) == ADVICE, "run: make generate"
+    found = written.advice(written.PAGE.read_text())
+    assert written.in_brief(found) == ADVICE, "run: make generate"
+    assert written.by_message(found) == CASES, "run: make generate"
+
+
+def test_a_message_has_the_advice_of_its_row_whatever_its_case() -> None:
+    page = "## One\n\n| message | do |\n| --- | --- |\n| The hub has no `x` | Fix `x`. |\n\n**Do.** Wait.\n"
+    found = written.advice(page)
+    assert written.in_brief(found) == {"One": "Wait."}
+    assert written.by_message(found) == {"One": (("the hub has no x", "Fix x."),)}
+    assert advise("DownloadFailed", "acme/tiny has no file 'tinny.gguf'. Did you mean tiny.gguf?").startswith(
+        "Set the file"
+    )
+    assert advise("DownloadFailed", "something else") == ADVICE["DownloadFailed"]
 
 
 def test_reasons_of_the_commonest_mistakes_have_advice() -> None:

@@ -82,10 +82,9 @@ def test_the_state_of_a_container_decides_the_reason(statuses: list[dict[str, An
     ("line", "advice"),
     [
         ("error: GET failed (401):", "asks for a token"),
-        ("failed to download model: Download 'http://hub/x' failed with status code: 403", "accept its terms"),
-        ("error: GET failed (404):", "check their names"),
+        ("failed to download model: Download 'http://hub/x' failed with status code: 403", "Accept its terms"),
+        ("error: GET failed (404):", "Check their names"),
         ("error: GET failed (503):", "tries again by itself"),
-        ("I Available GGUF files:\nI  - other.gguf", "has no file of that name"),
         ("get_repo_commit: error: HTTPLIB failed: Could not establish connection", "cannot be reached"),
     ],
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from slipway.apis.krypton.plan import renewal
 from slipway.apis.krypton.resolve import DEFAULT_STARTUP_SECONDS, View
 from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.log_patterns import Download
 from slipway.engines.retired import sentence
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, key
 from slipway.serving.api import Rejection, StatusResult
-from slipway.serving.diagnosis import Limits, diagnose
+from slipway.serving.diagnosis import Explain, Limits, diagnose
 from slipway.serving.report import Component, model_id, report, routed
 from slipway.serving.status import build_status
 
@@ -24,7 +27,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         container=LLAMACPP.container,
     )
     deployment = world.child(DEPLOYMENT, name)
-    diagnosis = diagnose(deployment, world.pods, limits, world.now, LLAMACPP.explain)
+    diagnosis = diagnose(deployment, world.pods, limits, world.now, _explain(view))
     served, ids = f"{namespace}/{name}", (name,)
     reported = report(
         (Component(deployment, diagnosis),),
@@ -39,6 +42,11 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         **model_id(served, ids, world.routed),
     }
     return build_status(world.resource, found, reported.conditions, rechecks=(diagnosis.recheck_seconds,))
+
+
+def _explain(view: View) -> Explain:
+    weights = view.model.weights if view.model else None
+    return partial(LLAMACPP.explain, download=Download(weights, view.world.settings.hugging_face_endpoint))
 
 
 def _ignored(view: View) -> tuple[Condition, ...]:

@@ -7,7 +7,8 @@ from slipway.apis.llmkube.lora_plan import View
 from slipway.kube.conditions import Condition, find, timestamp
 from slipway.kube.objects import Object, key
 from slipway.serving.api import Rejection, StatusResult
-from slipway.serving.report import ROUTED, model_id, routed
+from slipway.serving.readiness import ROUTED
+from slipway.serving.report import model_id, routed
 from slipway.serving.status import build_status, first_rejection, permanent, verdict
 
 CONDITIONS = frozenset({"Available", "Loaded", "Error", ROUTED})

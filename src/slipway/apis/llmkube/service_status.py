@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -29,6 +30,7 @@ from slipway.apis.llmkube.service_resolve import (
 )
 from slipway.apis.llmkube.updated import stamped
 from slipway.engines.flags import NOT_KNOWN
+from slipway.engines.log_patterns import Download
 from slipway.kube.conditions import Condition, find
 from slipway.kube.objects import Object, generation, key, uid
 from slipway.serving.adapters import Standing, standings
@@ -206,7 +208,8 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
         unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
         container=engine.container,
     )
-    return diagnose(deployment, judged, limits, world.now, engine.explain)
+    download = Download(service.placed.weights if service else None, settings.hugging_face_endpoint)
+    return diagnose(deployment, judged, limits, world.now, partial(engine.explain, download=download))
 
 
 def _desired(resource: Object, deployment: Object | None) -> int:

@@ -26,4 +26,5 @@ def advise(reason: str, message: str) -> str:
     advice = _all().get(reason)
     if advice is None:
         return ""
-    return next((do for text, do in advice.cases.items() if text in message), advice.do)
+    lower = message.lower()
+    return next((do for text, do in advice.cases.items() if text.lower() in lower), advice.do)
