@@ -41,6 +41,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._readiness impor
     WAITING,
     judge,
     summary,
+    warning,
 )
 from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule
 from ansible_collections.slipway.inference.plugins.module_utils._wait import Board, follow
@@ -330,6 +331,9 @@ def _wait(
         result = report.results[key]
         if not gone and item.resource is not None:
             result.update(summary(key.kind, item.resource))
+        doubt = warning(item.resource) if item.resource is not None and not gone else ""
+        if doubt:
+            report.warnings.append(f"{key.kind.kind} {key.label}: {doubt}")
         if item.verdict.state != READY:
             result.update(reason=item.verdict.reason, message=item.verdict.message)
         waited = time.monotonic() - started if item.verdict.state == WAITING else item.waited

@@ -83,6 +83,14 @@ def tell(kind: Kind, resource: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
+def warning(resource: Mapping[str, Any]) -> str:
+    """What is wrong with a resource that is ready: its short ID leads to another model. Empty if nothing is."""
+    route = condition(resource, "Routed")
+    if route.get("status") != "False" or route.get("reason") != "NameConflict":
+        return ""
+    return f"NameConflict: {route.get('message', '').strip()}"
+
+
 def summary(kind: Kind, resource: Mapping[str, Any]) -> dict[str, Any]:
     """What results show of an object. ``ready`` follows the kind's own rule."""
     verdict = judge(kind, resource)

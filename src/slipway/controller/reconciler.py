@@ -54,7 +54,7 @@ from slipway.serving.api import Api, InvalidSpecError, MetadataPatch, Plan, Refe
 from slipway.serving.authors import planned
 from slipway.serving.freedoms import Labels
 from slipway.serving.readiness import RETRYING, ROUTED, summarize
-from slipway.serving.report import PASSED_THROUGH, ROUTED
+from slipway.serving.report import PASSED_THROUGH
 from slipway.serving.route import ROUTE
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings

@@ -158,3 +158,10 @@ def test_an_empty_cluster_is_told_as_such() -> None:
     kept = found()
     assert report(kept).startswith("Slipway is not installed in namespace slipway-system.\n")
     assert kept["answering"] == []
+
+
+def test_a_model_whose_short_id_leads_to_another_is_told_beside_its_state() -> None:
+    lost = {"type": "Routed", "status": "False", "reason": "NameConflict", "message": "tiny is served by a/tiny."}
+    kept = found(krypton=[model("tiny", conditions=[lost]), model("other")])
+    assert "tiny: ready, NameConflict: tiny is served by a/tiny.\n" in report(kept)
+    assert "other: ready\n" in report(kept)
