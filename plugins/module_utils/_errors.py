@@ -57,8 +57,10 @@ class InferenceError(Exception):
     status: int = 0
     retry_after: float | None = None
     transient: bool = False
-    # What to do and where to look, beyond what the code says.
+    # What to do, beyond what the code says.
     advice: tuple[str, ...] = ()
+    # How to see more.
+    further: str = ""
 
     def __post_init__(self) -> None:
         super().__init__(self.message)
@@ -69,8 +71,10 @@ class InferenceError(Exception):
 
     @property
     def text(self) -> str:
-        """The message, and what to do where the code says that."""
-        return f"{self.message} {HINTS[self.code]}".rstrip()
+        """The message, and what to do at its end."""
+        told = f"{self.message} {HINTS[self.code]}".rstrip()
+        joint = "\n" if "\n" in told else " "
+        return "\n".join([joint.join(filter(None, (told, self.further))), *self.advice])
 
 
 def from_answer(

@@ -19,6 +19,8 @@ from ansible_collections.slipway.inference.plugins.module_utils._manifest import
 # How many names, and how many lines of a log, a message shows.
 NAMES = 10
 LOG_LINES = 5
+# Reasons that leave the cause to the log.
+UNEXPLAINED = frozenset({"CrashLoopBackOff", "StartupTimeout"})
 # Of how many reasons it says what to do.
 ADVISED = 3
 
@@ -51,9 +53,10 @@ def refused(
 
 
 def failed(results: Mapping[Key, Mapping[str, Any]], asked: Collection[Key]) -> InferenceError:
-    told = {key: _state(result) for key, result in results.items()}
+    told = {key: _state(result, explained=_is_explained(result)) for key, result in results.items()}
     code = "deleted" if all(result["reason"] == "Deleted" for result in results.values()) else "failed"
-    return InferenceError(code, _list(told, asked, "failed", "failed"), advice=_advice(results))
+    text, advice = _list(told, asked, "failed", "failed"), _advice(results)
+    return InferenceError(code, text, advice=advice, further=_describe(next(iter(results))) if advice else "")
 
 
 def late(
@@ -63,23 +66,24 @@ def late(
     state = f"{'gone' if gone else 'ready'} after {seconds:g} s"
     last = f" At the end the API server could not be asked: {trouble}" if trouble else ""
     unseen = any(result.get("reason") in ("NoStatus", "Outdated") for result in results.values())
+    advice = () if gone or trouble else _advice(results)
     return InferenceError(
         "controller_missing" if unseen and not trouble else "timeout",
         _list(told, asked, f"is not {state}", f"are not {state}", last),
-        advice=() if gone or trouble else _advice(results),
+        advice=advice,
+        further=_describe(next(iter(results))) if advice else "",
     )
 
 
 def _advice(results: Mapping[Key, Mapping[str, Any]]) -> tuple[str, ...]:
-    """What to do about the first reasons of these, and how to see more of the first object; nothing where nobody has
-    advice."""
+    """What to do about the first reasons of these."""
     messages: dict[str, str] = {}
     for result in results.values():
         messages.setdefault(str(result.get("reason") or ""), str(result.get("message") or ""))
     known = [(reason, do) for reason, message in messages.items() if (do := advise(reason, message))][:ADVISED]
     several = len(messages) > 1
     lines = [f"What to do{f' about {reason}' if several else ''}: {do}" for reason, do in known]
-    return (*lines, f"To see more: {_describe(next(iter(results)))}") if known else ()
+    return tuple(lines)
 
 
 def advise(reason: str, message: str) -> str:
@@ -90,11 +94,17 @@ def advise(reason: str, message: str) -> str:
 
 def _describe(key: Key) -> str:
     namespace = f" --namespace {key.namespace}" if key.namespace else ""
-    return f"kubectl describe {key.kind.resource}/{key.name}{namespace}"
+    return f"To see more: kubectl describe {key.kind.resource}/{key.name}{namespace}"
 
 
-def _state(result: Mapping[str, Any]) -> str:
-    """Reason and message, and what events and log add to them."""
+def _is_explained(result: Mapping[str, Any]) -> bool:
+    reason = str(result.get("reason") or "")
+    return reason not in UNEXPLAINED and bool(advise(reason, str(result.get("message") or "")))
+
+
+def _state(result: Mapping[str, Any], *, explained: bool = False) -> str:
+    """Reason and message, and what events and log add to them. ``explained``: whether the cause is known, so that the
+    log adds nothing."""
     message = result.get("message") or ""
     text = f"{result['reason']}: {message}" if result.get("reason") and message else result.get("reason") or message
     warnings = [event for event in result.get("events") or () if event["type"] == "Warning"]
@@ -103,7 +113,7 @@ def _state(result: Mapping[str, Any]) -> str:
         text = f"{text} {warnings[-1]['reason']}: {warnings[-1]['message']}".strip()
     log = [line for line in result.get("log") or () if line.strip()][-LOG_LINES:]
     # A message of several lines brings those lines of the log that matter.
-    if log and "\n" not in message:
+    if log and not explained and "\n" not in message:
         text = "\n".join([f"{text} Last log lines:".strip(), *log])
     return text or "It says no reason."
 

@@ -58,6 +58,10 @@ _MANIFEST: Spec = {
 }
 
 
+# What is shown of an object that failed.
+BRIEF = ("error_code", "kind", "name", "namespace", "reason")
+
+
 class Module(AnsibleModule):
     """Keeps secrets out of all that it says: results, errors in its arguments, warnings, the target's system log."""
 
@@ -176,7 +180,24 @@ def run(module: Module, work: Callable[[], dict[str, Any]]) -> None:
 
 
 def _fail(module: Module, error: InferenceError, result: dict[str, Any]) -> NoReturn:
+    if module._verbosity < 1:  # noqa: SLF001  (Ansible has no other way to read it)
+        result = in_brief(result)
     module.fail_json(msg=error.text, error_code=error.code, hint=error.hint, status=error.status, **result)
+
+
+def in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a task that failed shows without ``-v``: which objects failed, as the message has the rest."""
+    brief: dict[str, Any] = {}
+    for name, value in result.items():
+        if name == "resources":
+            continue
+        told = value if isinstance(value, list) and name != "diff" else ()
+        brief[name] = (
+            [{field: one[field] for field in BRIEF if field in one} for one in told if "error_code" in one]
+            if told
+            else value
+        )
+    return brief
 
 
 def _change(module: Module, kinds: Kinds) -> dict[str, Any]:

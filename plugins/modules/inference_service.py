@@ -188,7 +188,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: What came of each model and each service, in the order of the task, models first.
+  description:
+    - What came of each model and each service, in the order of the task, models first.
+    - If the task fails, only the objects that failed, each with its name and the reason. With C(-v)
+      it has everything.
   returned: always, as far as the task came
   type: list
   elements: dict
@@ -299,7 +302,7 @@ error_code:
   type: str
   sample: failed
 hint:
-  description: What to do about it. May be empty.
+  description: What to do about it, as at the end of C(msg). May be empty.
   returned: on failure
   type: str
 status:

@@ -204,7 +204,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: What came of each model, in the order of the task.
+  description:
+    - What came of each model, in the order of the task.
+    - If the task fails, only the objects that failed, each with its name and the reason. With C(-v)
+      it has everything.
   returned: always, as far as the task came
   type: list
   elements: dict
@@ -445,7 +448,7 @@ error_code:
   type: str
   sample: failed
 hint:
-  description: What to do about it. May be empty.
+  description: What to do about it, as at the end of C(msg). May be empty.
   returned: on failure
   type: str
 status:

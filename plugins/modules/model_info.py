@@ -203,7 +203,9 @@ error_code:
   type: str
   sample: forbidden
 hint:
-  description: What to do about it. May be empty.
+  description:
+    - What to do about it, as at the end of C(msg). May be empty.
+    - A task that fails returns, without C(-v), only the objects that failed, each with its name and the reason.
   returned: on failure
   type: str
 status:

@@ -52,7 +52,16 @@ def run(api: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
     _as_on_a_target(monkeypatch)
 
-    def call(module: str, /, *, check: bool = False, diff: bool = True, node: bool = False, **options: Any) -> Result:
+    def call(
+        module: str,
+        /,
+        *,
+        check: bool = False,
+        diff: bool = True,
+        node: bool = False,
+        verbosity: int = 1,
+        **options: Any,
+    ) -> Result:
         cluster = {} if node else {"host": api.url, "api_key": "the-api-key"}
         arguments = {
             **cluster,
@@ -61,6 +70,7 @@ def run(api: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
             **options,
             "_ansible_check_mode": check,
             "_ansible_diff": diff,
+            "_ansible_verbosity": verbosity,
             "_ansible_remote_tmp": tempfile.gettempdir(),
             "_ansible_keep_remote_files": False,
         }

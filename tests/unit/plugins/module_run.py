@@ -18,6 +18,11 @@ class Result:
     failed: bool
     data: dict[str, Any]
 
+    @property
+    def cause(self) -> str:
+        """The message without the advice at its end."""
+        return str(self.data["msg"]).partition("To see more:")[0].rstrip()
+
     def __getitem__(self, key: str) -> Any:
         return self.data[key]
 

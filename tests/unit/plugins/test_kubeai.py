@@ -138,7 +138,7 @@ def test_a_failure_brings_the_engine_s_last_words(api: FakeApi, run: Run) -> Non
     api.controller = becomes(others=FAILED)
     result = run("model", api="kubeai", name="a", namespace="models", spec=SPEC)
     assert result["error_code"] == "failed"
-    assert result["msg"] == (
+    assert result.cause == (
         "Model models/a failed. CrashLoopBackOff: The engine ended with exit code 1. Last log lines:\n"
         "ValueError: unknown flag"
     )
@@ -175,7 +175,7 @@ def test_a_cache_that_is_not_cleared_says_why(api: FakeApi, run: Run) -> None:
     task = {"api": "kubeai", "name": "a", "namespace": "models", "state": "absent"}
     run("model", **task, wait=False)
     result = run("model", **task, wait_timeout=1)
-    assert result["msg"] == (
+    assert result.cause == (
         "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held. "
         "FailedMount: The volume does not answer."
     )

@@ -101,7 +101,7 @@ def test_a_conflict_names_the_other_manager_and_the_fields(api: FakeApi, run: Ru
     result = run("model", **task)
     assert result.failed
     assert result["error_code"] == "conflict"
-    assert result["msg"] == (
+    assert result.cause == (
         "Model models/a was refused. kubectl owns .spec.port, .spec.args. "
         "Set force_conflicts to take these fields over, or leave them out here."
     )
@@ -121,7 +121,7 @@ def test_nothing_is_written_when_one_is_refused(api: FakeApi, run: Run) -> None:
     result = run("model", namespace="models", models=[{"name": name, "spec": SPEC} for name in ("a", "b", "c")])
     assert result.failed
     assert (result["error_code"], result["status"], result["changed"]) == ("invalid", 422, False)
-    assert result["msg"] == "1 of 3 Models was refused. Nothing was changed.\n- models/b: spec.port: Invalid value: 0."
+    assert result.cause == "1 of 3 Models was refused. Nothing was changed.\n- models/b: spec.port: Invalid value: 0."
     assert api.objects == {}
 
 
@@ -175,7 +175,7 @@ def test_a_failure_ends_the_wait_at_once_and_carries_the_others(api: FakeApi, ru
     result = run("model", namespace="models", models=[{"name": name, "spec": SPEC} for name in names], wait_timeout=300)
     assert result.failed
     assert (result["error_code"], result["changed"]) == ("failed", True)
-    assert result["msg"] == "1 of 3 Models failed.\n- models/bad: ImagePullBackOff: The image nope:1 cannot be pulled."
+    assert result.cause == "1 of 3 Models failed.\n- models/bad: ImagePullBackOff: The image nope:1 cannot be pulled."
     good, bad, slow = result["results"]
     assert (good["ready"], bad["ready"], slow["ready"]) == (True, False, False)
     assert (bad["error_code"], bad["reason"]) == ("failed", "ImagePullBackOff")
@@ -208,14 +208,10 @@ def test_a_failure_comes_with_events_and_the_end_of_the_log(api: FakeApi, run: R
     api.logs["bad-1"] = "loading\nerror: no such file\n"
     api.controller = becomes(bad=FAILED)
     result = run("model", name="bad", namespace="models", spec=SPEC)
-    assert result["msg"] == (
-        "Model models/bad failed. ImagePullBackOff: The image nope:1 cannot be pulled. Last log lines:\n"
-        "loading\nerror: no such file"
-    )
-    assert result["hint"].splitlines() == [
-        f"What to do: {ADVICE['ImagePullBackOff']}",
-        "To see more: kubectl describe models.krypton.ai/bad --namespace models",
-    ]
+    assert result.cause == ("Model models/bad failed. ImagePullBackOff: The image nope:1 cannot be pulled.")
+    assert result["hint"] == f"What to do: {ADVICE['ImagePullBackOff']}"
+    more = "To see more: kubectl describe models.krypton.ai/bad --namespace models"
+    assert result["msg"] == f"{result.cause} {more}\n{result['hint']}"
     [model] = result["results"]
     assert model["log"] == ["loading", "error: no such file"]
     assert model["events"] == [
@@ -230,6 +226,49 @@ def test_a_failure_comes_with_events_and_the_end_of_the_log(api: FakeApi, run: R
     assert api.asked("log")[0].query == {"container": "llama-server", "tailLines": "20", "previous": "true"}
 
 
+def test_a_model_whose_short_id_leads_to_another_is_ready_with_a_warning(api: FakeApi, run: Run) -> None:
+    message = "An older model has the name: a is served by other/a. Requests reach this one as models/a."
+    route = {"type": "Routed", "status": "False", "reason": "NameConflict", "message": message}
+    api.controller = becomes(others=READY | {"conditions": [*READY["conditions"], route]})
+    result = run("model", name="a", namespace="models", spec=SPEC)
+    assert not result.failed
+    assert f"Model models/a: NameConflict: {message}" in str(result["warnings"])
+
+
+def test_a_failure_that_nothing_explains_ends_with_the_log(api: FakeApi, run: Run) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "odd-1", "namespace": "models", "uid": "p", "labels": {"krypton.ai/model": "odd"}},
+        "status": {"containerStatuses": [{"name": "llama-server", "restartCount": 0, "state": {"waiting": {}}}]},
+    }
+    api.objects["/api/v1/namespaces/models/pods/odd-1"] = pod
+    api.logs["odd-1"] = "loading\nerror: odd\n"
+    conditions = [
+        one | ({"reason": "Odd", "message": "It ended."} if one["reason"] != "Valid" else {})
+        for one in FAILED["conditions"]
+    ]
+    api.controller = becomes(odd=FAILED | {"conditions": conditions})
+    result = run("model", name="odd", namespace="models", spec=SPEC)
+    assert result["msg"] == "Model models/odd failed. Odd: It ended. Last log lines:\nloading\nerror: odd"
+
+
+def test_without_v_a_failed_task_returns_only_which_objects_failed(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(bad=FAILED, good=READY)
+    models = [{"name": name, "spec": SPEC} for name in ("bad", "good")]
+    result = run("model", namespace="models", models=models, verbosity=0)
+    assert result["results"] == [
+        {
+            "error_code": "failed",
+            "kind": "Model",
+            "name": "bad",
+            "namespace": "models",
+            "reason": "ImagePullBackOff",
+        }
+    ]
+    assert run("model", namespace="models", models=models)["results"][0]["conditions"] == FAILED["conditions"]
+
+
 def test_a_timeout_names_each_model_and_its_last_state(api: FakeApi, run: Run) -> None:
     api.controller = becomes(a=PENDING, c=READY)
     task: dict[str, Any] = {"namespace": "models", "models": [{"name": name, "spec": SPEC} for name in "abc"]}
@@ -237,7 +276,7 @@ def test_a_timeout_names_each_model_and_its_last_state(api: FakeApi, run: Run) -
     result = run("model", **task, wait_timeout=1)
     assert result.failed
     assert result["error_code"] == "controller_missing"
-    assert result["msg"] == (
+    assert result.cause == (
         "2 of 3 Models are not ready after 1 s.\n"
         "- models/a: WaitingForPods: No replica answers yet.\n"
         "- models/b: NoStatus: No controller has looked at it yet. "
@@ -251,7 +290,7 @@ def test_the_same_reason_is_told_once(api: FakeApi, run: Run) -> None:
     run("model", namespace="models", models=models, wait=False)
     result = run("model", namespace="models", models=models, wait_timeout=1)
     assert result["error_code"] == "timeout"
-    assert result["msg"] == (
+    assert result.cause == (
         "12 of 12 Models are not ready after 1 s.\n"
         "- models/m00, models/m01, models/m02, models/m03, models/m04, models/m05, models/m06, models/m07, models/m08, "
         "models/m09 and 2 more: WaitingForPods: No replica answers yet."
@@ -274,7 +313,7 @@ def test_other_rules_can_be_waited_for(api: FakeApi, run: Run) -> None:
         "model", **task, wait_for=[{"condition": "Accepted"}, {"field": "status.replicas", "equals": 1}]
     ).failed
     result = run("model", **task, wait_for=[{"condition": "Routed"}], wait_timeout=1)
-    assert result["msg"] == (
+    assert result.cause == (
         "Model models/a is not ready after 1 s. WaitingForPods: No replica answers yet. "
         "Waiting until condition Routed is True."
     )
@@ -284,7 +323,7 @@ def test_a_model_that_is_deleted_meanwhile_ends_the_wait(api: FakeApi, run: Run)
     api.once("watch", lambda: api.remove(PATH + "a"))
     result = run("model", name="a", namespace="models", spec=SPEC)
     assert result["error_code"] == "deleted"
-    assert result["msg"] == "Model models/a failed. Deleted: It was deleted while it was waited for."
+    assert result.cause == "Model models/a failed. Deleted: It was deleted while it was waited for."
 
 
 def test_removal_waits_until_the_model_is_gone(api: FakeApi, run: Run) -> None:
@@ -301,7 +340,7 @@ def test_removal_that_takes_too_long_says_what_holds_it(api: FakeApi, run: Run) 
     api.finalizers.add(PATH + "a")
     assert run("model", name="a", namespace="models", state="absent", wait=False)["changed"]
     again = run("model", name="a", namespace="models", state="absent", wait_timeout=1)
-    assert again["msg"] == "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held."
+    assert again.cause == "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held."
     assert not again["changed"]
 
 
@@ -309,7 +348,7 @@ def test_where_the_definition_is_missing_the_role_is_named(api: FakeApi, run: Ru
     api.served.remove("/apis/krypton.ai/v1alpha1")
     result = run("model", name="a", namespace="models", spec=SPEC)
     assert result["error_code"] == "definition_missing"
-    assert result["msg"] == "The cluster does not know models.krypton.ai. Run the role slipway.inference.crds first."
+    assert result.cause == "The cluster does not know models.krypton.ai. Run the role slipway.inference.crds first."
     assert not run("model", name="a", namespace="models", state="absent").failed
 
 
@@ -329,7 +368,7 @@ def test_check_mode_predicts_where_definition_or_namespace_are_missing(api: Fake
 def test_a_missing_namespace_is_named(api: FakeApi, run: Run) -> None:
     result = run("model", name="a", namespace="nowhere", spec=SPEC)
     assert result["error_code"] == "namespace_missing"
-    assert result["msg"] == (
+    assert result.cause == (
         "Model nowhere/a was refused. The namespace nowhere does not exist. Create the namespace first."
     )
 

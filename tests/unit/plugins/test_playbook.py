@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_playbook import ansible_playbook, provide_collection
 from fake_api import FakeApi
-from krypton_models import PATH, READY, SPEC, becomes
+from krypton_models import FAILED, PATH, READY, SPEC, becomes
 
 SECRET = "hf_never-to-be-seen"
 
@@ -87,3 +87,37 @@ def test_secrets_are_in_no_output(api: FakeApi, playbook: Playbook) -> None:
     assert api.objects[PATH + "a"]["spec"]["env"][0]["value"] == SECRET
     assert "Register models" in output
     assert "never-to-be-seen" not in output
+
+
+FAILING = f"""\
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  vars:
+    ansible_python_interpreter: {sys.executable}
+  tasks:
+    - name: Register a model
+      slipway.inference.model:
+        host: "{{{{ url }}}}"
+        api_key: unused
+        name: a
+        namespace: models
+        spec: {json.dumps(SPEC)}
+      ignore_errors: true
+"""
+
+
+def test_a_failed_task_prints_at_most_25_lines_with_the_fix_at_the_end_of_its_message(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    if shutil.which("ansible-playbook") is None:
+        pytest.skip("needs ansible-playbook")
+    provide_collection(tmp_path)
+    api.controller = becomes(a=FAILED)
+    (tmp_path / "play.yml").write_text(FAILING)
+    (tmp_path / "ansible.cfg").write_text("[defaults]\ncallback_result_format = yaml\n")
+    done = ansible_playbook(tmp_path, "-i", "localhost,", "-e", f"url={api.url}", "play.yml")
+    shown = (done.stderr + done.stdout).partition("PLAY RECAP")[0].partition("TASK [")[2]
+    lines = [line for line in (done.stderr + shown).splitlines() if line.strip() and line != "...ignoring"]
+    assert len(lines) <= 25, "\n".join(lines)
+    assert "What to do: Check spec.image" in shown

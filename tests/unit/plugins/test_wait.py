@@ -102,7 +102,7 @@ def test_a_field_that_the_definition_lacks_is_not_retried(api: FakeApi, run: Run
     api.answers.append(Answer(lambda call: call.verb == "apply", 500, "", text))
     result = run("model", **TASK)
     assert result["error_code"] == "invalid"
-    assert result["msg"] == "Model models/a was refused. .spec.x: field not declared in schema."
+    assert result.cause == "Model models/a was refused. .spec.x: field not declared in schema."
     assert len(api.asked("apply")) == 1
 
 
@@ -154,7 +154,7 @@ def test_one_who_may_not_read_the_schemas_is_told_the_field_alone(api: FakeApi, 
         Answer(lambda call: call.verb == "apply", 500, "", text),
         Answer(lambda call: call.path.startswith("/openapi"), 403, "Forbidden", "forbidden"),
     ]
-    assert run("model", **TASK)["msg"] == "Model models/a was refused. .spec.x: field not declared in schema."
+    assert run("model", **TASK).cause == "Model models/a was refused. .spec.x: field not declared in schema."
 
 
 def test_where_watching_is_not_permitted_it_polls(api: FakeApi, run: Run) -> None:
@@ -193,7 +193,7 @@ def test_a_page_that_is_no_answer_of_an_api_server_is_told(api: FakeApi, run: Ru
     api.answers.append(Answer(lambda _call: True, 200, text="<html>Please log in"))
     result = run("model", **TASK)
     assert result["error_code"] == "server_error"
-    assert result["msg"] == f"{api.url} does not answer as an API server: <html>Please log in"
+    assert result.cause == f"{api.url} does not answer as an API server: <html>Please log in"
 
 
 def test_a_pause_without_end_is_not_kept(api: FakeApi, run: Run) -> None:
