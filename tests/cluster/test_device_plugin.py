@@ -95,7 +95,7 @@ def test_a_gpu_that_falls_ill_is_no_longer_offered_and_a_model_that_finds_none_s
     wait("the node offers none", PATIENCE, lambda: offered(cluster, node), lambda count: count == "0")
     name = unique("waiting")
     cluster.make_model(namespace, name, resources={"limits": {"nvidia.com/gpu": 1}})
-    assert "nvidia.com/gpu" in cluster.wait_failed(namespace, name, "Unschedulable")
+    assert "nvidia.com/gpu" in cluster.wait_failed(namespace, name, "ResourceNotFound")
 
     say(cluster, {"gpus": 2})
     wait("the node offers both", PATIENCE, lambda: offered(cluster, node), lambda count: count == "2")

@@ -113,7 +113,7 @@ def test_more_memory_than_the_limit(cluster: Cluster, namespace: str) -> None:
 def test_a_secret_that_is_not_there_yet(cluster: Cluster, namespace: str) -> None:
     name = unique("secret")
     cluster.make_model(namespace, name, envFrom=[{"secretRef": {"name": "comes-later"}}])
-    assert "comes-later" in cluster.wait_failed(namespace, name, "CreateContainerConfigError")
+    assert "comes-later" in cluster.wait_failed(namespace, name, "SecretNotFound")
     cluster.create({"kind": "Secret", "metadata": {"name": "comes-later", "namespace": namespace}})
     cluster.wait_ready(namespace, name)
 

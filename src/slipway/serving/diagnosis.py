@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,8 @@ STOPPED = frozenset({0, 137, 143})
 STOP_SECONDS = FAILED_SECONDS + 45
 """How long the kubelet takes at most to stop a container that failed its startup probe. One that ran longer than its
 start may take plus this had started, and was stopped for another reason."""
+MISSING_GRACE_SECONDS = 2
+"""The scheduler may not see a claim at once that the controller has just created."""
 LONGEST_GRACE_SECONDS = 3600
 """How long a terminating pod is waited for, at most, before it counts as lost."""
 GONE_SECONDS = 300
@@ -46,6 +49,27 @@ ILLEGAL_INSTRUCTION = 132
 """Exit code of a process that met an instruction unknown to the processor."""
 UNTOLD = frozenset({"ContainerStatusUnknown"})
 """Reasons of an end of which the kubelet knows nothing but that it was one: it says nothing of the engine."""
+
+
+class Missing(NamedTuple):
+    """How Kubernetes reports an object that a pod names and that does not exist, by its name."""
+
+    pattern: re.Pattern[str]
+    reason: str
+    noun: str
+
+
+MISSING = (
+    Missing(re.compile(r'persistentvolumeclaim "([^"]+)" not found'), "PVCNotFound", "PersistentVolumeClaim"),
+    Missing(re.compile(r'secret "([^"]+)" not found'), "SecretNotFound", "Secret"),
+    Missing(re.compile(r'configmap "([^"]+)" not found'), "ConfigMapNotFound", "ConfigMap"),
+    Missing(re.compile(r'RuntimeClass "([^"]+)" not found'), "RuntimeClassNotFound", "RuntimeClass"),
+)
+NO_NODE_HAS = re.compile(r"^0/(\d+) nodes are available: \1 Insufficient ([\w.-]+/[\w.-]+)\.")
+NOT_HELPFUL = re.compile(r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful")
+"""The scheduler reports so what no node has, in use or not."""
+NO_NODE = frozenset({"Unschedulable", "ResourceNotFound"})
+"""Reasons of pods that no node takes: a node that is added may end them."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -147,10 +171,22 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     condition = _condition(deployment or {}, "ReplicaFailure")
     if condition.get("status") != "True":
         return Diagnosis()
+    message = str(condition.get("message", ""))
+    if found := _missing(message):
+        return Diagnosis(found)
     left = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
     if left > 0:
         return Diagnosis(recheck_seconds=left)
-    return Diagnosis(Failure("PodsRejected", f"The cluster refuses the model's pods: {condition.get('message', '')}"))
+    return Diagnosis(Failure("PodsRejected", f"The cluster refuses the model's pods: {message}"))
+
+
+def _missing(message: str) -> Failure | None:
+    """The object that does not exist; None: the message is not about one."""
+    for row in MISSING:
+        if found := row.pattern.search(message):
+            text = f"There is no {row.noun} {found[1]!r}. Create it, or fix its name in the spec."
+            return Failure(row.reason, text)
+    return None
 
 
 def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis:
@@ -170,10 +206,21 @@ def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis
 
 
 def _unscheduled(condition: Object, limits: Limits, now: float) -> Diagnosis:
-    left = unix_time(condition["lastTransitionTime"]) + limits.unschedulable_grace_seconds - now
+    message = str(condition.get("message", ""))
+    failure = _missing(message)
+    grace = MISSING_GRACE_SECONDS if failure else limits.unschedulable_grace_seconds
+    left = unix_time(condition["lastTransitionTime"]) + grace - now
     if left > 0:
         return Diagnosis(recheck_seconds=left)
-    return Diagnosis(Failure("Unschedulable", f"No node can take the model's pod: {condition.get('message', '')}"))
+    return Diagnosis(failure or _no_node(message))
+
+
+def _no_node(message: str) -> Failure:
+    lacking = NO_NODE_HAS.search(message)
+    if lacking and NOT_HELPFUL.search(message):
+        text = f"No node has as much {lacking[2]} as the pod requests. Install the device plugin, or request less."
+        return Failure("ResourceNotFound", text)
+    return Failure("Unschedulable", f"No node can take the model's pod: {message}")
 
 
 def _container(status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:
@@ -185,7 +232,9 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain | No
         hint = "check the name, the tag and imagePullSecrets"
         return Diagnosis(Failure("ImagePullBackOff", f"Image {status['image']} cannot be pulled ({hint}): {message}"))
     if reason in CONFIG_REASONS and not NOT_SYNCED.match(message):
-        return Diagnosis(Failure("CreateContainerConfigError", f"The container cannot be created: {message}"))
+        return Diagnosis(
+            _missing(message) or Failure("CreateContainerConfigError", f"The container cannot be created: {message}")
+        )
     ended = state.get("terminated") or status.get("lastState", {}).get("terminated")
     if ended:
         failure = _exit(ended, status, limits, explain)

@@ -15,6 +15,7 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import STALLED
 from slipway.kube.names import fitting
 from slipway.kube.objects import SERVICE, Object, deleting, key
+from slipway.serving.diagnosis import NO_NODE
 from slipway.serving.route import Refusal, Route, route_metadata
 from slipway.serving.times import unix_time
 from slipway.serving.workload import child
@@ -24,7 +25,6 @@ UNREADY = "slipway.inference/unready"
 MOST_BYTES = 256
 RESTARTING = frozenset({"OOMKilled", "CrashLoopBackOff", "StartupTimeout"})
 """Reasons of engines that ended: the kubelet starts them anew, so that the next start may do."""
-UNSCHEDULABLE = "Unschedulable"
 SOURCE_FOUND = "SourceFound"
 """Type of the condition: whether the source of a sleeping model has its weights."""
 
@@ -58,7 +58,7 @@ def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, no
     if SOURCE_FOUND in found and reason == found[SOURCE_FOUND].get("reason", ""):
         # The engine may have other access to its weights than the loader, so a request may still wake it.
         return Explanation()
-    if reason != UNSCHEDULABLE:
+    if reason not in NO_NODE:
         return Explanation(_word(reason, final=reason not in RESTARTING))
     left = max((since + node_wait_seconds - now for since in map(_unscheduled_since, pods) if since), default=0.0)
     return Explanation(_word(reason, final=left <= 0), left if left > 0 else None)

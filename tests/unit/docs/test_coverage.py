@@ -31,6 +31,7 @@ from slipway.engines.python import PYTHON
 from slipway.gateway import errors
 from slipway.gateway.settings import Settings as GatewaySettings
 from slipway.serving import paths
+from slipway.serving.diagnosis import MISSING
 from slipway.serving.route import Route
 from tests import documents
 
@@ -82,6 +83,7 @@ def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
 
 def reasons() -> set[str]:
     found = {row.reason for row in (*LLAMACPP.log_patterns, *OLLAMA.log_patterns, *PYTHON)}
+    found |= {row.reason for row in MISSING}
     for call, name, constants in calls(REASON_CALLS):
         for position in REASON_CALLS[name]:
             found.update(*(texts(argument, constants) for argument in call.args[position : position + 1]))

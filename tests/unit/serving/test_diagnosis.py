@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.engines.llamacpp import LLAMACPP
-from slipway.serving.diagnosis import TEMPLATE, Diagnosis, Limits, diagnose
+from slipway.serving.diagnosis import TEMPLATE, Diagnosis, Failure, Limits, diagnose
 from slipway.serving.times import unix_time
 
 LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, container="llama-server")
@@ -123,6 +123,88 @@ def test_a_pod_without_a_node_is_given_time_before_it_is_a_failure() -> None:
     assert overdue is not None
     assert overdue.reason == "Unschedulable"
     assert "Insufficient cpu" in overdue.message
+
+
+NO_VICTIMS = "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+NOT_HELPFUL = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "text"),
+    [
+        (
+            'persistentvolumeclaim "nope" not found. not found',
+            "PVCNotFound",
+            "There is no PersistentVolumeClaim 'nope'. Create it, or fix its name in the spec.",
+        ),
+        (
+            f"0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, {NOT_HELPFUL}",
+            None,
+            None,
+        ),
+    ],
+)
+def test_a_claim_that_does_not_exist_is_reported_before_the_grace_is_over(
+    message: str, reason: str | None, text: str | None
+) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    found = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:57Z"}])).failure
+    assert (found.reason if found else None, found.message if found else None) == (reason, text)
+    just_now = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:10:00Z"}]))
+    assert just_now.failure is None
+    assert just_now.recheck_seconds
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            f"0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, {NOT_HELPFUL}",
+            "ResourceNotFound",
+        ),
+        (
+            f"0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, {NO_VICTIMS}",
+            "Unschedulable",
+        ),
+        (f"0/2 nodes are available: 1 Insufficient a.b/gpu, 1 Insufficient cpu. {NOT_HELPFUL}", "Unschedulable"),
+        (f"0/2 nodes are available: 2 Insufficient memory. {NOT_HELPFUL}", "Unschedulable"),
+    ],
+)
+def test_a_device_that_no_node_has_is_told_from_one_that_is_in_use(message: str, reason: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    found = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:00Z"}])).failure
+    assert found is not None
+    assert found.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "noun"),
+    [
+        ('secret "hf-tokn" not found', "SecretNotFound", "Secret 'hf-tokn'"),
+        ('configmap "setings" not found', "ConfigMapNotFound", "ConfigMap 'setings'"),
+        ("couldn't find key token in Secret models/hf", "CreateContainerConfigError", "Secret models/hf"),
+    ],
+)
+def test_a_container_that_names_what_does_not_exist(message: str, reason: str, noun: str) -> None:
+    waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
+    found = diagnosed(pod(containerStatuses=container(state=waiting))).failure
+    assert found is not None
+    assert found.reason == reason
+    assert noun in found.message
+
+
+def test_a_runtime_class_that_does_not_exist_is_reported_at_once() -> None:
+    message = 'pods "a-1" is forbidden: pod rejected: RuntimeClass "nvidia" not found'
+    condition = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "message": message,
+        "lastTransitionTime": "2026-11-21T09:10:00Z",
+    }
+    failure = diagnose({"spec": {}, "status": {"conditions": [condition]}}, [], LIMITS, NOW, lambda _log: None).failure
+    assert failure == Failure(
+        "RuntimeClassNotFound", "There is no RuntimeClass 'nvidia'. Create it, or fix its name in the spec."
+    )
 
 
 def test_the_newest_pod_speaks_first() -> None:

@@ -12,7 +12,7 @@ from slipway.apis.ome.service_resolve import View
 from slipway.kube.objects import DEPLOYMENT, Object, key
 from slipway.serving import canary
 from slipway.serving.api import Rejection
-from slipway.serving.diagnosis import Diagnosis, Failure, is_ready
+from slipway.serving.diagnosis import MISSING, NO_NODE, Diagnosis, Failure, is_ready
 from slipway.serving.report import Component, complete
 from slipway.serving.status import permanent
 
@@ -20,7 +20,9 @@ CREATED, ANSWERS = "latestCreatedRevision", "latestReadyRevision"
 ROLLED_OUT, PREVIOUS = "latestRolledoutRevision", "previousRolledoutRevision"
 REVISIONS = (CREATED, ANSWERS, ROLLED_OUT, PREVIOUS)
 """Fields of a component's status, which stay as they were while nothing newer is known."""
-OF_CONTAINERS = frozenset({"ImagePullBackOff", "CreateContainerConfigError", "Unschedulable", "PodsRejected"})
+OF_CONTAINERS = frozenset(
+    {"ImagePullBackOff", "CreateContainerConfigError", "PodsRejected", *NO_NODE, *(row.reason for row in MISSING)}
+)
 """Failures that say nothing of the model, as no engine has begun to load it."""
 FAILURES = {
     "BaseModelNotFound": "BaseModelNotFound",

@@ -14,7 +14,7 @@ from slipway.apis.ome.service_resolve import View
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, Object, key, labels
 from slipway.serving.api import Rejection, StatusResult
-from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
+from slipway.serving.diagnosis import NO_NODE, Diagnosis, Limits, diagnose
 from slipway.serving.groups import LEADER_WORKER_SET, as_workload
 from slipway.serving.report import REPORTED, Component, Pending, model_id, report, routed
 from slipway.serving.status import build_status, first_rejection, verdict
@@ -145,7 +145,7 @@ def _judged(one: Found, parts: Sequence[Found], service: Service | None) -> Foun
     """Without failures that only say that something else is not there yet."""
     failure = one.diagnosis.failure
     waits = one.name == "router" and not all(other.component.ready for other in parts if other.name != "router")
-    nowhere = failure is not None and failure.reason == "Unschedulable" and _pending(service) is not None
+    nowhere = failure is not None and failure.reason in NO_NODE and _pending(service) is not None
     if nowhere or (waits and failure is not None and failure.reason in OF_ENGINES):
         return msgspec.structs.replace(one, diagnosis=Diagnosis(None, one.diagnosis.recheck_seconds))
     return one
