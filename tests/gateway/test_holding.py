@@ -294,6 +294,18 @@ def test_requests_that_wait_are_told_when_their_model_fails_for_good(patient: Co
     assert {(answer.status_code, answer.json()["error"]["reason"]) for answer in answers} == {(503, "InvalidArgument")}
 
 
+def test_requests_that_wait_end_when_their_model_is_deleted(patient: Cold) -> None:
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(patient.ask)
+        wait_for(lambda: waiting(patient.gateway) == 1)
+        patient.gateway.route({})
+        response = asked.result(timeout=PATIENCE)
+    assert response.status_code == 404
+    error = response.json()["error"]
+    assert error["code"] == "model_not_found"
+    assert error["message"] == f"The model `{patient.model}` was deleted while the request waited."
+
+
 def test_a_model_that_is_refused_exists(brief: Standalone) -> None:
     brief.route({"fine": []}, refused={"bad-port": "InvalidSpec", "models/bad-port": "InvalidSpec"})
     settle(brief)
