@@ -80,6 +80,39 @@ def test_every_refusal_is_an_openai_error(
     assert error_of(answer)["code"] == code
 
 
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        ("M1", "Did you mean `m1`?"),
+        ("slipway/m1", "Did you mean `m1`?"),
+        ("m1:latest", "Did you mean `m1`?"),
+        ("mm1", "Did you mean `m1`?"),
+        ("1m", "Did you mean `m1`?"),
+        ("static/emptyy", "Did you mean `static/empty`?"),
+        ("other", "GET /v1/models lists the models."),
+        ("x" * 1000, "GET /v1/models lists the models."),
+    ],
+)
+def test_an_unknown_model_is_answered_with_the_nearest_id(client: requests.Session, model: str, advice: str) -> None:
+    error = error_of(client.post(CHAT, json={"model": model}))
+    assert error["message"].endswith(f"` does not exist. {advice}")
+
+
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("/v1/chat/completion", "Did you mean /v1/chat/completions?"),
+        ("/v1/embedding", "Did you mean /v1/embeddings?"),
+        ("/v1/model", "Did you mean /v1/models?"),
+        ("/administration", "GET /v1/models lists the models, POST /v1/chat/completions sends a message to one."),
+        (f"/{'x' * 2000}", "GET /v1/models lists the models, POST /v1/chat/completions sends a message to one."),
+    ],
+)
+def test_an_unknown_path_is_answered_with_the_nearest_one(client: requests.Session, path: str, advice: str) -> None:
+    error = error_of(client.post(path, json={"model": "m1"}))
+    assert error["message"] == f"There is nothing at this path. {advice}"
+
+
 def test_a_chunked_body_above_the_limit_is_refused(client: requests.Session) -> None:
     answer = client.post(CHAT, data=(b'{"model":"m1","p":"' if i == 0 else b"a" * 65536 for i in range(80)))
     assert answer.status_code == 413

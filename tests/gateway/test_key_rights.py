@@ -55,6 +55,13 @@ def listed(gateway: Standalone, name: str) -> list[str]:
         return sorted(model["id"] for model in api.get("/v1/models").json()["data"])
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"), [("free", "Did you mean `m1`?"), ("reader", "GET /v1/models lists the models.")]
+)
+def test_no_id_is_suggested_to_a_key_that_may_not_use_all_models(limited: Standalone, name: str, advice: str) -> None:
+    assert ask(limited, name, "mm1").json()["error"]["message"] == f"The model `mm1` does not exist. {advice}"
+
+
 def asked_by(engine: Engine) -> int:
     return len(engine.bodies)
 

@@ -80,11 +80,13 @@ UNCLEAR_QUERY = ErrorResponse(
 NO_WEBSOCKET = ErrorResponse(400, "This path takes WebSockets only.")
 WRONG_ORIGIN = ErrorResponse(403, "Pages of this origin may not open a WebSocket here.", code="origin_not_allowed")
 NO_RESPONSE = ErrorResponse(404, "No pod of the model has this response.", code="response_not_found")
+LIST_MODELS = "GET /v1/models lists the models."
+"""Follows an unknown model, in unknown_model.lua too."""
+LIST = "GET /v1/models lists the models, POST /v1/chat/completions sends a message to one."
+"""Follows an unknown path that is like none of ours; refusals.lua replaces it by the nearest one."""
 UNKNOWN_PATH = ErrorResponse(
     404,
-    "There is nothing at this path. GET /v1/models lists the models; POST goes to these: "
-    + ", ".join(sorted(one.path for one in paths.PATHS))
-    + ".",
+    f"There is nothing at this path. {LIST}",
     code="unknown_url",
 )
 WRONG_METHOD = ErrorResponse(405, "This path does not take this method.", code="method_not_supported")
@@ -261,6 +263,7 @@ def lua_module(most_bytes: int) -> str:
     types = ", ".join(f'[{status}] = "{name}"' for status, name in ANTHROPIC_TYPES.items())
     entries = entries.replace(MOST_BYTES, str(most_bytes))
     return (
-        f"return {{\n    first_openai = {paths.FIRST_OPENAI},\n    anthropic_types = {{{types}}},\n"
+        f"return {{\n    list = [[{LIST.replace('.', '%.')}]],\n"
+        f"    first_openai = {paths.FIRST_OPENAI},\n    anthropic_types = {{{types}}},\n"
         f"    by_reason = {{\n{entries}    }},\n}}\n"
     )

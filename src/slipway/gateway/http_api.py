@@ -171,7 +171,7 @@ def _requirements(request: web.Request) -> Sequence[Requirement]:
 
 def _unknown(model: str) -> errors.ErrorResponse:
     return errors.ErrorResponse(
-        404, f"The model `{model[:128]}` does not exist.", param="model", code="model_not_found"
+        404, f"The model `{model[:128]}` does not exist. {errors.LIST_MODELS}", param="model", code="model_not_found"
     )
 
 

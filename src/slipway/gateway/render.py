@@ -12,10 +12,12 @@ from slipway.gateway.runtime_diff import HELD
 from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
+from slipway.serving import paths
 
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
     *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
+    "nearest.lua",
     *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua"),
     "departures.lua",
 )
@@ -81,10 +83,19 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
         | {
             "lua/failures.lua": errors.lua_module(settings.max_body_bytes),
             "lua/reason_maps.lua": _reason_maps(settings.run_directory),
+            "lua/known.lua": _known(settings),
         }
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
         | {haproxy.PATHS_MAP: haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )
+
+
+def _known(settings: Settings) -> str:
+    """A Lua module: the paths, and the maps of the models and of the keys that may not use all of them."""
+    run = settings.run_directory
+    restricted = f'"{run}/restricted.map"' if settings.api_keys_secret else "nil"
+    known = ", ".join(f'"{path}"' for path in (*(one.path for one in paths.PATHS), paths.SESSION, "/v1/models"))
+    return f'return {{models = "{run}/models.map", restricted = {restricted}, paths = {{{known}}}}}\n'
 
 
 def _reason_maps(run: str) -> str:

@@ -6,6 +6,7 @@
 local stored, session = ...
 stored, session = math.tointeger(stored), math.tointeger(session)
 
+local nearest = require("nearest")
 local refusals = require("refusals")
 
 local ID = "^/v1/responses/(%w[%w_.-]*)(.*)$"
@@ -40,7 +41,9 @@ end
 
 -- Answers where there is nothing, or nothing for this method.
 local function refuse_path(txn)
-    if not txn:get_var("txn.leads") then return refusals.answer(txn, "unknown_path") end
+    if not txn:get_var("txn.leads") then
+        return refusals.answer(txn, "unknown_path", nearest.path(txn.f:path()))
+    end
     if not allowed(txn, txn.f:method()) then return refusals.answer(txn, "wrong_method") end
 end
 

@@ -40,13 +40,15 @@ function refusals.written(txn, status, error)
         .. text_of(error.param) .. ", " .. fields .. "}}"
 end
 
--- Answers a request with one of our errors, by its reason.
-function refusals.answer(txn, reason)
+-- Answers a request with one of our errors, by its reason. `path`: one of ours that the client may have meant.
+function refusals.answer(txn, reason, path)
     local failure = failures.by_reason[reason]
     local reply = txn:reply{status = failure.status}
     reply:add_header("content-type", "application/json")
     if failure.retry_after > 0 then reply:add_header("retry-after", tostring(failure.retry_after)) end
-    reply:set_body(refusals.body(txn, reason))
+    local body = refusals.body(txn, reason)
+    if path then body = body:gsub(failures.list, function() return "Did you mean " .. path .. "?" end) end
+    reply:set_body(body)
     txn:done(reply)
 end
 

@@ -3,6 +3,7 @@
 -- first name the model: the only error bodies that hold text of the user.
 -- Loaded once in each thread; keeps no state.
 
+local nearest = require("nearest")
 local reasons = require("reasons")
 local refusals = require("refusals")
 
@@ -30,9 +31,15 @@ local function not_ready(txn, before, reason)
         type = "server_error", code = "model_not_ready", reason = reason or false})
 end
 
-local function hide_model(txn)
-    answer(txn, 404, {message = "The model `" .. escaped(txn:get_var("txn.model")) .. "` does not exist.",
+local function not_found(txn, advice)
+    answer(txn, 404, {message = "The model `" .. escaped(txn:get_var("txn.model")) .. "` does not exist. " .. advice,
         type = "invalid_request_error", param = "model", code = "model_not_found"})
+end
+
+local LIST = "GET /v1/models lists the models."
+
+local function hide_model(txn)
+    not_found(txn, LIST)
 end
 
 local function deleted_model(txn)
@@ -45,7 +52,8 @@ local function unknown_model(txn)
     -- One that is known has labels that the request's selector leaves out.
     local reason = not txn:get_var("txn.be") and reasons.of_id(model)
     if reason then return not_ready(txn, "is refused", reason) end
-    hide_model(txn)
+    local meant = not txn:get_var("txn.be") and nearest.model(txn, model)
+    not_found(txn, meant and "Did you mean `" .. meant .. "`?" or LIST)
 end
 
 local function unsupported_endpoint(txn)
