@@ -2,8 +2,8 @@
 
 usage: advice.py
 
-A heading names one reason or several, and a paragraph that begins with "Do." says what to do. If a table with the
-heading "message" says what to do about which message, its rows are kept apart, and the paragraph is for other messages.
+A heading names one reason or several. The paragraph that begins with "Do." has the advice. If a table with the heading
+"message" has advice for each message, its rows are kept apart, and the paragraph is for all other messages.
 Reasons about which nothing is to be done are left out.
 """
 
@@ -73,8 +73,8 @@ def plain(text: str) -> str:
 
 def in_brief(found: dict[str, Any]) -> dict[str, str]:
     """What modules say by reason: plain text, and nothing about reasons that need nothing done."""
-    said = {reason: _brief(entry.get("do", "")) for reason, entry in found.items()}
-    return {reason: do for reason, do in said.items() if do and not do.startswith("Nothing")}
+    brief = {reason: _brief(entry.get("do", "")) for reason, entry in found.items()}
+    return {reason: do for reason, do in brief.items() if do and not do.startswith("Nothing")}
 
 
 def by_message(found: dict[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:

@@ -72,9 +72,9 @@ class InferenceError(Exception):
     @property
     def text(self) -> str:
         """The message, and what to do at its end."""
-        told = f"{self.message} {HINTS[self.code]}".rstrip()
-        joint = "\n" if "\n" in told else " "
-        return "\n".join([joint.join(filter(None, (told, self.further))), *self.advice])
+        message = f"{self.message} {HINTS[self.code]}".rstrip()
+        joint = "\n" if "\n" in message else " "
+        return "\n".join([joint.join(filter(None, (message, self.further))), *self.advice])
 
 
 def from_answer(

@@ -191,10 +191,10 @@ def in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in result.items():
         if name == "resources":
             continue
-        told = value if isinstance(value, list) and name != "diff" else ()
+        objects = value if isinstance(value, list) and name != "diff" else ()
         brief[name] = (
-            [{field: one[field] for field in BRIEF if field in one} for one in told if "error_code" in one]
-            if told
+            [{field: one[field] for field in BRIEF if field in one} for one in objects if "error_code" in one]
+            if objects
             else value
         )
     return brief

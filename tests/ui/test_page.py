@@ -100,7 +100,7 @@ def test_a_model_that_fails_tells_why_and_what_to_do(stage: Stage, tab: Tab) -> 
     page.get_by_role("link", name="mistral").click()
     told = page.get_by_role("region", name="How it is")
     expect(told, "ImagePullBackOff")
-    expect(told, "Image ghcr.io/example/vllm:0.99 cannot be pulled")
+    expect(told, "image: 'ghcr.io/example/vllm:0.99' cannot be pulled")
     expect(told, "Check spec.image, and check from a node that the registry responds.")
     page.get_by_text("Its conditions").click()
     assert page.get_by_role("row", name=re.compile("^Progressing False ImagePullBackOff")).is_visible()

@@ -143,7 +143,9 @@ def every_state() -> World:
         replicas=1,
     )
     world.serve("research", "llama-70b", uid, pods=0, features=CHAT)
-    text = "Image ghcr.io/example/vllm:0.99 cannot be pulled (check the name, the tag and imagePullSecrets): not found"
+    text = (
+        "image: 'ghcr.io/example/vllm:0.99' cannot be pulled: not found. Check the name, the tag and imagePullSecrets."
+    )
     uid = world.declare(
         LLMKUBE,
         "research",

@@ -85,9 +85,10 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
         report it only after minutes or not at all."""
         if not REPOSITORY.fullmatch(self.repository) or is_host(self.repository.partition("/")[0]):
             usual = "such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
-            return f"{repository} {self.repository!r} is not a repository id {usual}{what_to_write(self.repository)}"
+            advice = what_to_write(self.repository).replace(": write", ". Write", 1)
+            return f"{repository}: {self.repository!r} is not a repository ID {usual}{advice}."
         if self.file.startswith("/") or ".." in self.file.split("/"):
-            return f"{file} {self.file!r} is not a path inside the repository"
+            return f"{file}: {self.file!r} is not a path inside the repository."
         return None
 
 

@@ -95,11 +95,11 @@ def match_log(log: str, patterns: Iterable[LogPattern], download: Download = SOM
 
 
 def _failure(row: LogPattern, match: re.Match[str], shown: str, download: Download) -> Failure:
-    groups, known = match.groupdict(), bool(download.repository)
+    groups, named = match.groupdict(), bool(download.repository)
     meaning = row.meaning.format(
-        repository=f" {download.repository}" * known,
+        repository=f" {download.repository}" * named,
         file=f" {download.file}" * bool(download.file),
-        hub=f" from {download.host}" * known,
+        hub=f" from {download.host}" * named,
     )
     if groups.get("files") is not None:
         return Failure(row.reason, _missing_file(download, LISTED.findall(groups["files"])))
@@ -111,7 +111,7 @@ def _failure(row: LogPattern, match: re.Match[str], shown: str, download: Downlo
     return Failure(
         row.reason,
         f"{meaning}: {huggingface.explain_status(status)}",
-        "" if known else shown,
+        "" if named else shown,
         passing=huggingface.passes(status),
     )
 

@@ -247,7 +247,7 @@ def _reply(error: ErrorResponse, status: int) -> str:
 
 def not_ready(model: str, before: str, reason: str) -> str:
     """The body of 503 for a model, as unknown_model.lua has it, too."""
-    message = f"The model `{model}` {before}: {reason}. The status of its resource says more."
+    message = f"The model `{model}` {before}: {reason}. See the status of its resource."
     error = {"message": message, "type": SERVER, "param": None, "code": "model_not_ready", "reason": reason}
     return json.dumps({"error": error}, ensure_ascii=True)
 

@@ -55,7 +55,7 @@ def trusts(settings: Settings, namespace: str, name: str = ANY) -> bool:
 def _refuse_system(namespace: str, settings: Settings) -> None:
     """Raises InvalidSpecError where something is to be served in our own namespace."""
     if namespace and namespace == settings.system_namespace and not settings.authors.system_namespace:
-        text = f"Nothing is served in {namespace}, the namespace of Slipway itself: make it in another one."
+        text = f"Nothing is served in {namespace}, the namespace of Slipway. Create the resource in another namespace."
         raise InvalidSpecError(
             NOT_ALLOWED, f"{text} The operator could allow it by the setting authors.systemNamespace."
         )

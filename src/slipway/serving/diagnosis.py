@@ -172,8 +172,8 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     if condition.get("status") != "True":
         return Diagnosis()
     message = str(condition.get("message", ""))
-    if found := _missing(message):
-        return Diagnosis(found)
+    if missing := _missing(message):
+        return Diagnosis(missing)
     left = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
     if left > 0:
         return Diagnosis(recheck_seconds=left)
@@ -183,8 +183,8 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
 def _missing(message: str) -> Failure | None:
     """The object that does not exist; None: the message is not about one."""
     for row in MISSING:
-        if found := row.pattern.search(message):
-            text = f"There is no {row.noun} {found[1]!r}. Create it, or fix its name in the spec."
+        if match := row.pattern.search(message):
+            text = f"There is no {row.noun} {match[1]!r}. Create it, or fix its name in the spec."
             return Failure(row.reason, text)
     return None
 
@@ -229,8 +229,8 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain | No
     waiting = state.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
     if reason in PULL_REASONS:
-        hint = "check the name, the tag and imagePullSecrets"
-        return Diagnosis(Failure("ImagePullBackOff", f"Image {status['image']} cannot be pulled ({hint}): {message}"))
+        text = sentence(f"image: {status['image']!r} cannot be pulled: {message}")
+        return Diagnosis(Failure("ImagePullBackOff", f"{text} Check the name, the tag and imagePullSecrets."))
     if reason in CONFIG_REASONS and not NOT_SYNCED.match(message):
         return Diagnosis(
             _missing(message) or Failure("CreateContainerConfigError", f"The container cannot be created: {message}")

@@ -15,7 +15,7 @@ from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation
 from slipway.serving.api import Rejection
 from slipway.serving.claims import NOT_ROUTED, owners, winners
-from slipway.serving.diagnosis import Diagnosis, Failure
+from slipway.serving.diagnosis import Diagnosis, Failure, sentence
 from slipway.serving.readiness import ROUTED
 from slipway.serving.route import RoutedService
 from slipway.serving.status import permanent, verdict
@@ -97,7 +97,9 @@ def _available(components: Sequence[Component], failure: Failure | None, pending
     if all(one.ready for one in components):
         return Condition("Available", "True", "Ready", " ".join(map(_answering, components)))
     if failure:
-        return Condition("Available", "False", failure.reason, failure.message)
+        # Of several lines the last ones are a log.
+        message = failure.message if "\n" in failure.message else sentence(failure.message)
+        return Condition("Available", "False", failure.reason, message)
     return Condition("Available", "False", pending.reason, pending.message)
 
 

@@ -9,6 +9,7 @@ import msgspec
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
+from slipway.serving.diagnosis import sentence
 
 ACCEPTED = "Accepted"
 
@@ -39,7 +40,8 @@ def verdict(rejection: Rejection | None, message: str, *, type_: str = ACCEPTED,
     is retried. ``message`` and ``reason`` are those of True."""
     if rejection is None:
         return Condition(type_, "True", reason, message)
-    return Condition(type_, "Unknown" if rejection.retryable else "False", rejection.reason, rejection.message)
+    status = "Unknown" if rejection.retryable else "False"
+    return Condition(type_, status, rejection.reason, sentence(rejection.message))
 
 
 def build_status(

@@ -48,7 +48,7 @@ def test_own_flags_come_before_the_users() -> None:
         ({"args": ["--hf_repo", "x/y"]}, "--hf_repo"),
         ({"startupTimeout": "soon"}, "startupTimeout"),
         ({"startupTimeout": "-5s"}, "startupTimeout"),
-        ({"source": {"huggingface": "no-slash", "file": "x.gguf"}}, "repository id"),
+        ({"source": {"huggingface": "no-slash", "file": "x.gguf"}}, "repository ID"),
         ({"source": {"huggingface": "a/b", "file": "../x.gguf"}}, "path inside the repository"),
         ({"imagePullSecrets": "registry"}, "imagePullSecrets"),
     ],

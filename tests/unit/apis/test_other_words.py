@@ -61,7 +61,7 @@ def test_a_host_alone_is_no_owner(text: str) -> None:
 def test_krypton_and_kubeai_say_what_to_write(text: str) -> None:
     fault = HuggingFaceFile(text, "a.gguf").fault("source.huggingface", "source.file")
     assert fault is not None
-    assert fault.endswith(f": write {REPOSITORY}")
+    assert fault.endswith(f". Write {REPOSITORY}.")
     with pytest.raises(InvalidUrlError, match=f"write hf://{REPOSITORY}$"):
         kubeai_url(text)
 
@@ -69,7 +69,7 @@ def test_krypton_and_kubeai_say_what_to_write(text: str) -> None:
 def test_krypton_names_the_file_of_a_quantization() -> None:
     fault = HuggingFaceFile(f"{REPOSITORY}:Q4_K_M", "a.gguf").fault("source.huggingface", "source.file")
     assert fault is not None
-    assert f"write {REPOSITORY}, and name its Q4_K_M file" in fault
+    assert f"Write {REPOSITORY}, and name its Q4_K_M file" in fault
 
 
 @pytest.mark.parametrize(("engine", "cached", "refused"), [("vllm", False, True), ("llamacpp", False, False)])

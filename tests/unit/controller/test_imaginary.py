@@ -281,7 +281,7 @@ async def test_a_kind_that_is_not_installed_is_named_and_holds_up_nothing_else(
     await bench.fleet(nodes=2, namespace="others")
     await eventually(lambda: bench.reason() == "MissingKind")
     (told,) = (one["message"] for one in bench.status["conditions"] if one["type"] == "Accepted")
-    assert told.endswith("The cluster has no leadergroups of groups.test/v1; install the leader group controller")
+    assert told.endswith("The cluster has no leadergroups of groups.test/v1; install the leader group controller.")
     await eventually(lambda: bench.find(DEPLOYMENT, "f-router", "others") and not bench.find(DEPLOYMENT, "f-router"))
     assert not [one for one in server.writes if "leadergroups" in one.path]
     missing.times = 0

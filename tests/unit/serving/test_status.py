@@ -46,8 +46,8 @@ def test_a_permanent_rejection_goes_before_one_that_is_retried(
     ("rejection", "told"),
     [
         (None, ("Available", "True", "Loaded", "It is loaded.")),
-        (RETRIED, ("Available", "Unknown", "Retrying", "429")),
-        (REFUSED, ("Available", "False", "Forbidden", "quota")),
+        (RETRIED, ("Available", "Unknown", "Retrying", "429.")),
+        (REFUSED, ("Available", "False", "Forbidden", "quota.")),
     ],
 )
 def test_the_condition_of_a_plan_has_the_words_of_its_rejection(

@@ -76,7 +76,9 @@ def _server(model: Model, settings: Settings) -> ModelServer:
     conflicts = LLAMACPP.conflicting_args(launch)
     if conflicts:
         raise InvalidSpecError(
-            "InvalidSpec", f"spec.args sets {', '.join(conflicts)}, which slipway sets itself; remove it"
+            "InvalidSpec",
+            f"spec.args: {', '.join(conflicts)} {'are' if len(conflicts) > 1 else 'is'} set by Slipway. Remove"
+            f" {'them' if len(conflicts) > 1 else 'it'}.",
         )
     return ModelServer(
         name=model.name,

@@ -63,7 +63,7 @@ def _read(resource: Object) -> Model:
         raise InvalidSpecError("InvalidSpec", str(error)) from error
     startup_seconds = _startup_seconds(spec)
     weights = HuggingFaceFile(spec.source.huggingface, spec.source.file)
-    fault = weights.fault("source.huggingface", "source.file")
+    fault = weights.fault("spec.source.huggingface", "spec.source.file")
     if fault:
         raise InvalidSpecError("InvalidSpec", fault)
     return Model(

@@ -28,11 +28,9 @@ WITHOUT_SECURITY_CONTEXT = frozenset({"Infinity"})
 """Engines whose containers KubeAI gives nothing of ``modelServerPods.securityContext``."""
 
 HUB = "hf"
-OWN_REGISTRY = (
-    "Ollama keeps models in a format of its own: write ollama://<model>, or ollama://hf.co/<owner>/<repository>"
-)
-OLLAMA_ONLY = "only the engine OLlama reads Ollama's registry: write hf://<owner>/<repository>"
-CACHE_FIRST = "the engine does not read buckets itself: name a cacheProfile"
+OWN_REGISTRY = "Ollama has its own model format. Write ollama://<model>, or ollama://hf.co/<owner>/<repository>"
+OLLAMA_ONLY = "only the engine OLlama reads Ollama's registry. Write hf://<owner>/<repository>"
+CACHE_FIRST = "the engine does not read buckets. Set cacheProfile"
 NAMES_MODEL = {
     "store": "the claim may hold several models: add ?model=<name>, such as pvc://claim?model=qwen2:0.5b",
     "file": "llama.cpp needs a file: add ?model=<path of the GGUF file>, such as pvc://claim?model=qwen.gguf",
@@ -60,16 +58,18 @@ def refusal(url: ModelUrl, engine: Engine, *, cached: bool) -> str | None:
     """Why an engine cannot take a url, or None; ``cached`` says whether the loader fetches the weights into a cache
     beforehand."""
     if cached and url.scheme not in CACHED:
-        return f"{url.place}: a cache can be filled from {', '.join(CACHED)} only"
+        return f"{url.place!r}: a cache can be filled from {', '.join(CACHED)} only"
     # A cache holds what a repository of the hub would, also where the weights came from a bucket.
     if (HUB if cached else url.scheme) not in engine.schemes:
-        return f"{url.place}: {_advice(url.scheme, engine)}"
+        return f"{url.place!r}: {_advice(url.scheme, engine)}"
     if url.scheme == HUB and ":" in url.ref and (cached or engine.reads != "file"):
         repository = url.ref.partition(":")[0]
-        return f"{url.place}: {'a cache' if cached else 'the engine'} takes no quantization: write {HUB}://{repository}"
+        return (
+            f"{url.place!r}: {'a cache' if cached else 'the engine'} takes no quantization: write {HUB}://{repository}"
+        )
     mounted = cached or url.scheme in ("pvc", "oci")
     if mounted and not url.model and engine.reads in NAMES_MODEL:
-        return f"{url.place}: {NAMES_MODEL[engine.reads]}"
+        return f"{url.place!r}: {NAMES_MODEL[engine.reads]}"
     return None
 
 

@@ -268,7 +268,7 @@ def _fault(model: Model) -> str | None:
     """Why the parts of the spec do not go together; found out here, as engines say it after minutes or not at all."""
     refused = refusal(model.url, model.engine, cached=bool(model.spec.cache_profile))
     if refused:
-        return f"spec.url {refused}"
+        return f"spec.url: {refused}"
     return _fault_of_features(model) or _fault_of_adapters(model) or _fault_of_args(model) or _fault_of_labels(model)
 
 

@@ -23,7 +23,7 @@ from slipway.kube.objects import Object
 from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.times import parse_duration
-from slipway.spelling import did_you_mean
+from slipway.spelling import did_you_mean, nearest
 
 T = TypeVar("T")
 
@@ -275,14 +275,15 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if not name or not colon or not re.fullmatch(r"0*[1-9]\d{0,5}", count):
             raise InvalidSpecError(
                 "InvalidSpec",
-                f"spec.resourceProfile {asked!r} is not of the form name:count, such as cpu:1{_hint(count)}",
+                f"spec.resourceProfile: {asked!r} is not of the form name:count, such as cpu:1{_hint(count)}",
             )
         if name not in self.resource_profiles:
+            alike = " or ".join(nearest(name, self.resource_profiles))
             known = ", ".join(sorted(self.resource_profiles))
             raise InvalidSpecError(
                 "UnknownProfile",
-                f"the system configuration has no resource profile {name!r}, but {known}"
-                + did_you_mean(name, self.resource_profiles),
+                f"spec.resourceProfile: the system configuration has no profile {name!r}."
+                f"{f' Did you mean {alike}?' if alike else ''} It has {known}.",
             )
         return self.resource_profiles[name].times(int(count))
 

@@ -3,7 +3,7 @@
 -- Places are shared among clients: where there is none left, one who has more than another has to give the newest of his to
 -- the other. So nobody can shut others out, and who is alone may have all.
 --
--- Sets txn.hold to: released, full, timeout, failed (no server will come until somebody acts), deleted (the model is gone),
+-- Sets txn.hold to: released, full, timeout, failed (no server will come without a change), deleted (the model is gone),
 -- left (the client went away), or moved (a reload replaced this process: its successor takes the request).
 -- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
 -- model; the same for models that are woken when requests wait; the map of these; the map of models whose servers are not

@@ -26,7 +26,7 @@ end
 
 -- A reason is one word of letters, digits and _: it needs no escaping.
 local function not_ready(txn, before, reason)
-    local told = reason and ": " .. reason .. ". The status of its resource says more." or "."
+    local told = reason and ": " .. reason .. ". See the status of its resource." or "."
     answer(txn, 503, {message = "The model `" .. escaped(txn:get_var("txn.model")) .. "` " .. before .. told,
         type = "server_error", code = "model_not_ready", reason = reason or false})
 end

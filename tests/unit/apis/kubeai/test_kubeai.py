@@ -245,7 +245,7 @@ def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(giv
         plan(asked)
     status = worlds.status(KUBEAI, asked, Rejection(found.value.reason, found.value.message)).status
     told = {condition["type"]: condition for condition in status["conditions"]}
-    assert told["Accepted"]["message"] == found.value.message
+    assert told["Accepted"]["message"] == f"{found.value.message}."
     assert told["Available"]["reason"] == "InvalidSpec", "the column REASON of kubectl get"
 
 
