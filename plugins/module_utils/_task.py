@@ -21,6 +21,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._client import C
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import summary
 from ansible_collections.slipway.inference.plugins.module_utils._secrets import MASK, mask, secrets_in
+from ansible_collections.slipway.inference.plugins.module_utils._spelling import did_you_mean
 
 Spec = dict[str, Any]
 Kinds: TypeAlias = Mapping[str, Sequence[Kind]]
@@ -85,6 +86,14 @@ class Module(AnsibleModule):
             name: _shown_argument(mask(value), self.argument_spec.get(name, {})) for name, value in self.params.items()
         }
 
+    def _unknown(self, msg: str) -> str:
+        """Which arguments do not exist, with the nearest ones; empty if Ansible's message names them."""
+        known = [name for argument, spec in self.argument_spec.items() for name in (argument, *spec.get("aliases", ()))]
+        unknown = sorted(name for name in self.params if name not in known and not name.startswith("_"))
+        if not unknown or msg.startswith("Unsupported parameters"):
+            return ""
+        return " ".join(filter(None, (f"Unsupported: {', '.join(unknown)}.", did_you_mean(unknown[0], known))))
+
     def exit_json(self, **result: Any) -> NoReturn:
         self._hide_arguments()
         super().exit_json(**result)
@@ -92,6 +101,8 @@ class Module(AnsibleModule):
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
         """Without ``error_code`` it is Ansible that finds the arguments wrong."""
+        if "error_code" not in result:
+            msg = ". ".join(filter(None, (msg, self._unknown(msg))))
         self._hide_arguments()
         super().fail_json(msg=msg, **{"error_code": "invalid_input", "hint": "", "status": 0, **result})
         raise AssertionError("fail_json ends the module")

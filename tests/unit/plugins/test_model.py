@@ -405,6 +405,10 @@ def test_an_empty_list_does_nothing(api: FakeApi, run: Run) -> None:
     ("options", "message"),
     [
         ({}, "one of the following is required: models, name"),
+        (
+            {"model": [{"name": "a"}]},
+            "one of the following is required: models, name. Unsupported: model. Did you mean models",
+        ),
         ({"name": "a", "models": []}, "mutually exclusive: models|name"),
         ({"name": "a", "spec": {}}, "a: namespace is missing: set it in the item or for the task."),
         ({"models": [{"name": "a", "specs": {}}]}, "specs"),
