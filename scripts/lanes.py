@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from runner import checkout
 from runner.execution import print_status, run_lanes, run_stages
 from runner.machine import CannotStartError, cache_folder, check_machine, only_run
-from runner.process import InterruptedRunError, interruptible, keep_busy
+from runner.process import InterruptedRunError, describe_interrupt, interruptible, keep_busy
 from runner.table import Table, choose, touched
 
 
@@ -86,7 +86,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except InterruptedRunError as error:
-        print(f"interrupted by {error}; all processes that it started have ended", file=sys.stderr)
+        print(describe_interrupt(error), file=sys.stderr)
         return 130
     return 0
 

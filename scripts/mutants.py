@@ -20,6 +20,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from runner import checkout
 from runner.machine import CannotStartError, only_run
 from runner.mutation import Mutant, choose_mutants, room_of
-from runner.process import InterruptedRunError, end_group, interruptible, postponed_interrupts
+from runner.process import InterruptedRunError, describe_interrupt, ended_with_all_it_starts, interruptible
 from runner.table import Lane, Table, lane_tests, stage_tests, touched
 
 ROOM_TESTS = {
@@ -116,22 +117,20 @@ class Trial:
     def _run(self, arguments: tuple[str, ...]) -> int:
         options = ["-x", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
         command = [sys.executable, "-m", "pytest", *options, *arguments]
-        with postponed_interrupts():
-            process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # A changed file of the same size and second would be taken from the cache of compiled files.
-                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-                start_new_session=True,
-                text=True,
-            )
-        try:
-            status = process.wait(SECONDS)
-        finally:
-            end_group(process)
+        pytest = partial(
+            subprocess.Popen,
+            command,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # A changed file of the same size and second would be taken from the cache of compiled files.
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            start_new_session=True,
+            text=True,
+        )
+        with ended_with_all_it_starts(pytest) as started:
+            status = started.wait(SECONDS)
         if status not in (PASSED, FAILED, STOPPED):
             raise CannotStartError(f"pytest ended with {status}: {' '.join(command)}")
         return status
@@ -208,7 +207,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except InterruptedRunError as error:
-        print(f"interrupted by {error}; all processes that it started have ended", file=sys.stderr)
+        print(describe_interrupt(error), file=sys.stderr)
         return 130
 
 

@@ -1,4 +1,4 @@
-"""Runs one command at a time: its output is shown and kept, and nothing that it started outlives it."""
+"""Runs one command at a time: its output is shown and kept, and nothing that it starts outlives it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from .descendants import Descendants, adopted_orphans, describe_descendants
+
 GRACE_SECONDS = 90
 """How long a command may take to end after SIGTERM."""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+REAP_SECONDS = 1
 DRAIN_SECONDS = 10
 """How long to read on after a command has ended: a daemon that it left behind may hold its output open."""
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
@@ -93,12 +96,12 @@ def read_failures(lines: Sequence[str]) -> list[str]:
 
 
 def run(command: Sequence[str], log: Path, seconds: float, environment: Mapping[str, str]) -> Outcome:
-    """Runs a command in a process group and waits until it ends.
+    """Runs a command in a process group and waits until it ends. Then everything that it has started is ended.
 
     Args:
         command: Arguments, without a shell.
         log: The output is appended to this file.
-        seconds: After this time the whole group is ended.
+        seconds: After this time the command is ended.
         environment: Variables in addition to those of this process.
 
     Raises:
@@ -106,20 +109,15 @@ def run(command: Sequence[str], log: Path, seconds: float, environment: Mapping[
     """
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
-    process: subprocess.Popen[str] | None = None
     with log.open("a") as kept:
         try:
-            with postponed_interrupts():  # one between the start and the assignment would leave the process behind
-                process = _start(command, environment)
-            lines: list[str] = []
-            reader = threading.Thread(target=_copy, args=(process.stdout, kept, lines), daemon=True)
-            reader.start()
-            status = process.wait(seconds)
+            with ended_with_all_it_starts(lambda: _start(command, environment)) as started:
+                lines: list[str] = []
+                reader = threading.Thread(target=_copy, args=(started.process.stdout, kept, lines), daemon=True)
+                reader.start()
+                status = started.wait(seconds)
         except subprocess.TimeoutExpired:
             status = 124
-        finally:
-            if process is not None:
-                end_group(process)
         reader.join(DRAIN_SECONDS)
         failed = read_failures(lines)
         if status == 124:
@@ -151,7 +149,57 @@ def _copy(source: IO[str] | None, kept: IO[str], lines: list[str]) -> None:
             kept.flush()
 
 
-def end_group(process: subprocess.Popen[str]) -> None:
+@dataclass(frozen=True)
+class Started:
+    """A command that runs."""
+
+    process: subprocess.Popen[str]
+    descendants: Descendants
+
+    def wait(self, seconds: float) -> int:
+        """Returns the exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: The command still runs.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            self.descendants.reap(besides={self.process.pid})
+            left = deadline - time.monotonic()
+            try:
+                return self.process.wait(max(min(left, REAP_SECONDS), 0))
+            except subprocess.TimeoutExpired:
+                if left <= REAP_SECONDS:
+                    raise
+
+
+@contextlib.contextmanager
+def ended_with_all_it_starts(start: Callable[[], subprocess.Popen[str]]) -> Iterator[Started]:
+    """Starts a command as the leader of a process group. At the end of the block, ends it and all that it has started.
+
+    Args:
+        start: Starts the command.
+    """
+    process: subprocess.Popen[str] | None = None
+    with adopted_orphans() as descendants:
+        try:
+            with postponed_interrupts():  # one between the start and the assignment would leave the process behind
+                process = start()
+            yield Started(process, descendants)
+        finally:
+            if process is not None:
+                _end_group(process)
+            descendants.end()
+
+
+def describe_interrupt(error: InterruptedRunError) -> str:
+    """The last message of an interrupted program."""
+    if left := describe_descendants():
+        return f"interrupted by {error}; these processes still run and do not end on SIGKILL: {left}"
+    return f"interrupted by {error}; all processes that it started have ended"
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
     """Ends a process that leads a group, and whatever is left of the group."""
     if process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)

@@ -7,15 +7,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from runner import checkout, execution
+from runner import checkout, descendants, execution
 from runner.cluster import TestCluster, read_exports
 from runner.execution import require_tests, run_lanes
-from runner.process import Outcome, read_counts, read_failures, run
+from runner.process import InterruptedRunError, Outcome, describe_interrupt, read_counts, read_failures, run
 from runner.records import Record, inputs_hash, read_record, state
 from runner.table import (
     Lane,
@@ -226,24 +225,58 @@ def test_output_is_kept_and_the_status_returned(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in (tmp_path / "log").read_text()
 
 
-def test_what_a_command_started_does_not_outlive_it(tmp_path: Path) -> None:
-    execute(tmp_path, "import subprocess; print(subprocess.Popen(['sleep', '600']).pid)")
+@pytest.mark.parametrize("session", [False, True])
+@pytest.mark.parametrize("program", ["exec sleep 600", "trap '' TERM; echo; while :; do sleep 600; done"])
+def test_what_a_command_started_does_not_outlive_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, session: bool
+) -> None:
+    """Also if it runs in another session, as the playbooks of ansible-runner do, or ignores SIGTERM."""
+    monkeypatch.setattr(descendants, "TERM_SECONDS", 1)
+    execute(
+        tmp_path,
+        f"""
+import subprocess
+from pathlib import Path
+child = subprocess.Popen(["sh", "-c", {program!r}], stdout=subprocess.PIPE, start_new_session={session})
+Path("{tmp_path}/pid").write_text(str(child.pid))
+if "trap" in {program!r}:
+    child.stdout.readline()
+""",
+    )
 
-    assert_ends(int((tmp_path / "log").read_text()))
+    assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_processes_that_ran_before_a_command_outlive_it(tmp_path: Path) -> None:
+    older = subprocess.Popen(["sleep", "600"])
+    try:
+        execute(tmp_path, "pass")
+
+        assert older.poll() is None
+    finally:
+        older.kill()
+        older.wait()
+
+
+def test_orphans_do_not_stay_zombies_while_a_command_runs(tmp_path: Path) -> None:
+    """Scripts wait until a process group is empty."""
+    outcome = execute(
+        tmp_path,
+        """
+import os, subprocess, time
+orphan = int(subprocess.check_output(["sh", "-c", "true & echo $!"]))
+while os.path.exists(f"/proc/{orphan}"):
+    time.sleep(0.01)
+""",
+    )
+
+    assert outcome.status == 0
 
 
 def test_a_command_that_takes_too_long_is_ended_and_says_so(tmp_path: Path) -> None:
     outcome = execute(tmp_path, "import time; time.sleep(600)", seconds=0.1)
 
     assert (outcome.status, outcome.failed) == (124, ["timeout after 0 s"])
-
-
-def assert_ends(process: int) -> None:
-    """SIGKILL has been sent; the kernel may need a moment."""
-    deadline = time.monotonic() + 60
-    while is_running(process):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_running(process: int) -> bool:
@@ -322,7 +355,7 @@ def test_an_interrupted_run_says_so_and_leaves_nothing(tmp_path: Path, moment: s
 import signal, subprocess, sys, threading
 sys.path.insert(0, {str(ROOT / "scripts")!r})
 from pathlib import Path
-from runner.process import InterruptedRunError, interruptible, run
+from runner.process import InterruptedRunError, describe_interrupt, interruptible, run
 
 def interrupt(moment):
     if moment == {moment!r}:
@@ -344,7 +377,7 @@ try:
     with interruptible():
         run(["sh", "-c", {program!r}], Path("log"), 600, {{}})
 except InterruptedRunError as error:
-    raise SystemExit(f"by {{error}}")
+    raise SystemExit(describe_interrupt(error).removeprefix("interrupted "))
 """
     running = subprocess.Popen(
         [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -355,8 +388,19 @@ except InterruptedRunError as error:
         running.send_signal(signal.SIGTERM)
     _output, said = running.communicate(timeout=60)
 
-    assert (running.returncode, said) == (1, "by SIGTERM\n")
-    assert_ends(int((tmp_path / "pid").read_text()))
+    assert (running.returncode, said) == (1, "by SIGTERM; all processes that it started have ended\n")
+    assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_processes_that_cannot_be_ended_are_reported() -> None:
+    running = subprocess.Popen(["sleep", "600"])
+    try:
+        message = describe_interrupt(InterruptedRunError("SIGTERM"))
+    finally:
+        running.kill()
+        running.wait()
+
+    assert re.search(rf"^interrupted by SIGTERM; these processes still run .*\b{running.pid} \(sleep\)", message)
 
 
 def test_a_stage_that_names_no_tests_runs_its_commands() -> None:
