@@ -7,6 +7,7 @@ A setting is called like its field, ``context_size``; one of a block inside of t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import msgspec
 
@@ -90,7 +91,7 @@ def _found(spec: InferenceServiceSpec) -> dict[str, Given]:
 
 def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> Iterator[Given]:
     """The fields of a part of the spec that are set. ``own``: the block of the runtime alone, at ``place``."""
-    for field in msgspec.structs.fields(part):
+    for field in _fields(type(part)):
         value, path, name = getattr(part, field.name), f"{place}{field.encode_name}", f"{prefix}{field.name}"
         if isinstance(value, msgspec.Struct):
             alone = path in BLOCKS.values()
@@ -98,3 +99,9 @@ def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> It
                 yield from _of(value, own, f"{path}.", "" if alone else f"{name}_")
         elif BEFORE.get(name, name) in KNOWN and not (value in UNSET and value == field.default):
             yield Given(path, name, value)
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Cached, because msgspec evaluates the annotations of all fields in each call."""
+    return msgspec.structs.fields(struct)
