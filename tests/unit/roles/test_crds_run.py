@@ -72,3 +72,32 @@ def test_a_definition_that_differs_is_applied_alone(
 @pytest.mark.plays
 def test_check_mode_writes_nothing(tmp_path: Path, api: ClusterApi) -> None:
     assert written(api, tmp_path, "--check") == []
+
+
+class KeptUntilAllAreDeleted(dict[tuple[str, str, str], Object]):
+    """Definitions stay until the deletion of each has begun."""
+
+    def __init__(self, objects: dict[tuple[str, str, str], Object]) -> None:
+        super().__init__(objects)
+        self.left = {*objects}
+
+    def __delitem__(self, key: tuple[str, str, str]) -> None:
+        self.left.discard(key)
+        if not self.left:
+            self.clear()
+
+
+@pytest.mark.plays
+def test_definitions_are_removed_together_and_only_if_asked(tmp_path: Path, installed: ClusterApi) -> None:
+    installed.writes.clear()
+    run_role(tmp_path, installed, "crds", "uninstall")
+    run_role(tmp_path, installed, "crds", "uninstall", "--check", crds_purge=True)
+    assert installed.writes == []
+
+    installed.objects = KeptUntilAllAreDeleted(installed.objects)
+    run_role(tmp_path, installed, "crds", "uninstall", crds_purge=True, crds_wait_timeout=1)
+    deletions = ["delete CustomResourceDefinition models.krypton.ai", f"delete CustomResourceDefinition {KUBEAI}"]
+    assert sorted(installed.writes) == deletions
+
+    run_role(tmp_path, installed, "crds", "uninstall", crds_purge=True)
+    assert sorted(installed.writes) == deletions
