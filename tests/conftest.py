@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import ssl
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,17 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "plays: runs ansible-playbook, which takes many seconds of a processor")
     config.addinivalue_line("markers", "full: only its lane runs it; CI runs the rest of the file as a sample")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Collects without garbage collection: thousands of tests with their tables stay, and each run looked at all."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,6 +52,14 @@ def longest_first(items: list[pytest.Item]) -> None:
 def name_of(path: Path) -> str:
     """The path from the top of the checkout, as in the list of durations."""
     return path.relative_to(HERE.parent).as_posix() if path.is_relative_to(HERE.parent) else str(path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_public_authorities() -> Iterator[None]:
+    """To read the certificates of all public CAs takes longer than most tests. No test connects to a public server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_default_certs", lambda *_unused: None)
+        yield
 
 
 @pytest.fixture(scope="session")
