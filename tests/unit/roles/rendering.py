@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,30 @@ from ansible.template import Templar, trust_as_template
 ROLES = Path(__file__).parents[3] / "roles"
 
 
+@cache
+def variables(role: str) -> dict[str, Any]:
+    """Those in its files, unrendered."""
+    folder, loader = ROLES / role, DataLoader()
+    known: dict[str, Any] = {}
+    for file in [folder / "defaults/main.yml", *sorted((folder / "vars").rglob("*.yml"))]:
+        known |= loader.load_from_file(str(file), trusted_as_template=True) or {}
+    return known
+
+
 class Rendered:
     """Variables of a role: its defaults and own ones, under those that are given."""
 
     def __init__(self, role: str, **given: Any) -> None:
-        folder = ROLES / role
-        loader = DataLoader()
-        files = [folder / "defaults/main.yml", *sorted((folder / "vars").rglob("*.yml"))]
-        self._known: dict[str, Any] = {"ansible_check_mode": False, "groups": {}, "hostvars": {}}
-        for file in files:
-            self._known |= loader.load_from_file(str(file), trusted_as_template=True) or {}
-        self._known |= {"ansible_search_path": [str(folder)], **given}
-        self._templar = Templar(loader=loader, variables=self._known)
+        self._known: dict[str, Any] = {"ansible_check_mode": False, "groups": {}, "hostvars": {}, **variables(role)}
+        self._known |= {"ansible_search_path": [str(ROLES / role)], **given}
+        self._templar = Templar(loader=DataLoader(), variables=self._known)
+        self._values: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Any:
         """In plain types, as it would be written into a file."""
-        return json.loads(json.dumps(self._templar.template(self._known[name])))
+        if name not in self._values:
+            self._values[name] = json.dumps(self._templar.template(self._known[name]))
+        return json.loads(self._values[name])
 
     def text(self, template: str) -> str:
         """What a file among the role's templates becomes."""

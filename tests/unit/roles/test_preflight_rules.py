@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,18 @@ ROLE = Path(__file__).parents[3] / "roles/preflight"
 Object = dict[str, Any]
 
 
-def told(name: str, **variables: Any) -> Any:
-    """The value of one of the role's variables, as Ansible sees it. ``variables`` take the place of others."""
-    loader = DataLoader()
+@cache
+def variables_of_role() -> Object:
     known: Object = {"preflight_force": False, "preflight_namespace": "slipway-system", "role_path": str(ROLE)}
     for file in sorted((ROLE / "vars/main").glob("*.yml")):
-        known |= loader.load_from_file(str(file), trusted_as_template=True)
-    return Templar(loader=loader, variables=known | variables).template(trust_as_template(f"{{{{ {name} }}}}"))
+        known |= DataLoader().load_from_file(str(file), trusted_as_template=True)
+    return known
+
+
+def told(name: str, **variables: Any) -> Any:
+    """The value of one of the role's variables, as Ansible sees it. ``variables`` take the place of others."""
+    templar = Templar(loader=DataLoader(), variables=variables_of_role() | variables)
+    return templar.template(trust_as_template(f"{{{{ {name} }}}}"))
 
 
 def wrong(name: str, **variables: Any) -> list[Object]:
