@@ -47,6 +47,7 @@ ROOM_TESTS = {
 """Package -> where its tests are. Every package of ``apis`` has those in tests/unit/apis and the controller's."""
 API_TESTS = ["tests/unit/apis/", "tests/unit/controller/"]
 CI_MARKS = "not full and not plays"
+PARALLEL = ("-n", "2", "--dist", "loadfile")
 SECONDS = 1200
 """A mutant that makes the tests run longer counts as killed."""
 PASSED, FAILED, STOPPED = 0, 1, 2
@@ -115,8 +116,7 @@ class Trial:
         self._sound.add(arguments)
 
     def _run(self, arguments: tuple[str, ...]) -> int:
-        options = ["-x", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
-        command = [sys.executable, "-m", "pytest", *options, *arguments]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", *PARALLEL, "-p", "no:cacheprovider", *arguments]
         pytest = partial(
             subprocess.Popen,
             command,

@@ -114,6 +114,7 @@ def mutants_of(project: Path) -> dict[str, Mutant]:
 
 
 def test_what_kills_a_mutant_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutants, "PARALLEL", ())  # workers take longer to start than these tests take
     changes = mutants_of(project)
     both = trial(project, monkeypatch, "limit")
     source = (project / "src/slipway/kube/limits.py").read_text()
