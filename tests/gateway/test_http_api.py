@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import openai
 import pytest
 import requests
 
@@ -326,6 +325,8 @@ def test_metrics_count_by_model_and_never_by_an_unknown_name(client: requests.Se
 
 
 def test_the_openai_client_works_against_it(client: requests.Session, gateway: Standalone) -> None:
+    import openai  # takes a second, which the other workers need not spend
+
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="sk-test-1", max_retries=0) as api:
         assert "m1" in [model.id for model in api.models.list()]
         assert api.models.retrieve("static/m1").id == "static/m1"
