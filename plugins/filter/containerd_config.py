@@ -68,7 +68,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Work out what to write
+- name: Plan the changes
   ansible.builtin.set_fact:
     plan: "{{ dumped.stdout | slipway.inference.containerd_config(top=file.content | b64decode) }}"
 """

@@ -231,7 +231,7 @@ def test_a_model_that_fails_is_an_alert_that_says_why(prometheus: Prometheus) ->
     assert alert["labels"]["reason"] == "ImagePullBackOff"
     assert alert["labels"]["kind"] == "models.krypton.ai"
     named = f"{prometheus.namespace}/{alert['labels']['name']}"
-    assert alert["annotations"]["summary"] == f"{named} answers nobody: ImagePullBackOff."
+    assert alert["annotations"]["summary"] == f"{named} has failed: ImagePullBackOff."
     assert alert["annotations"]["runbook_url"].endswith("/docs/how-to/monitoring.md#slipwaymodelfailed")
 
 

@@ -346,7 +346,7 @@ def test_gpus_that_a_node_offers_though_we_serve_none_are_somebody_s() -> None:
     ours = {"resources": [{"metadata": {"labels": {OURS: "nvidia"}}}]}
 
     assert rendered(offering)["__device_plugin_rivals"] == [
-        {"vendor": "nvidia", "who": "somebody on node one, who registered nvidia.com/gpu"}
+        {"vendor": "nvidia", "who": "a plugin on node one, which registered nvidia.com/gpu"}
     ]
     assert rendered(away)["__device_plugin_rivals"] == []
     assert rendered(offering, _ours=ours)["__device_plugin_rivals"] == []

@@ -1,4 +1,4 @@
-"""A gateway that asks for no keys is published only by those who say twice that this is meant."""
+"""A gateway without keys is published only with gateway_allow_anonymous."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.plays
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
 def test_a_published_gateway_without_keys_is_refused(tmp_path: Path, api: ClusterApi, kind: str) -> None:
     said = run_role(tmp_path, api, "gateway", "check", failing=True, gateway_service_type=kind)
-    assert f"gateway_service_type: {kind} publishes a gateway that asks for no keys" in said
+    assert f"gateway_service_type: {kind} publishes a gateway without keys" in said
     assert "gateway_allow_anonymous" in said
     assert not api.objects
 

@@ -140,23 +140,23 @@ def test_modules_are_those_that_all_gpus_can_use(gpus: list[dict[str, Any]], mod
     [
         (
             Node(facts=found(V100), gpu_node_nvidia_branch="595"),
-            "Branch 595 of NVIDIA's driver no longer knows V100.",
+            "Branch 595 of NVIDIA's driver no longer supports V100.",
             "Set gpu_node_nvidia_branch to 580, the last one that does.",
         ),
         (
             Node(facts=found(V100), gpu_node_nvidia_modules="open"),
-            "NVIDIA's open modules do not know V100.",
+            "NVIDIA's open modules do not support V100.",
             "Set gpu_node_nvidia_modules to proprietary or auto.",
         ),
         (
             Node(facts=found(B200, GH200), gpu_node_nvidia_modules="proprietary"),
-            "NVIDIA's proprietary modules do not know B200, GH200.",
+            "NVIDIA's proprietary modules do not support B200, GH200.",
             "Set gpu_node_nvidia_modules to open or auto.",
         ),
         (
             Node(facts=found(B200, V100)),
-            "No driver of NVIDIA knows both V100 and B200.",
-            "Take the ones or the others out.",
+            "No NVIDIA driver supports both V100 and B200.",
+            "Remove one kind of GPU.",
         ),
         (
             Node(gpu_node_nvidia_branch="580", gpu_node_nvidia_version="595.91.07"),
@@ -165,8 +165,8 @@ def test_modules_are_those_that_all_gpus_can_use(gpus: list[dict[str, Any]], mod
         ),
         (
             Node("rocky9", gpu_node_nvidia_repository="distribution"),
-            "The RHEL family has no driver of NVIDIA in its own repositories.",
-            "Set gpu_node_nvidia_repository to cuda, or to none where the node is set up with repositories that have one.",  # noqa: E501
+            "The RHEL family's own repositories have no NVIDIA driver.",
+            "Set gpu_node_nvidia_repository to cuda, or to none if the node already has a repository with one.",
         ),
         (
             Node(facts=found(MI300), architecture="aarch64", gpu_node_amd_driver="amdgpu"),
@@ -385,9 +385,7 @@ def test_a_kernel_that_signed_modules_no_longer_come_for_is_left_for_a_newer_one
 
     assert node["__gpu_node_unavailable"] == ["linux-modules-nvidia-580-server-open-6.8.0-87-generic"]
     assert node["__gpu_node_other_kernel_does"]
-    assert node["__gpu_node_reboot_reasons"] == [
-        "The driver is not for the kernel that runs, but for a newer one that is installed."
-    ]
+    assert node["__gpu_node_reboot_reasons"] == ["The driver is for a newer installed kernel, not for the running one."]
     runs = Node(facts=found(H100, driver=RUNS), packages=("linux-image-generic",), __gpu_node_for_kernel=GONE)
     assert runs["__gpu_node_reboot_reasons"] == []
 
@@ -474,7 +472,7 @@ def test_what_to_do_about_secure_boot_fits_the_node() -> None:
     # It has a key already.
     assert "generate_mok" not in rocky
     assert "mokutil --import /var/lib/dkms/mok.pub\n" in rocky
-    assert rocky.splitlines()[0].startswith("Secure Boot is on, and gpu-1 does not trust")
+    assert rocky.splitlines()[0].startswith("Secure Boot is enabled, and gpu-1 does not trust")
 
 
 # ---- Reboot ----
@@ -488,9 +486,12 @@ OLD = RUNS | {"loaded_version": "570.133.20"}
         (found(H100), []),  # in check mode, before anything is installed
         (found(H100, driver=RUNS), []),
         (found(H100, driver=RUNS | {"installed_version": None, "installed_kind": None}), []),
-        (found(H100, driver=OLD), ["(570.133.20, open) is not the one that is installed (580.95.05, open)"]),
-        (found(H100, driver=RUNS | {"loaded_kind": "proprietary"}), ["(580.95.05, proprietary) is not the one"]),
-        (found(H100, driver=RUNS | NO_DRIVER | {"installed_kind": "open"}), ["installed and not loaded"]),
+        (found(H100, driver=OLD), ["(570.133.20, open) is not the installed one (580.95.05, open)"]),
+        (
+            found(H100, driver=RUNS | {"loaded_kind": "proprietary"}),
+            ["(580.95.05, proprietary) is not the installed one"],
+        ),
+        (found(H100, driver=RUNS | NO_DRIVER | {"installed_kind": "open"}), ["installed but not loaded"]),
         (found(H100, nouveau_loaded=True), ["nouveau is loaded"]),
         (found(MI300, nouveau_loaded=True), []),
         (found(H100, driver=OLD, reboot_required=True), ["570.133.20"]),
@@ -501,7 +502,7 @@ OLD = RUNS | {"loaded_version": "570.133.20"}
                 driver=NO_DRIVER
                 | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "added", "installed_version": "6.16.6"},
             ),
-            ["(inbox) is not the one that is installed (6.16.6, added)"],
+            ["(inbox) is not the installed one (6.16.6, added)"],
         ),
     ],
 )
@@ -517,7 +518,7 @@ def test_a_reboot_that_the_system_alone_asks_for_is_left_to_who_says_so() -> Non
 
     assert Node(facts=facts)["__gpu_node_reboot_reasons"] == []
     assert Node(facts=facts, gpu_node_reboot_for_system=True)["__gpu_node_reboot_reasons"] == [
-        "The system asks for it."
+        "The operating system requires it."
     ]
 
 
@@ -748,7 +749,7 @@ def test_the_vendor_is_the_one_that_is_found_or_said(
 def test_why_nothing_is_done_is_told() -> None:
     assert "GPU Operator" in Node(slipway_openshift=True)["__gpu_node_nothing"]
     assert "gpu_node_vendor is none" in Node(gpu_node_vendor="none")["__gpu_node_nothing"]
-    assert Node(facts=found())["__gpu_node_nothing"].startswith("gpu-1 has no GPU")
+    assert Node(facts=found())["__gpu_node_nothing"].startswith("gpu-1 has no NVIDIA, AMD or Intel GPU")
 
 
 def test_a_gpu_that_a_virtual_machine_is_to_have_is_not_missed() -> None:

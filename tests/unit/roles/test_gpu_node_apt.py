@@ -201,7 +201,7 @@ def test_a_repository_that_cannot_be_read_is_taken_back(system: System) -> None:
     }
     output = system.machine.plays_tasks(["repository"], extra, PYTHON, system.environment(), failing=True)
 
-    assert "the repository toolkit cannot be read, and was taken back" in output
+    assert "the repository toolkit cannot be read and was removed" in output
     assert not ours.exists()
     system.does("apt-get", "update")
 

@@ -134,7 +134,7 @@ def test_a_node_that_can_be_done_passes_the_check_with_secure_boot_too(tmp_path:
 def test_secure_boot_ends_it_before_anything_is_changed(tmp_path: Path) -> None:
     output = Machine(tmp_path, "debian13").has_gpu().has_secure_boot().plays("main", failing=True)
 
-    assert "Secure Boot is on, and localhost does not trust the key" in output
+    assert "Secure Boot is enabled, and localhost does not trust the signing key" in output
     assert "mokutil --import /var/lib/dkms/mok.pub" in output
     assert "changed=0" in output
 
@@ -142,7 +142,7 @@ def test_secure_boot_ends_it_before_anything_is_changed(tmp_path: Path) -> None:
 def test_a_gpu_that_is_spoken_of_and_not_there_ends_it(tmp_path: Path) -> None:
     output = Machine(tmp_path).has_gpu().plays("check", failing=True, gpu_node_vendor="amd")
 
-    assert "localhost has no GPU of amd: nvidia was found." in output
+    assert "localhost has no amd GPU. Found: nvidia." in output
 
 
 @pytest.mark.parametrize("choice", ["maybe", "", "[]"])
@@ -164,14 +164,14 @@ def test_an_old_inventory_with_booleans_keeps_working(tmp_path: Path, choice: ob
 def test_a_machine_without_gpus_stays_as_it_is_whatever_system_it_has(tmp_path: Path) -> None:
     output = Machine(tmp_path, "opensuse").plays("main")
 
-    assert "localhost has no GPU of NVIDIA, AMD or Intel: it stays as it is." in output
+    assert "localhost has no NVIDIA, AMD or Intel GPU, so it is not changed." in output
     assert "changed=0" in output
 
 
 def test_a_system_that_is_not_known_ends_it(tmp_path: Path) -> None:
     output = Machine(tmp_path, "opensuse").has_gpu().plays("check", failing=True)
 
-    assert "localhost runs openSUSE Leap 15.6 on x86_64, which this role does not know." in output
+    assert "localhost runs openSUSE Leap 15.6 on x86_64, which this role does not support." in output
 
 
 def test_check_mode_foretells_what_an_empty_node_would_get(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_driver_of_somebody_else_that_works_is_left_as_it_is(tmp_path: Path) -
 def test_a_node_that_is_to_keep_its_driver_has_one(tmp_path: Path) -> None:
     output = Machine(tmp_path).has_gpu().plays("check", failing=True, gpu_node_driver="keep")
 
-    assert "localhost runs no driver for its GPUs, and gpu_node_driver is keep." in output
+    assert "localhost has no loaded GPU driver, and gpu_node_driver is keep." in output
 
 
 def test_a_node_whose_gpus_answer_is_verified(tmp_path: Path) -> None:
@@ -213,11 +213,15 @@ def test_a_node_whose_gpus_answer_is_verified(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("smi", "variables", "words"),
     [
-        ("echo 'Failed to initialize NVML'; exit 18", {}, "0 of 1 GPUs answer. nvidia-smi says: Failed to initialize"),
+        (
+            "echo 'Failed to initialize NVML'; exit 18",
+            {},
+            "0 of 1 GPUs answer. nvidia-smi reports: Failed to initialize",
+        ),
         (
             "true",
             {"gpu_node_nvidia_branch": "595"},
-            "runs the open modules 580.95.05. Wanted are the open ones of 595.",
+            "runs the open modules 580.95.05. Required: the open modules 595.",
         ),
     ],
 )
@@ -232,7 +236,7 @@ def test_a_node_that_does_not_answer_as_it_should_is_not(
 def test_a_gpu_without_its_driver_is_named(tmp_path: Path) -> None:
     output = Machine(tmp_path).has_gpu().runs_driver().plays("verify", failing=True)
 
-    assert "the driver has not taken 0000:3b:00.0." in output
+    assert "the driver is not bound to 0000:3b:00.0." in output
 
 
 @pytest.mark.parametrize(

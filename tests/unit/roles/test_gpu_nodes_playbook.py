@@ -94,10 +94,10 @@ def test_a_few_hosts_that_are_away_are_left_behind_and_the_others_go_on(tmp_path
 
     output = fleet.plays("--check", "-vvv")
 
-    assert "1 of 4 machines are not ready for their GPUs. The others go on." in output
+    assert "1 of 4 hosts failed. The run continues with the others." in output
     assert "away: it cannot be reached" in output
     assert "settled keeps its driver nvidia 580.95.05 open" in output
-    assert "empty has no GPU of NVIDIA, AMD or Intel: it stays as it is." in output
+    assert "empty has no NVIDIA, AMD or Intel GPU, so it is not changed." in output
     assert output.index("others go on") < output.index("rebooting would reboot: gpu_node_reboot is always.")
     for host in fleet.hosts:
         assert recap(output, host)["failed"] == 0
@@ -116,6 +116,6 @@ def test_where_too_many_hosts_are_away_none_is_drained(tmp_path: Path, api: Node
 
     output = fleet.plays("--check", failing=True)
 
-    assert "2 of 3 machines are not ready for their GPUs, more than gpu_nodes_tolerate allows." in output
+    assert "2 of 3 hosts failed, more than gpu_nodes_tolerate allows." in output
     assert "would reboot" not in output
     assert api.events == []

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.plays
 def test_a_gate_that_means_no_repository_is_refused(tmp_path: Path, api: ClusterApi, gate: str) -> None:
     given = {"hub_volume": {"emptyDir": {}}, "hub_gated": ["acme/*", gate]}
     output = run_role(tmp_path, api, "hub", "check", failing=True, **given)
-    assert f"hub_gated names {gate}, which is no repository" in output
+    assert f"hub_gated: '{gate}' is not a repository" in output
 
 
 def test_gates_are_names_and_patterns(tmp_path: Path, api: ClusterApi) -> None:

@@ -110,7 +110,7 @@ def test_where_another_one_is_installed_it_is_left_alone(tmp_path: Path, api: Cl
         "spec": {},
     }
     api.put(of_another)
-    assert "is there, and not by Slipway" in play(tmp_path, api, "main")
+    assert "belongs to another installation" in play(tmp_path, api, "main")
     play(tmp_path, api, "uninstall", leader_worker_set_purge=True)
     assert api.writes == []
 

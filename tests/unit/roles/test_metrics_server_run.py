@@ -46,7 +46,9 @@ def test_where_another_one_serves_it_is_named_and_left_alone(tmp_path: Path, api
     api.failing = "failing or missing response"
     api.put(OF_ANOTHER)
     said = play(tmp_path, api, "main")
-    assert f"{API} is served by Service metrics-server in namespace kube-system: it is left to that one" in said
+    assert (
+        f"{API} is already served by Service metrics-server in namespace kube-system, so nothing was installed" in said
+    )
     assert "It does not answer: failing or missing response" in said
     play(tmp_path, api, "uninstall")
     assert api.writes == []

@@ -75,7 +75,9 @@ def test_with_the_operator_it_makes_what_its_prometheus_takes_once_and_removes_i
     api.put(prometheus("main", release="other"))
     api.put(prometheus("second", release="third"))
     said = play(tmp_path, api, "verify", failing=True)
-    assert "No Prometheus on the cluster takes both the PodMonitors and the rules in namespace slipway-system." in said
+    assert (
+        "No Prometheus on the cluster selects both the PodMonitors and the rules in namespace slipway-system." in said
+    )
     assert 'monitoring/main selects PodMonitors by {"matchLabels": {"release": "other"}} in namespaces {}' in said
 
     play(tmp_path, api, "uninstall")
@@ -89,7 +91,10 @@ def test_without_the_operator_it_makes_files_and_says_so_until_the_operator_come
     assert made(api) == set()
     said = play(tmp_path, api, "main", monitoring_service_accounts=["monitoring/prometheus"])
     assert "Prometheus' operator is not there" in said
-    assert "The ConfigMap slipway-prometheus in namespace slipway-system has what to scrape and the rules." in said
+    assert (
+        "The ConfigMap slipway-prometheus in namespace slipway-system contains the scrape configuration and the rules."
+        in said
+    )
     assert made(api) == {FILES, *DASHBOARDS, *RIGHTS}
     assert set(api.objects[FILES]["data"]) == {"scrape.yml", "rules.yml"}
 
@@ -109,7 +114,7 @@ def test_the_differences_of_a_single_object_are_shown(tmp_path: Path, api: Clust
 def test_the_operator_that_is_asked_for_and_missing_is_an_error(tmp_path: Path, api: ClusterApi) -> None:
     said = play(tmp_path, api, "main", failing=True, monitoring_mode="operator")
 
-    assert "monitoring_mode is operator, and the cluster has no PodMonitor or PrometheusRule" in said
+    assert "monitoring_mode is operator, but the cluster has no PodMonitor or PrometheusRule" in said
     assert made(api) == set()
 
 

@@ -51,14 +51,14 @@ def test_a_certificate_of_ones_own_is_used_and_its_key_never_shown(tmp_path: Pat
 def test_what_the_routers_say_ends_the_wait(tmp_path: Path, api: ClusterApi) -> None:
     api.failing = "route b already exposes this host"
     said = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout=60)
-    assert "No router takes the Route slipway-gateway in namespace slipway-system" in said
+    assert "No router admits the Route slipway-gateway in namespace slipway-system" in said
     assert "route b already exposes this host (HostAlreadyClaimed)" in said
 
 
 def test_a_cluster_whose_routers_do_not_look_at_it_is_told_so(tmp_path: Path, api: ClusterApi) -> None:
     api.routers = 0
     said = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout="1")
-    assert "No router has looked at the Route slipway-gateway in namespace slipway-system after 1 s" in said
+    assert "No router has processed the Route slipway-gateway in namespace slipway-system after 1 s" in said
 
 
 def test_on_a_cluster_without_routes_it_says_what_there_is_instead(tmp_path: Path, api: ClusterApi) -> None:

@@ -48,10 +48,10 @@ def deployment(name: str, image: str, version: str = "") -> Object:
         ([("slipway/slipway@sha256:0a", "0.3.0"), ("slipway/slipway:0.4.0", "0.4.0")], "0.4.1", []),
         ([("slipway/slipway:mine", "1.9.3")], "2.0.0", []),
         ([], "0.4.0", ["There is nothing to upgrade"]),
-        ([("slipway/slipway:mine", "")], "0.4.0", ["The installed version is not known"]),
+        ([("slipway/slipway:mine", "")], "0.4.0", ["The installed version is unknown"]),
         ([("slipway/slipway:0.4.0", "0.4.0")], "0.3.9", ["This would be a downgrade"]),
-        ([("slipway/slipway:0.2.1", "")], "0.4.0", ["This would leave releases out"]),
-        ([("slipway/slipway:0.9.0", "0.9.0")], "2.0.0", ["This would leave releases out"]),
+        ([("slipway/slipway:0.2.1", "")], "0.4.0", ["This would skip releases"]),
+        ([("slipway/slipway:0.9.0", "0.9.0")], "2.0.0", ["This would skip releases"]),
     ],
 )
 def test_an_upgrade_takes_the_step_to_the_next_release_only(
@@ -84,7 +84,7 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
         ("", {}, []),
         ("gateway-keys", {"gateway_api_keys_secret": "gateway-keys"}, []),
         ("slipway-gateway", {"gateway_api_keys": {"alice": "sk-1"}}, []),
-        ("gateway-keys", {"gateway_api_keys_secret": ""}, ["The gateway would answer everybody"]),
+        ("gateway-keys", {"gateway_api_keys_secret": ""}, ["The gateway would accept requests without a key"]),
     ],
     ids=["without", "same-secret", "same-keys", "forgotten"],
 )
@@ -189,7 +189,7 @@ def test_a_host_with_another_system_and_without_root_is_told_both() -> None:
     )
     assert [check["why"] for check in found] == [
         "a password is required",
-        "It is of the family Suse; Debian, Ubuntu and those of Red Hat are known.",
+        "Its family is Suse. Debian, Ubuntu and the RHEL family are supported.",
     ]
 
 
@@ -204,8 +204,8 @@ def test_caches_need_a_default_class_where_nobody_has_claimed_them() -> None:
     claimed = [{"metadata": {"namespace": "two", "name": "llmkube-model-cache"}}]
     found = wrong("__preflight_storage_checks", __preflight_volumes={"resources": claimed}, **variables)
     assert [check["why"] for check in found] == [
-        "Models of LLMKube in one are kept on a claim of the default class, and the cluster has only: slow.",
-        "There is no PersistentVolumeClaim one/weights, which model a names.",
+        "LLMKube Models in one need a PVC with the default class, but the cluster has only: slow.",
+        "The cluster has no PersistentVolumeClaim one/weights, which model a uses.",
     ]
     default = {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     variables["__preflight_classes"] = {"resources": [{"metadata": default}]}

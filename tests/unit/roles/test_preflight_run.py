@@ -69,16 +69,16 @@ def test_all_that_is_in_the_way_stands_in_one_report(tmp_path: Path, api: Cluste
         models_catalogue=["nomic-embed-text"],
         models_list=[{"name": "kept", "api": "kubeai", "spec": {"url": "pvc://weights/a"}}],
     )
-    report = said[said.index("things are in the way") :]
+    report = said[said.index("problems were found") :]
     for problem in (
-        "Kubernetes 1.30 or newer is needed, this cluster has 1.29.1.",
-        "Variables of the role gateway cannot be used",
+        "Kubernetes 1.30 or newer is required. This cluster has 1.29.1.",
+        "Variables of the role gateway are invalid",
         "resourceProfiles.small has no key request",
         "Did you mean nomic-embed-text-cpu",
         "They may not: patch clusterroles.rbac.authorization.k8s.io, patch deployments.apps.",
-        "Two controllers would work on the models of kubeai",
+        "Two controllers would manage the models of kubeai",
         "kubectl scale --namespace ai deployment/kubeai --replicas 0",
-        "Host gpu-1 is no node of this cluster",
+        "Host gpu-1 is not a node of this cluster",
     ):
         assert problem in report
     assert api.writes == []
@@ -94,6 +94,6 @@ def test_an_upgrade_that_was_not_told_of_the_keys_changes_nothing(tmp_path: Path
 
     said = run_role(tmp_path, api, "preflight", "main", failing=True, preflight_upgrade=True, preflight_images=False)
 
-    assert "One thing is in the way. Nothing was changed. 1. The gateway would answer everybody" in said
-    assert "It asks for the keys in Secret gateway-keys" in said
+    assert "One problem was found. Nothing was changed. 1. The gateway would accept requests without a key" in said
+    assert "It now requires the keys in Secret gateway-keys" in said
     assert api.writes == []

@@ -83,7 +83,9 @@ def test_a_class_of_another_with_another_handler_ends_it_before_anything_changes
     api.put(of_another("nvidia-cdi", "elsewhere"))
     said = play(tmp_path, api, "main", failing=True)
 
-    assert "RuntimeClass nvidia-cdi is of somebody else and leads to the handler elsewhere, not nvidia-cdi" in said
+    assert (
+        "RuntimeClass nvidia-cdi belongs to another installation and has the handler elsewhere, not nvidia-cdi" in said
+    )
     assert api.writes == []
 
 
@@ -95,7 +97,7 @@ def test_verify_names_what_is_missing_and_handlers_that_no_node_knows(tmp_path: 
     api.put(node("one", "nvidia"))
     api.put(node("two", "nvidia"))
     said = play(tmp_path, api, "verify", failing=True)
-    assert "No node knows the handler nvidia-cdi of RuntimeClass nvidia-cdi; asked were one, two." in said
+    assert "No node has the handler nvidia-cdi of RuntimeClass nvidia-cdi. Checked: one, two." in said
     assert "handler nvidia of" not in said
 
     api.put(node("two", "nvidia-cdi"))
@@ -109,11 +111,11 @@ def test_only_the_nodes_that_a_class_selects_have_to_know_its_handler(tmp_path: 
 
     api.put(node("sandbox", **{"example.com/sandboxes": "true"}))
     said = play(tmp_path, api, "verify", failing=True, runtime_class_list=[SANDBOXED])
-    assert "No node knows the handler kata of RuntimeClass sandboxed; asked were sandbox." in said
+    assert "No node has the handler kata of RuntimeClass sandboxed. Checked: sandbox." in said
 
 
 def test_on_openshift_nothing_is_done(tmp_path: Path, api: ClusterApi) -> None:
     said = play(tmp_path, api, "main", slipway_openshift=True)
 
-    assert "OpenShift: the operators of the vendors make RuntimeClasses there" in said
+    assert "OpenShift: the vendors' operators create RuntimeClasses" in said
     assert api.objects == {}

@@ -137,7 +137,7 @@ def test_what_may_not_be_read_is_not_called_missing() -> None:
     kept = found(CustomResourceDefinition=None, Node=None)
     assert set(kept["apis"].values()) == {"unknown"}
     assert kept["unknown"] == ["Node: Forbidden", "CustomResourceDefinition: Forbidden"]
-    assert "Not known, as it could not be read:\n  Node: Forbidden\n" in report(kept)
+    assert "Could not be read:\n  Node: Forbidden\n" in report(kept)
 
 
 def test_what_runs_and_which_models_there_are_is_not_known_where_neither_may_be_read() -> None:

@@ -41,8 +41,8 @@ def test_what_is_left_is_told(tmp_path: Path, api: ClusterApi) -> None:
     api.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": storage})
 
     said = uninstall(tmp_path, api, "models,crds")
-    assert "Definitions that are left: things.example.com" in said
-    assert "Volumes with caches that are left: models/cache (100Gi)" in said
+    assert "Remaining definitions: things.example.com" in said
+    assert "Remaining PVCs with caches: models/cache (100Gi)" in said
     assert "--extra-vars slipway_purge=true" in said
     assert "Removing" not in said
 

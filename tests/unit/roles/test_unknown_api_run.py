@@ -27,6 +27,6 @@ def test_a_name_that_is_no_api_is_refused(
 ) -> None:
     said = run_role(tmp_path, api, role, entry, failing=True, **{variable: [DESCRIPTIONS[0].name, "kryptn"]})
 
-    assert "there is no API kryptn" in said
+    assert "unknown API kryptn" in said
     assert f"There are {', '.join(one.name for one in DESCRIPTIONS)}" in said
     assert api.objects == {}

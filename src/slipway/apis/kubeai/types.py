@@ -38,12 +38,12 @@ def _choice(schemes: tuple[str, ...], rest: str = "") -> str:
 
 
 class ObjectName(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Names a ConfigMap or Secret in the Model's namespace."""
+    """A ConfigMap or Secret in the Model's namespace."""
 
     name: Annotated[str, Meta(extra_json_schema={"default": ""})] = ""
     """Name of the object."""
     optional: bool | UnsetType = UNSET
-    """Whether the pod may start without it."""
+    """If true, the pod can start without it."""
 
 
 class EnvFromSource(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -52,16 +52,16 @@ class EnvFromSource(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     config_map_ref: Annotated[ObjectName, Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
     """The ConfigMap."""
     prefix: str = ""
-    """Put before every key."""
+    """Prefix for every key."""
     secret_ref: Annotated[ObjectName, Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
     """The Secret."""
 
 
 class Adapter(msgspec.Struct, frozen=True):
-    """A LoRA adapter that is served beside the model, under the id <model>_<adapter>."""
+    """A LoRA adapter, served with the model ID <model>_<adapter>."""
 
     name: Annotated[str, Meta(max_length=63, pattern="^[a-z0-9-]+$")]
-    """Lower-case letters, digits and hyphens."""
+    """Name of the adapter: lower-case letters, digits and hyphens."""
     url: Annotated[
         str,
         Meta(
@@ -70,11 +70,11 @@ class Adapter(msgspec.Struct, frozen=True):
             )
         ),
     ]
-    """Where the adapter is: hf://, s3://, gs:// or oss://."""
+    """URL of the adapter: hf://, s3://, gs:// or oss://."""
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file that the engine finds in its container."""
+    """A file in the engine's container."""
 
     path: Annotated[
         str,
@@ -90,41 +90,41 @@ class File(msgspec.Struct, frozen=True):
     ]
     """Absolute path of the file."""
     content: Annotated[str, Meta(max_length=100000)]
-    """The text itself. It is kept in a ConfigMap, so it is no place for secrets."""
+    """Text of the file. It is stored in a ConfigMap, so do not put secrets here."""
 
 
 class PrefixHash(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Consistent hashing with bounded loads over the beginning of a prompt."""
+    """Consistent hashing of prompt prefixes with bounded loads."""
 
     mean_load_factor: Annotated[int, Meta(ge=100)] = 125
-    """Percent of the mean load that no replica may exceed while another one can take the request."""
+    """Maximum load of a replica in percent of the mean, while another replica can accept the request."""
     replication: Annotated[int, Meta(extra_json_schema=cel(Rule("self == oldSelf", "replication is immutable.")))] = 20
-    """Taken for the sake of manifests, and without effect: no hash ring is needed to spread prompts evenly."""
+    """Accepted for compatibility. It has no effect, because the gateway distributes prompts without a hash ring."""
     prefix_char_length: int = 100
-    """Characters of the prompt that are hashed."""
+    """Number of characters of the prompt to hash."""
 
 
 class LoadBalancing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How a replica is chosen for a request."""
+    """How the gateway selects a replica for a request."""
 
     strategy: Literal["LeastLoad", "PrefixHash"] = "LeastLoad"
-    """LeastLoad: the one with the fewest requests in flight. PrefixHash: prompts that begin alike meet the same
-    replica, which still has their beginning in its cache."""
+    """LeastLoad selects the replica with the fewest in-flight requests. PrefixHash sends prompts with the same
+    beginning to the same replica, which has it in its cache."""
     prefix_hash: Annotated[PrefixHash, Meta(extra_json_schema={"default": {}})] = PrefixHash()
-    """Read with the strategy PrefixHash only."""
+    """Settings of the strategy PrefixHash."""
 
 
 class JsonPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from"}):
-    """One operation of RFC 6902 on the pod."""
+    """An RFC 6902 operation on the pod."""
 
     op: Literal["add", "remove", "replace", "move", "copy", "test"]
-    """What is done."""
+    """Operation."""
     path: Annotated[str, Meta(max_length=1024, pattern="^/")]
-    """Where, such as /spec/hostname."""
+    """Path to change, such as /spec/hostname."""
     source: Annotated[str, Meta(max_length=1024, pattern="^/")] | UnsetType = UNSET
-    """The place that move and copy read."""
+    """Source path of move and copy."""
     value: Any = UNSET
-    """What add and replace put there, and test expects."""
+    """Value for add and replace, or the expected value for test."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule("!(self.op in ['move', 'copy']) || has(self.from)", "move and copy need from."),
@@ -132,7 +132,7 @@ class JsonPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What to serve and how."""
+    """Desired state of the Model."""
 
     url: Annotated[
         str,
@@ -142,52 +142,55 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             )
         ),
     ]
-    """Where the weights are: hf://<owner>/<repository>, ollama://<model>, pvc://<claim>/<path>, s3://<bucket>/<path>,
+    """URL of the weights: hf://<owner>/<repository>, ollama://<model>, pvc://<claim>/<path>, s3://<bucket>/<path>,
     gs://<bucket>/<path>, oss://<bucket>/<path> or oci://<image>. gs and oss need a cacheProfile."""
     engine: Engine
-    """The program that serves the model."""
+    """Engine that serves the model."""
     features: tuple[Feature, ...]
-    """What the model can do, for the model list's filter."""
+    """Features of the model, for filters of the model list."""
     adapters: tuple[Adapter, ...] = ()
-    """LoRA adapters, with the engine VLLM."""
+    """LoRA adapters. Only for the engine VLLM."""
     resource_profile: str = ""
-    """<profile>:<count>: a resource profile of the system configuration, and how many times its resources are asked
-    for. nvidia-gpu-l4:2 is two L4."""
+    """Resource profile of the system configuration and a multiplier for its resources, as <profile>:<count>.
+    nvidia-gpu-l4:2 requests two L4 GPUs."""
     cache_profile: Annotated[
         str, Meta(extra_json_schema=cel(Rule("self == oldSelf", "cacheProfile is immutable.")))
     ] = ""
-    """A cache profile of the system configuration: the weights are loaded once and every replica reads them there."""
+    """Cache profile of the system configuration. The weights are downloaded once into a volume that all replicas
+    read."""
     image: str = ""
-    """Container image of the engine. Empty: the system configuration's for this engine and resource profile."""
+    """Container image of the engine. Empty means the image in the system configuration for this engine and resource
+    profile."""
     args: tuple[str, ...] = ()
-    """Further arguments of the engine."""
+    """Additional arguments for the engine."""
     env: dict[str, str] = {}
-    """Further environment variables of the engine."""
+    """Additional environment variables for the engine."""
     env_from: tuple[EnvFromSource, ...] = ()
     """ConfigMaps and Secrets whose keys become environment variables of the engine."""
     files: Annotated[tuple[File, ...], Meta(max_length=10)] = ()
-    """Files that the engine finds in its container."""
+    """Files in the engine's container."""
     priority_class_name: str = ""
     """PriorityClass of the pods."""
     replicas: Replicas | None = None
-    """Replicas that are wanted now. Follows the requests, between minReplicas and maxReplicas, unless
-    autoscalingDisabled is true."""
+    """Number of replicas. Unless autoscalingDisabled is true, the autoscaler sets it between minReplicas and
+    maxReplicas."""
     min_replicas: Annotated[int, Meta(ge=0, extra_json_schema={**INT32, "default": 0})] = 0
-    """Replicas that always run. With 0 a model that nobody asks has none; the next request starts one."""
+    """Minimum number of replicas. With 0, the model scales to zero without requests, and the next request starts a
+    replica."""
     max_replicas: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
-    """Replicas that are never exceeded. Absent: no limit."""
+    """Maximum number of replicas. Empty means no limit."""
     autoscaling_disabled: bool = False
-    """Whether replicas stays as you set it."""
+    """If true, the autoscaler does not change replicas."""
     target_requests: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] = 100
-    """Requests in flight that one replica shall have on average."""
+    """Target average of in-flight requests per replica."""
     scale_down_delay_seconds: Annotated[int, Meta(extra_json_schema=INT64)] = 30
-    """How long fewer replicas must have been enough before any goes."""
+    """Seconds that demand must stay low before scaling down."""
     owner: str = ""
-    """owned_by of the model in the list of models."""
+    """Value of owned_by in the model list."""
     load_balancing: Annotated[LoadBalancing, Meta(extra_json_schema={"default": {}})] = LoadBalancing()
-    """How a replica is chosen for a request."""
+    """How the gateway selects a replica for a request."""
     json_patches: Annotated[tuple[JsonPatch, ...], Meta(max_length=32)] = ()
-    """Changes of the pods (RFC 6902), before those of the system configuration."""
+    """RFC 6902 changes to the pods. They are applied before those of the system configuration."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -220,50 +223,50 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ReplicaCounts(msgspec.Struct, frozen=True):
-    """Pods of the model."""
+    """Numbers of the model's pods."""
 
     all: Replicas
-    """Pods that exist."""
+    """Number of existing pods."""
     ready: Replicas
-    """Pods that answer."""
+    """Number of ready pods."""
 
 
 class CacheStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far the cache is filled."""
+    """Progress of the cache."""
 
     loaded: bool
-    """Whether the weights are complete in the cache."""
+    """True if the weights are completely in the cache."""
     done_bytes: Annotated[int, Meta(extra_json_schema=INT64)] | UnsetType = UNSET
-    """Bytes that are there."""
+    """Number of downloaded bytes."""
     total_bytes: Annotated[int, Meta(extra_json_schema=INT64)] | UnsetType = UNSET
-    """Bytes that there will be, once that is known."""
+    """Total number of bytes, when known."""
     message: str | UnsetType = UNSET
-    """What is being done, or what went wrong."""
+    """Current step, or the error."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """Observed state of the Model."""
 
     replicas: ReplicaCounts | UnsetType = UNSET
-    """How many pods there are."""
+    """Numbers of pods."""
     cache: CacheStatus | UnsetType = UNSET
-    """How far the cache is filled, with a cacheProfile."""
+    """Progress of the cache, with a cacheProfile."""
     selector: str | UnsetType = UNSET
-    """Label selector of the pods, which a HorizontalPodAutoscaler needs to find their metrics."""
+    """Label selector of the pods, for HorizontalPodAutoscalers."""
     model_id: str | UnsetType = UNSET
     """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: int | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: tuple[Condition, ...] | UnsetType = UNSET
-    """Accepted, Available, Progressing, Routed, CacheLoaded and AdaptersLoaded where there is a cache or an adapter,
-    SourceFound if it may sleep, and FieldsIgnored where something has no effect; each with a reason and a message."""
+    """Accepted, Available, Progressing and Routed. CacheLoaded and AdaptersLoaded with a cache or an adapter.
+    SourceFound if the model can scale to zero. FieldsIgnored if a field has no effect."""
 
 
 MODEL = CustomResource(
     kind=KIND,
     spec=ModelSpec,
     status=ModelStatus,
-    description="A model that is served behind the gateway.",
+    description="A model that the gateway serves.",
     columns=(
         Column("Engine", "string", ".spec.engine"),
         Column("URL", "string", ".spec.url"),

@@ -19,45 +19,45 @@ Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A
 
 
 class ServiceReference(msgspec.Struct, frozen=True, kw_only=True):
-    """Names an InferenceService."""
+    """An InferenceService."""
 
     name: str
-    """Its name."""
+    """Name of the InferenceService."""
     namespace: str = ""
-    """Its namespace, which has to be the adapter's own. Absent: that."""
+    """Namespace of the InferenceService, which must be the adapter's own. Empty means that."""
 
 
 class LoRAAdapterSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which adapter is loaded, and by which service."""
+    """Adapter, and the service that loads it."""
 
     inference_service_ref: ServiceReference
-    """The InferenceService whose engine loads it; its runtime is sglang or vllm."""
+    """InferenceService whose engine loads the adapter. Its runtime must be sglang or vllm."""
     name: Name
-    """Name of the adapter at the engine. Requests ask for <service>:<name>."""
+    """Name of the adapter in the engine. Its model ID is <service>:<name>."""
     path: Annotated[str, Meta(min_length=1)]
-    """Its folder in the engine's container, such as one of a claim in the service's extraVolumes."""
+    """Directory of the adapter in the engine's container, for example on a PVC in the service's extraVolumes."""
 
 
 class LoRAAdapterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """Observed state of the adapter."""
 
     loaded_path: str | UnsetType = UNSET
-    """The path that every replica has loaded it from."""
+    """Path from which every replica has loaded the adapter."""
     last_loaded_at: Time | UnsetType = UNSET
-    """Since when all of them have it."""
+    """Time since when all replicas have it."""
     model_id: str | UnsetType = UNSET
     """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Available, Loaded, Error and Routed, each with a reason and a message."""
+    """Available, Loaded, Error and Routed."""
 
 
 LORA_ADAPTER = CustomResource(
     kind=KIND,
     spec=LoRAAdapterSpec,
     status=LoRAAdapterStatus,
-    description="A LoRA adapter that the engine of an InferenceService loads while it runs.",
+    description="A LoRA adapter that the running engine of an InferenceService loads.",
     short_names=("lora",),
     columns=(
         Column("Service", "string", ".spec.inferenceServiceRef.name"),

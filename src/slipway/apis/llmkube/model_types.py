@@ -45,47 +45,47 @@ InnerPath = Annotated[str, Meta(min_length=1, max_length=512, extra_json_schema=
 
 
 class SecretName(msgspec.Struct, frozen=True):
-    """Names a Secret of the Model's namespace."""
+    """A Secret in the Model's namespace."""
 
     name: Annotated[str, Meta(extra_json_schema={"default": ""})] = ""
     """Name of the Secret."""
 
 
 class Sharding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the model is spread over the GPUs of one pod, with llama.cpp."""
+    """Distribution of the model over the GPUs of one pod, with llama.cpp."""
 
     strategy: Strategy = "layer"
-    """layer gives each GPU whole layers; row, and tensor as another word for it, a part of every tensor; none uses one
-    GPU only. pipeline is the same as layer."""
+    """layer (or pipeline) gives each GPU whole layers. row (or tensor) gives each GPU a part of every tensor. none uses
+    one GPU only."""
     layer_split: tuple[str, ...] = ()
-    """The layers of each GPU, such as 0-24 and 25-39. Absent, or not one range for each GPU: the same share for all."""
+    """Layers of each GPU, such as 0-24 and 25-39. Empty, or not one range per GPU, means equal parts."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The GPUs of one pod."""
+    """GPUs of one pod."""
 
     enabled: bool = False
-    """Whether the model is meant for GPUs. It asks for none by itself: count does."""
+    """Marks the model as a GPU model. This alone requests no GPU; set count."""
     count: Annotated[int, Meta(ge=0, le=8, extra_json_schema=INT32)] = 0
-    """GPUs of each pod. 0: as many as the InferenceService asks for."""
+    """Number of GPUs per pod. 0 means the number in the InferenceService."""
     memory: str = ""
-    """Memory that each GPU should have, such as 16Gi, for people to read."""
+    """Memory that each GPU should have, such as 16Gi. Informational only."""
     vendor: Vendor = "nvidia"
-    """Whose GPUs: which resource a pod asks for, and which taint it tolerates."""
+    """Vendor of the GPUs, which determines the requested resource and the tolerated taint."""
     layers: Annotated[int, Meta(ge=-1, extra_json_schema=INT32)] = 0
-    """Layers that are kept in GPU memory, with llama.cpp. 0 or -1: all of them."""
+    """Number of layers in GPU memory, with llama.cpp. 0 or -1 means all."""
     sharding: Sharding = Sharding()
-    """How the model is spread, where there are several."""
+    """Distribution of the model over several GPUs."""
     resource_name: ResourceName = ""
-    """The extended resource to ask for, in place of the vendor's own."""
+    """Extended resource to request instead of the vendor's own."""
     toleration_key: ResourceName = ""
-    """Key of the taint that pods tolerate. Absent: the name of the resource."""
+    """Key of the taint that pods tolerate. Empty means the resource name."""
     runtime: Literal["vulkan", "rocm"] | None = None
-    """How the program computes on AMD GPUs, where it shares them by way of their device files."""
+    """Compute API for AMD GPUs that the engine shares through their device files."""
     resource_claims: Annotated[
         tuple[Annotated[Object, core("PodResourceClaim")], ...], Meta(max_length=16, extra_json_schema=CLAIMS)
     ] = ()
-    """Claims of devices that each pod has, in place of an extended resource: dynamic resource allocation."""
+    """Device claims of each pod (Dynamic Resource Allocation), instead of an extended resource."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -96,20 +96,20 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the model is computed on."""
+    """Hardware for the model."""
 
     accelerator: Accelerator = "cpu"
-    """metal is a Mac outside the cluster: nothing is made inside of it for such a Model."""
+    """Type of accelerator. metal is a Mac outside the cluster; the controller creates no pods for such a Model."""
     gpu: Gpu = Gpu()
-    """The GPUs of one pod."""
+    """GPUs of one pod."""
     memory_budget: str = ""
-    """Most memory that the program may take on a Mac, such as 24Gi."""
+    """Maximum memory for the engine on a Mac, such as 24Gi."""
     memory_fraction: float | None = None
-    """Part of a Mac's memory that the program may take, from 0 to 1, where there is no memoryBudget."""
+    """Maximum part of a Mac's memory for the engine, from 0 to 1, without memoryBudget."""
 
 
 class ModelResources(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model was said to need; the InferenceService's resources are those that count."""
+    """Informational resource requirements. Pods use the InferenceService's resources."""
 
     cpu: str = ""
     """CPUs, such as 2 or 500m."""
@@ -118,38 +118,40 @@ class ModelResources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the weights are, and what they are to be computed on."""
+    """Source of the weights, and hardware for the model."""
 
     source: Annotated[str, Meta(pattern=SOURCE)]
-    """Where the weights are: https://..., hf://<owner>/<repository>, <owner>/<repository>[@<revision>],
-    s3://<bucket>/<key>, pvc://<claim>/<path>, or a path of the host, as file:///<path> or /<path>, below the folders
-    that the operator allows."""
+    """Source of the weights: https://..., hf://<owner>/<repository>, <owner>/<repository>[@<revision>],
+    s3://<bucket>/<key>, pvc://<claim>/<path>, or a node path as file:///<path> or /<path> in a directory that the
+    operator allows."""
     sha256: Annotated[str, Meta(pattern="^[a-fA-F0-9]{64}$")] = ""
-    """SHA-256 of the file, in hexadecimal. Checked for every kind of source; other weights are not served."""
+    """SHA-256 of the file, in hexadecimal. Checked for every kind of source. If it does not match, the weights are not
+    served."""
     refresh_policy: Literal["IfNotPresent", "OnChange"] = "IfNotPresent"
-    """What happens when the source changes: IfNotPresent says so in the condition SourceDrifted, OnChange loads the
-    weights again and replaces the pods that read them."""
+    """Action when the source changes. IfNotPresent reports it in the condition SourceDrifted. OnChange downloads the
+    weights again and replaces the pods that use them."""
     format: Literal["gguf", "mlx", "safetensors", "pytorch", "custom"] = "gguf"
-    """Format of the weights. llamacpp serves gguf, vllm, sglang and tgi serve safetensors and pytorch."""
+    """Format of the weights. llamacpp serves gguf. vllm, sglang and tgi serve safetensors and pytorch."""
     quantization: str = ""
-    """How the weights are quantized, such as Q4_K_M, for people to read."""
+    """Quantization of the weights, such as Q4_K_M. If llama.cpp downloads a repository itself, it uses the file with
+    this quantization. Otherwise informational."""
     hardware: Hardware = Hardware()
-    """What the model is computed on."""
+    """Hardware for the model."""
     resources: ModelResources = ModelResources()
-    """What the model was said to need; the InferenceService's resources are those that count."""
+    """Informational resource requirements. Pods use the InferenceService's resources."""
     source_secret_ref: Annotated[SecretName, Meta(extra_json_schema=ATOMIC)] | None = None
-    """Secret whose keys become environment variables of the loader: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-    AWS_REGION and AWS_ENDPOINT_URL for s3://, HF_TOKEN for gated repositories."""
+    """Secret with credentials for the loader. It gets only these keys: for s3://, AWS_ACCESS_KEY_ID,
+    AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL; for gated repositories, HF_TOKEN."""
     files: Annotated[tuple[InnerPath, ...], Meta(max_length=256)] = ()
-    """Files of the source to load, where it is a repository or a folder of a bucket. The first one is what the program
-    is given; further ones are its other parts."""
+    """Files to download from a repository or a bucket directory. The engine loads the first; the others are its further
+    parts."""
     mmproj: InnerPath = ""
-    """File of the source with the projector of a multimodal model, for llama.cpp."""
+    """File with the projector of a multimodal model, in the same source, for llama.cpp."""
     prefetch: bool = False
-    """Whether the weights are loaded into the cache also where all services have them otherwise. Without it they are
-    loaded as soon as there is the Model, unless that is so."""
+    """Downloads the weights into the cache even if no service reads them from there. If false, they are downloaded when
+    the Model is created, unless all of its services get them in another way."""
     prefetch_tolerations: tuple[Annotated[Object, core("Toleration")], ...] = ()
-    """Taints that the pods tolerate which load the weights, beside that of the GPUs."""
+    """Additional tolerations of the pods that download the weights."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule("!has(self.mmproj) || has(self.files)", "mmproj is a file of the same source as files, which is missing."),
@@ -157,72 +159,73 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the header of a GGUF file says."""
+    """Metadata from the header of a GGUF file."""
 
     architecture: str | UnsetType = UNSET
     """Architecture, such as llama."""
     model_name: str | UnsetType = UNSET
-    """Name that its makers gave it."""
+    """Model name in the file."""
     quantization: str | UnsetType = UNSET
     """File type, such as Q4_K_M."""
     context_length: Number64 | UnsetType = UNSET
-    """Tokens of context that it was trained for."""
+    """Context length in tokens that the model was trained for."""
     embedding_size: Number64 | UnsetType = UNSET
-    """Numbers of an embedding."""
+    """Embedding dimension."""
     layer_count: Number64 | UnsetType = UNSET
-    """Blocks of the network."""
+    """Number of layers."""
     head_count: Number64 | UnsetType = UNSET
-    """Attention heads of a block."""
+    """Number of attention heads per layer."""
     tensor_count: Number64 | UnsetType = UNSET
-    """Tensors in the file."""
+    """Number of tensors in the file."""
     file_version: Annotated[int, Meta(extra_json_schema=INT32)] | UnsetType = UNSET
     """Version of the GGUF format."""
     license: str | UnsetType = UNSET
-    """Licence of the weights."""
+    """License of the weights."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """Observed state of the Model."""
 
     phase: Literal["Pending", "Downloading", "Copying", "Ready", "Failed"] | UnsetType = UNSET
-    """Ready: services can be started. Failed: they cannot, and a condition says why. The others: on the way."""
+    """Ready means that services can start. Failed means that they cannot; a condition has the reason. The others are in
+    progress."""
     size: str | UnsetType = UNSET
     """Size of the weights, such as 3.2 GiB."""
     done_bytes: Number64 | UnsetType = UNSET
-    """Bytes that are loaded."""
+    """Number of downloaded bytes."""
     total_bytes: Number64 | UnsetType = UNSET
-    """Bytes that there will be, once that is known."""
+    """Total number of bytes, when known."""
     path: str | UnsetType = UNSET
-    """Where the program finds the weights in its container. Absent where it fetches them itself."""
+    """Path of the weights in the engine's container. Empty if the engine downloads them itself."""
     cache_key: str | UnsetType = UNSET
-    """Folder of the cache that the weights are in; Models of the same source share it."""
+    """Cache directory of the weights. Models with the same source share it."""
     sha256: str | UnsetType = UNSET
-    """SHA-256 of the file that is loaded."""
+    """SHA-256 of the downloaded file."""
     source_e_tag: str | UnsetType = msgspec.field(default=UNSET, name="sourceETag")
-    """ETag of the source when it was loaded, or first looked at."""
+    """ETag of the source when it was downloaded or first checked."""
     source_content_length: Number64 | UnsetType = UNSET
-    """Bytes of the source at that time."""
+    """Size of the source in bytes at that time."""
     last_revalidated: Time | UnsetType = UNSET
-    """When the source was last asked whether it has changed."""
+    """Time of the last check for changes of the source."""
     accelerator_ready: bool | UnsetType = UNSET
-    """Whether some node of the cluster has the accelerator. That one is free shows only when a pod asks for it."""
+    """True if a node of the cluster has the accelerator. It may be in use."""
     gguf: Gguf | UnsetType = UNSET
-    """What the header of the weights says, where they are GGUF."""
+    """Metadata from the header of GGUF weights."""
     staged_files: tuple[str, ...] | UnsetType = UNSET
-    """The files of the source that are loaded, where the Model names some."""
+    """Downloaded files of the source, if the Model lists files."""
     last_updated: Time | UnsetType = UNSET
-    """When this status last changed."""
+    """Time of the last change of this status."""
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Available, Progressing, Degraded, and SourceDrifted where it applies; each with a reason and a message."""
+    """Available, Progressing and Degraded, and SourceDrifted if applicable."""
 
 
 MODEL = CustomResource(
     kind=KIND,
     spec=ModelSpec,
     status=ModelStatus,
-    description="Weights that InferenceServices of the same namespace serve.",
+    description="Weights for InferenceServices in the same namespace.",
     short_names=("mdl",),
     columns=(
         Column("Phase", "string", ".status.phase"),

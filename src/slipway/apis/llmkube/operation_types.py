@@ -16,36 +16,36 @@ OBJECTIVE = cel(Rule("double(self) >= 50.0 && double(self) <= 99.999", "must be 
 
 
 class Disruption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """When nodes are not taken from under the pods, as node autoscalers do to save some."""
+    """Protection of the pods from node autoscalers that remove nodes."""
 
     protect_startup: bool = True
-    """Not while pods start: a PodDisruptionBudget lets none be evicted until all answer."""
+    """Blocks evictions with a PodDisruptionBudget until all pods are ready."""
     protect_always: bool = False
-    """Never: the pods carry Karpenter's annotation do-not-disrupt."""
+    """Always protects the pods, with Karpenter's annotation do-not-disrupt."""
 
 
 class RolloutPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """When pods are replaced after a change. Nobody asks replicas whether they are idle: a pod that is replaced goes on
-    answering for a while, and the condition RolloutDeferred says so."""
+    """Replacement of pods after a change. The controller does not check whether replicas are idle: a terminating pod
+    finishes its requests, and the condition RolloutDeferred reports this."""
 
     wait_for_idle: bool = False
-    """Whether pods should be replaced only once they work on nothing."""
+    """Requests that only idle pods are replaced."""
     idle_timeout_seconds: Annotated[int, Meta(ge=0)] = 300
-    """How long that should be waited for."""
+    """Maximum seconds to wait for an idle pod."""
     force: bool = False
-    """Whether waitForIdle is not to count."""
+    """Disables waitForIdle."""
 
 
 class GpuSharing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whether the pod has its GPU for itself. Other modes than exclusive are for one GPU."""
+    """GPU sharing. Modes other than exclusive are for a single GPU."""
 
     mode: Literal["exclusive", "shared", "partitioned"] = "exclusive"
-    """partitioned: a part of an NVIDIA GPU, by MIG. shared: a GPU that others use at the same time, on the nodes that
-    the operator keeps for that."""
+    """exclusive is a whole GPU. partitioned is a MIG partition of an NVIDIA GPU. shared is a GPU that other pods use at
+    the same time, on nodes that the operator reserves for that."""
     profile: str = ""
-    """The part, such as 1g.24gb: the resource nvidia.com/mig-<profile>."""
+    """MIG profile, such as 1g.24gb, for the resource nvidia.com/mig-<profile>."""
     memory_limit_gi_b: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
-    """GiB of the GPU that the service means to use, for people to read: nothing holds it to that."""
+    """GPU memory in GiB that the service should use. Informational; it is not enforced."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -64,38 +64,39 @@ class GpuSharing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class GatewayName(msgspec.Struct, frozen=True, kw_only=True):
-    """Names a Gateway of the Gateway API."""
+    """A Gateway of the Gateway API."""
 
     name: str
     """Name of the Gateway."""
     namespace: str = ""
-    """Its namespace. Absent: the service's own."""
+    """Namespace of the Gateway. Empty means the service's own."""
 
 
 class Gateway(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A further name of the model at the gateway."""
+    """Additional model ID at the gateway."""
 
     enabled: bool = False
-    """Whether it has the name."""
+    """Enables the additional ID."""
     gateway_ref: GatewayName
-    """A Gateway of Envoy AI Gateway, for which nothing is made: Slipway's own gateway serves the model."""
+    """A Gateway of Envoy AI Gateway. The controller creates no objects for it, because Slipway's gateway serves the
+    model."""
     model_name: str = ""
-    """The name. Absent: that of the Model."""
+    """The additional ID. Empty means the Model's name."""
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An objective for which Pyrra, where it is installed, makes recording rules and alerts."""
+    """Service level objective. If Pyrra is installed, it creates recording rules and alerts for it."""
 
     name: str = ""
-    """Name of the ServiceLevelObjective. Absent: <service>-<indicator>."""
+    """Name of the ServiceLevelObjective. Empty means <service>-<indicator>."""
     objective: Annotated[str, Meta(pattern=NUMBER, extra_json_schema=OBJECTIVE)]
-    """Percent that are to be good, such as 99.5."""
+    """Target percentage, such as 99.5."""
     window: Annotated[str, Meta(pattern="^[0-9]+[mhdw]$")] = "28d"
-    """The time that it is about."""
+    """Time window of the objective."""
     indicator: Literal["availability", "latency"] = "availability"
-    """What is looked at: whether pods can be scraped, or, with vllm alone, how long requests take."""
+    """availability measures whether pods can be scraped. latency measures request durations, with vllm only."""
     latency_threshold: Annotated[str, Meta(pattern=NUMBER)] = ""
-    """Seconds within which a request is good: one of the bounds of vLLM's histogram."""
+    """Maximum seconds of a good request. Must be a bucket boundary of vLLM's histogram."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(

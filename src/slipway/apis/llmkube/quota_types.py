@@ -18,40 +18,40 @@ KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="GPUQuota", 
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
-    """A requirement on labels."""
+    """A label requirement."""
 
     key: str
     """Name of the label."""
     operator: str
     """In, NotIn, Exists or DoesNotExist."""
     values: tuple[str, ...] = ()
-    """What In and NotIn compare with."""
+    """Values for In and NotIn."""
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Chooses namespaces by their labels."""
+    """A label selector for namespaces."""
 
     match_labels: dict[str, str] = {}
-    """Labels that they have."""
+    """Required labels."""
     match_expressions: tuple[Requirement, ...] = ()
-    """Further requirements, all of which hold."""
+    """Additional requirements. All must match."""
 
 
 class GPUQuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whose GPUs are counted, and how many there may be."""
+    """Limit for the GPUs of InferenceServices."""
 
     selector: Annotated[Selector, Meta(extra_json_schema=ATOMIC)] | None = None
-    """The namespaces with these labels, which share the quota."""
+    """Namespaces with these labels, which share the quota."""
     namespace_ref: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
-    """The one namespace that it is for."""
+    """The only namespace of the quota."""
     gpu_count: Annotated[int, Meta(ge=0, extra_json_schema=INT32)]
-    """GPUs that services may have together: replicas, or the most that autoscaling allows, times GPUs of a pod."""
+    """Maximum total number of GPUs: replicas, or the autoscaling maximum, times GPUs per pod."""
     vram_bytes: Annotated[int, Meta(ge=0, extra_json_schema=INT64)] = msgspec.field(default=0, name="vramBytes")
-    """Bytes of GPU memory. It has no effect, as the condition FieldsUsed says."""
+    """GPU memory in bytes. It has no effect; the condition FieldsUsed reports this."""
     min_priority: Priority | None = None
-    """The least priority of services that are started under this quota."""
+    """Minimum priority of services under this quota."""
     cost_budget_ref: str = ""
-    """Name of a CostBudget. It has no effect, as the condition FieldsUsed says."""
+    """Name of a CostBudget. It has no effect; the condition FieldsUsed reports this."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule("has(self.selector) != has(self.namespaceRef)", "exactly one of selector or namespaceRef must be set."),
@@ -59,31 +59,31 @@ class GPUQuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class GPUQuotaStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is in use."""
+    """Observed state of the quota."""
 
     used_gpu_count: Count | UnsetType = msgspec.field(default=UNSET, name="usedGPUCount")
-    """GPUs that services have, or are about to get."""
+    """Number of GPUs that services use, or will get."""
     used_vram_bytes: Number64 | UnsetType = msgspec.field(default=UNSET, name="usedVRAMBytes")
-    """Always 0: nobody counts GPU memory."""
+    """Always 0, because GPU memory is not measured."""
     waiting: Count | UnsetType = UNSET
-    """Services that wait for room."""
+    """Number of services that wait for quota."""
     waiting_digests: tuple[str, ...] | UnsetType = UNSET
-    """Digests of the uids of those services, by which each denial is counted once. Absent with more than 256."""
+    """Digests of the UIDs of these services, which prevent counting a denial twice. Empty with more than 256."""
     admission_denials: Number64 | UnsetType = UNSET
-    """How often services had to wait so far."""
+    """Total number of services that had to wait."""
     last_denial: Time | UnsetType = UNSET
-    """When the last one had to."""
+    """Time of the last denial."""
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Accepted, Exceeded and FieldsUsed, each with a reason and a message."""
+    """Accepted, Exceeded and FieldsUsed."""
 
 
 GPU_QUOTA = CustomResource(
     kind=KIND,
     spec=GPUQuotaSpec,
     status=GPUQuotaStatus,
-    description="How many GPUs InferenceServices may have together. Whoever may write it decides for other namespaces.",
+    description="Limit for the total number of GPUs of InferenceServices. It can affect other namespaces.",
     short_names=("gq",),
     columns=(
         Column("GPU Count", "integer", ".spec.gpuCount"),

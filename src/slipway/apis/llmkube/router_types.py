@@ -26,156 +26,157 @@ Tier = Literal["local", "cloud"]
 
 
 class ServiceName(msgspec.Struct, frozen=True):
-    """Names an InferenceService of the router's namespace."""
+    """An InferenceService in the router's namespace."""
 
     name: Annotated[str, Meta(extra_json_schema={"default": ""})] = ""
     """Name of the InferenceService."""
 
 
 class External(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A provider outside of the cluster. A router with one is refused."""
+    """A provider outside of the cluster. Routers with one are rejected."""
 
     provider: Literal["anthropic", "openai", "bedrock", "vertex_ai", "litellm"]
-    """Whose API it is."""
+    """API of the provider."""
     model: str
-    """The provider's name of the model."""
+    """Model name at the provider."""
     url: str = ""
-    """Where the API is."""
+    """URL of the API."""
     credentials_secret_ref: Annotated[SecretName, Meta(extra_json_schema=ATOMIC)] | None = None
     """Secret with the provider's keys."""
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How a backend is probed. It has no effect, as the condition FieldsUsed says: readiness is the pods' own."""
+    """Health check of a backend. It has no effect, because pods have their own readiness; the condition FieldsUsed
+    reports this."""
 
     path: str = ""
-    """Path that is asked."""
+    """Path of the check."""
     interval_seconds: Positive = 10
-    """Seconds between two probes."""
+    """Seconds between two checks."""
     timeout_seconds: Positive = 2
-    """Seconds that a probe may take."""
+    """Timeout of a check in seconds."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """Dollars for a million tokens. They have no effect, as the condition FieldsUsed says."""
+    """Dollars per million tokens. They have no effect; the condition FieldsUsed reports this."""
 
     prompt_usd: Dollars = msgspec.field(default="", name="promptUSD")
-    """Of the input."""
+    """Price of input tokens."""
     completion_usd: Dollars = msgspec.field(default="", name="completionUSD")
-    """Of the output."""
+    """Price of output tokens."""
 
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Somebody who may answer."""
+    """A backend that can answer requests."""
 
     name: Name
-    """The name that rules use."""
+    """Name of the backend in rules."""
     inference_service_ref: Annotated[ServiceName, Meta(extra_json_schema=ATOMIC)] | None = None
-    """An InferenceService of the router's namespace."""
+    """An InferenceService in the router's namespace."""
     display_name: str = ""
-    """Name that BackendNameMatch compares with a request's model, if it can be the ID of a model. Absent: name."""
+    """Name that BackendNameMatch compares with a request's model, if it is a valid model ID. Empty means name."""
     external: External | None = None
-    """A provider outside of the cluster, in its place."""
+    """A provider outside of the cluster, instead of an InferenceService."""
     tier: Tier = "local"
-    """cloud: rules for sensitive data must not name it."""
+    """Rules for sensitive data must not use backends with the tier cloud."""
     capabilities: tuple[str, ...] = ()
-    """What it can do, for requiredCapabilities of rules."""
+    """Capabilities of the backend, for requiredCapabilities of rules."""
     weight: Annotated[int, Meta(ge=0, extra_json_schema=INT32)] | None = None
-    """Its share with the strategy weighted; 1 where it is absent."""
+    """Weight for the strategy weighted. Empty means 1."""
     timeout: str = ""
-    """How long it may take to begin its answer, as a Go duration such as 30s, where a rule does not say."""
+    """Maximum time until its answer begins, as a Go duration such as 30s, unless a rule sets it."""
     health_check: HealthCheck | None = None
-    """How it is probed."""
+    """Health check of the backend."""
     cost_per_million_tokens: Cost | None = None
-    """What it costs."""
+    """Cost of the backend."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which requests a rule is for. All that is said has to hold."""
+    """Requests that a rule applies to. All conditions must match."""
 
     models: tuple[str, ...] = ()
-    """Ids, or patterns of them with * and ?. Ids become aliases of the router; patterns choose among its ids."""
+    """Model IDs, or patterns with * and ?. IDs become aliases of the router; patterns select from its IDs."""
     headers: dict[str, str] = {}
-    """Values of headers."""
+    """Header values."""
     data_classification: tuple[str, ...] = ()
-    """Values of which the header of policy.classification has to have one."""
+    """Allowed values of the header in policy.classification."""
     task_complexity: Literal["simple", "moderate", "complex"] | None = None
     """Value of the header x-llmkube-task-complexity."""
     required_capabilities: tuple[str, ...] = ()
-    """What a backend has to be able to do. Those of the rule that cannot are left out."""
+    """Required capabilities of a backend. The rule skips its backends without them."""
     latency_slo_ms: Positive | None = msgspec.field(default=None, name="latencySLOMs")
-    """A goal for the time to the first token. A router with one is refused."""
+    """Target for the time to the first token. Routers with it are rejected."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who answers the requests that a rule is for."""
+    """Backends for the requests of a rule."""
 
     backends: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Names of backends, in order."""
     strategy: Literal["primary-fallback", "weighted", "shadow"] = "primary-fallback"
-    """primary-fallback: the next one where one fails before its answer begins. weighted: in shares. A router with
-    shadow is refused."""
+    """primary-fallback uses the next backend if one fails before its answer begins. weighted distributes requests by
+    weight. Routers with shadow are rejected."""
 
 
 class RouterRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who answers some of the requests."""
+    """Routing of some requests."""
 
     name: Name
     """Name of the rule."""
     match: Match = Match()
-    """Which requests it is for; absent: all."""
+    """Requests that the rule applies to. Empty means all."""
     route: Action
-    """Who answers them."""
+    """Backends for these requests."""
     fail_closed: bool = False
-    """Whether they go to nobody else when its backends fail."""
+    """If true, these requests fail if all backends of the rule fail."""
     timeout: str = ""
-    """How long a backend may take to begin its answer, as a Go duration such as 30s."""
+    """Maximum time until a backend's answer begins, as a Go duration such as 30s."""
 
 
 class Classification(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the class of a request's data is known."""
+    """Classification of a request's data."""
 
     mode: Literal["header-only", "detector", "hybrid"] = "header-only"
-    """header-only: by a header. A router with another mode is refused."""
+    """header-only uses a header. Routers with another mode are rejected."""
     header_key: str = ""
-    """Name of the header; x-llmkube-classification where it is absent."""
+    """Name of the header. Empty means x-llmkube-classification."""
     sensitive_classifications: tuple[str, ...] | None = None
-    """Classes whose rules have to be failClosed, with backends of the tier local only; pii and phi where it is
-    absent."""
+    """Classes whose rules must be failClosed and use only backends of the tier local. Empty means pii and phi."""
 
 
 class AuditLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The original's log. It has no effect, as the condition FieldsUsed says: the gateway's access log has requests."""
+    """Audit log of the original. It has no effect, because the gateway's access log contains the requests; the
+    condition FieldsUsed reports this."""
 
     sink: Literal["stdout", "file", "otlp"] = "stdout"
-    """Where it is written."""
+    """Destination of the log."""
     file_path: str = ""
-    """The file."""
+    """Path of the file."""
     include_request_body: bool = False
-    """Whether it has bodies of requests."""
+    """Includes request bodies."""
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What may be spent. A router with one is refused."""
+    """Spending limit. Routers with one are rejected."""
 
     name: Name
     """Name of the budget."""
     scope: Literal["router", "rule", "team"]
-    """Whose requests count."""
+    """Requests that count."""
     rule_name: str = ""
-    """The rule."""
+    """Name of the rule."""
     header_key: str = ""
     """Header with the team."""
     max_tokens: Annotated[int, Meta(ge=1, extra_json_schema=INT64)] | None = None
-    """Tokens."""
+    """Maximum number of tokens."""
     max_usd: Dollars = msgspec.field(default="", name="maxUSD")
-    """Dollars."""
+    """Maximum amount in dollars."""
     window_seconds: Positive = 3600
-    """Seconds over which it is counted."""
+    """Time window in seconds."""
 
 
 class JwtAuth(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that requests must have."""
+    """Required tokens of requests."""
 
     provider: Required
     """Name of the provider."""
@@ -193,178 +194,179 @@ class TeamAllowlist(msgspec.Struct, frozen=True, kw_only=True):
     """Models that a team may use."""
 
     team: Required
-    """The team."""
+    """Name of the team."""
     models: tuple[str, ...] = ()
-    """The models. Absent: all."""
+    """Allowed models. Empty means all."""
 
 
 class Auth(msgspec.Struct, frozen=True, kw_only=True):
-    """Authentication by tokens. A router with it is refused if dataPlane is Gateway. With Proxy it has no effect, as in
-    the original."""
+    """Authentication with tokens. Routers with it are rejected if dataPlane is Gateway. With Proxy it has no effect, as
+    in the original."""
 
     jwt: JwtAuth | None = None
-    """Tokens that requests must have."""
+    """Required tokens of requests."""
     allowlists: tuple[TeamAllowlist, ...] = ()
-    """Models that each team may use."""
+    """Allowed models of each team."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What holds for all rules."""
+    """Settings for all rules."""
 
     classification: Classification = Classification()
-    """How the class of a request's data is known."""
+    """Classification of a request's data."""
     budgets: tuple[Budget, ...] = ()
-    """What may be spent."""
+    """Spending limits."""
     audit_log: AuditLog | None = None
-    """The original's log."""
+    """Audit log of the original."""
     auth: Auth | None = None
-    """Authentication by tokens."""
+    """Authentication with tokens."""
 
 
 class Proxy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The original's proxy. There is none: the gateway routes."""
+    """Proxy of the original. There is none, because the gateway routes. Only responseHeaderTimeout has an effect."""
 
     replicas: Annotated[int, Meta(ge=1, le=10, extra_json_schema=INT32)] | None = None
-    """Its pods."""
+    """Number of proxy pods."""
     image: str = ""
-    """Its image."""
+    """Image of the proxy."""
     image_pull_secrets: tuple[Annotated[SecretName, Meta(extra_json_schema=ATOMIC)], ...] = ()
-    """Secrets for its image."""
+    """Secrets with registry credentials."""
     node_selector: dict[str, str] = {}
-    """Labels that its nodes need."""
+    """Labels of the nodes that may run the proxy."""
     resources: Annotated[Object, core("ResourceRequirements")] | None = None
-    """What its pods ask for."""
+    """Resources of the proxy pods."""
     revision_history_limit: Annotated[int, Meta(ge=0, extra_json_schema=INT32)] | None = None
-    """Old ReplicaSets that it keeps."""
+    """Number of old ReplicaSets to keep."""
     quarantine_duration: str = ""
-    """How long a backend that failed is passed over."""
+    """Time during which a failed backend is skipped."""
     response_header_timeout: str = ""
-    """How long a backend may take to begin its answer, as a Go duration such as 30s, where neither a rule nor the
-    backend says. The only field here that counts."""
+    """Maximum time until a backend's answer begins, as a Go duration such as 30s, unless a rule or the backend sets
+    it."""
 
 
 class RouterEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The original's Service. There is none: the gateway has the router's id."""
+    """Service of the original. There is none, because the gateway serves the router's ID."""
 
     port: Port = 8080
-    """Its port."""
+    """Port of the Service."""
     path: str = "/v1/chat/completions"
-    """Path that status.endpoint ends with."""
+    """Path at the end of status.endpoint."""
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    """Its type."""
+    """Type of the Service."""
     node_port: Annotated[int, Meta(ge=30000, le=32767, extra_json_schema=INT32)] | None = None
-    """Its port on every node."""
+    """Node port of the Service."""
     gateway: Gateway | None = None
-    """A further name at a Gateway."""
+    """Additional model ID at a Gateway."""
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """The original's MCP server."""
+    """MCP server of the original."""
 
     enabled: bool = False
-    """Whether there is to be one. A router with it is refused."""
+    """Enables the MCP server. Routers with it are rejected."""
 
 
 class ModelRouterSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who may answer, and which rules decide."""
+    """Backends, and the rules that select them."""
 
     data_plane: Literal["Proxy", "Gateway"] = "Proxy"
-    """The original's data plane. The gateway routes with either."""
+    """Data plane of the original. Slipway's gateway routes with either."""
     gateway_ref: GatewayName | None = None
-    """The original's Gateway. It has no effect."""
+    """Gateway of the original. It has no effect."""
     backends: Annotated[tuple[Backend, ...], Meta(min_length=1)]
-    """Who may answer."""
+    """Backends that can answer requests."""
     rules: tuple[RouterRule, ...] = ()
-    """Who answers which requests: the first rule that is for one decides. Where its backends fail, the next one does,
-    and defaultRoute at last, unless it is failClosed."""
+    """Routing rules. The first matching rule selects the backends. If they all fail, the next matching rule applies,
+    and finally defaultRoute, unless the rule is failClosed."""
     default_route: str = ""
-    """Name of the backend that answers all others."""
+    """Name of the backend for all other requests."""
     default_route_strategy: Literal["Static", "BackendNameMatch"] = "Static"
-    """BackendNameMatch: a request that no rule is for goes to the backend named like its model, if there is one. The
-    names of the backends become aliases of the router."""
+    """BackendNameMatch sends a request without a matching rule to the backend with the name of its model, if any. The
+    backends' names become aliases of the router."""
     policy: Policy = Policy()
-    """What holds for all rules."""
+    """Settings for all rules."""
     proxy: Proxy = Proxy()
-    """The original's proxy."""
+    """Proxy of the original."""
     endpoint: RouterEndpoint | None = None
-    """The original's Service."""
+    """Service of the original."""
     mcp_server: McpServer = McpServer()
-    """The original's MCP server."""
+    """MCP server of the original."""
 
 
 class BackendStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known of a backend."""
+    """Observed state of a backend."""
 
     name: str
-    """Its name."""
+    """Name of the backend."""
     address: str | UnsetType = UNSET
     """URL of the InferenceService."""
     tier: str | UnsetType = UNSET
-    """Its tier."""
+    """Tier of the backend."""
     healthy: bool | UnsetType = UNSET
-    """Whether a pod of it answers."""
+    """True if one of its pods is ready."""
     message: str | UnsetType = UNSET
-    """Why none does."""
+    """Reason why none is ready."""
     last_probe_time: Time | UnsetType = UNSET
-    """Not written: nobody probes it."""
+    """Not set, because backends are not probed."""
 
 
 class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was spent. Not written: a router with a budget is refused."""
+    """Observed spending. Not set, because routers with a budget are rejected."""
 
     name: str
     """Name of the budget."""
     tokens_used: Number64 | UnsetType = UNSET
-    """Tokens."""
+    """Number of tokens."""
     usd_used: str | UnsetType = msgspec.field(default=UNSET, name="usdUsed")
-    """Dollars."""
+    """Amount in dollars."""
     utilization: str | UnsetType = UNSET
-    """Part of the budget."""
+    """Used part of the budget."""
 
 
 class RouterGatewayStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """State of the original's Gateway. Not written."""
+    """State of the original's Gateway. Not set."""
 
     endpoint: str | UnsetType = UNSET
     """URL of the Gateway."""
     model_name: str | UnsetType = UNSET
     """Name of the model."""
     route_ready: bool | UnsetType = UNSET
-    """Whether the Gateway has the route."""
+    """True if the Gateway has the route."""
     auth_enabled: bool | UnsetType = UNSET
-    """Whether the Gateway checks tokens."""
+    """True if the Gateway validates tokens."""
 
 
 class ModelRouterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of the router."""
+    """Observed state of the router."""
 
     phase: Literal["Pending", "Provisioning", "Ready", "Degraded", "Failed"] | UnsetType = UNSET
-    """Ready: all backends answer. Degraded: some do. Pending: none does yet. Failed: it is refused."""
+    """Ready means that all backends answer, Degraded that some do, Pending that none does yet. Failed means that the
+    router is rejected."""
     endpoint: str | UnsetType = UNSET
-    """Not written: requests go to the gateway, with the router's name as their model."""
+    """Not set. Send requests to the gateway, with the router's name as the model."""
     active_rules: Count | UnsetType = UNSET
-    """Rules that requests can meet."""
+    """Number of active rules."""
     backends: tuple[BackendStatus, ...] | UnsetType = UNSET
-    """What is known of each backend."""
+    """Observed state of each backend."""
     budget_utilization: tuple[BudgetStatus, ...] | UnsetType = UNSET
-    """Not written."""
+    """Not set."""
     gateway: RouterGatewayStatus | UnsetType = UNSET
-    """Not written: status of the original's Gateway."""
+    """State of the original's Gateway. Not set."""
     last_updated: Time | UnsetType = UNSET
-    """When this status last changed."""
+    """Time of the last change of this status."""
     model_id: str | UnsetType = UNSET
     """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Accepted, Available, Routed, BackendsReady and FieldsUsed, each with a reason and a message."""
+    """Accepted, Available, Routed, BackendsReady and FieldsUsed."""
 
 
 MODEL_ROUTER = CustomResource(
     kind=KIND,
     spec=ModelRouterSpec,
     status=ModelRouterStatus,
-    description="One id at the gateway, of which rules decide who answers.",
+    description="A model ID at the gateway whose requests are routed by rules.",
     short_names=("mr",),
     columns=(
         Column("Phase", "string", ".status.phase"),

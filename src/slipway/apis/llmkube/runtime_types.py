@@ -21,14 +21,14 @@ AttentionBackend = Literal["FLASH_ATTN", "FLASHINFER", "XFORMERS", "flashinfer",
 
 
 class RopeScaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Stretches the positions of a model beyond the context that it was trained for, with llamacpp."""
+    """Extends the model's context beyond the length that it was trained for, with llamacpp."""
 
     type: Literal["linear", "yarn", "longrope"]
     """Method: --rope-scaling."""
     factor: Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")] = ""
-    """How many times longer, such as 4 or 2.5: --rope-scale."""
+    """Scaling factor, such as 4 or 2.5: --rope-scale."""
     original_context: Annotated[int, Meta(ge=128, extra_json_schema=INT32)] | None = None
-    """Tokens of context that the model was trained for: --yarn-orig-ctx."""
+    """Context length in tokens that the model was trained for: --yarn-orig-ctx."""
 
 
 UNDRAFTED = ("none", "disabled")
@@ -55,15 +55,15 @@ class SpeculativeDecoding(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     """Speculative decoding of llama.cpp."""
 
     type: SpeculationType
-    """How tokens are proposed: --spec-type. mtp is draft-mtp, draft is draft-simple; none and disabled: not at all."""
+    """Type of drafting: --spec-type. mtp means draft-mtp, draft means draft-simple. none and disabled turn it off."""
     draft_model_ref: str = ""
-    """Name of the Model that proposes them, in the same namespace."""
+    """Name of the draft Model, in the same namespace."""
     draft_model: Annotated[str, Meta(min_length=1, max_length=253)] = ""
-    """The same where its weights are one of the files of the Model that is served."""
+    """File with the draft model, if it is one of the served Model's files."""
     n_draft_max: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
-    """Most tokens that are proposed at a time: --spec-draft-n-max."""
+    """Maximum number of draft tokens: --spec-draft-n-max."""
     p_min: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """Least probability of a token with which more are proposed: --spec-draft-p-min."""
+    """Minimum token probability to continue drafting: --spec-draft-p-min."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -91,87 +91,87 @@ class SpeculativeDecoding(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 
 
 class Speculative(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Speculative decoding: a small model proposes tokens, the model checks them."""
+    """Speculative decoding with a draft model."""
 
     enabled: bool = False
-    """Whether it is done."""
+    """Enables speculative decoding."""
     model: str = ""
-    """Name of the small model's Model, in the same namespace."""
+    """Name of the draft Model, in the same namespace."""
     num_speculative_tokens: Annotated[int, Meta(ge=1, le=16, extra_json_schema=INT32)] = 4
-    """Tokens that are proposed at a time."""
+    """Number of draft tokens per step."""
 
 
 class VllmConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of vLLM. Each is the argument of the same name."""
+    """Settings of vLLM. Each field is the argument of the same name."""
 
     tensor_parallel_size: Int32 | None = None
-    """GPUs that each layer is spread over. Absent: all of the pod."""
+    """Number of GPUs for tensor parallelism. Empty means all GPUs of the pod."""
     max_model_len: Int32 | None = None
-    """Most tokens of a prompt and its answer."""
+    """Maximum tokens of prompt and answer."""
     quantization: Literal["awq", "gptq", "squeezellm", "fp8", "nvfp4", "mxfp4", "compressed-tensors"] | None = None
-    """How the weights are quantized. Absent: as they say."""
+    """Quantization method. Empty means the one in the weights."""
     dtype: Literal["auto", "float16", "bfloat16"] | None = None
-    """Type of the numbers that it computes with."""
+    """Data type for computation."""
     kv_cache_dtype: Literal["auto", "fp8_e5m2", "fp8_e4m3"] = "auto"
-    """Type of the numbers in the KV cache."""
+    """Data type of the KV cache."""
     kv_cache_custom_dtype: str = ""
-    """Another type, which a build of your own knows. Goes before kvCacheDtype."""
+    """Data type that only your own build supports. Takes precedence over kvCacheDtype."""
     enable_prefix_caching: bool = False
-    """Whether prompts that begin alike share that part of the KV cache."""
+    """Reuses the KV cache for prompts with the same beginning."""
     enable_chunked_prefill: bool = False
-    """Whether long prompts are computed in parts, between the steps of others."""
+    """Processes long prompts in chunks, between the steps of other requests."""
     enable_expert_parallel: bool = False
-    """Whether the experts of a mixture are spread over the GPUs whole."""
+    """Distributes whole experts of a mixture-of-experts model over the GPUs."""
     max_num_batched_tokens: Annotated[int, Meta(ge=512, extra_json_schema=INT32)] | None = None
-    """Most tokens of one step."""
+    """Maximum tokens per step."""
     attention_backend: AttentionBackend | None = None
-    """Implementation of attention."""
+    """Attention implementation."""
     cpu_offload_gb: Annotated[int, Meta(ge=0, extra_json_schema=INT32)] | None = msgspec.field(
         default=None, name="cpuOffloadGB"
     )
-    """GiB of weights for each GPU that are kept in the host's memory."""
+    """GiB of weights per GPU in host memory."""
     gpu_memory_utilization: Annotated[float, Meta(ge=0.1, le=0.99)] | None = None
-    """Part of each GPU's memory that it takes."""
+    """Part of each GPU's memory to use."""
     speculative: Speculative = Speculative()
     """Speculative decoding."""
     hf_token_secret_ref: SecretKey | None = None
-    """Key of a Secret with a token for gated repositories of the hub."""
+    """Secret key with a Hugging Face token for gated repositories."""
 
 
 class TgiConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of Text Generation Inference. Each is the argument of the same name."""
+    """Settings of Text Generation Inference. Each field is the argument of the same name."""
 
     quantize: Literal["bitsandbytes", "gptq", "awq", "eetq"] | None = None
-    """How the weights are quantized."""
+    """Quantization method."""
     max_input_length: Int32 | None = None
-    """Most tokens of a prompt."""
+    """Maximum tokens of a prompt."""
     max_total_tokens: Int32 | None = None
-    """Most tokens of a prompt and its answer."""
+    """Maximum tokens of prompt and answer."""
     dtype: Literal["float16", "bfloat16"] | None = None
-    """Type of the numbers that it computes with."""
+    """Data type for computation."""
     hf_token_secret_ref: SecretKey | None = None
-    """Key of a Secret with a token for gated repositories of the hub."""
+    """Secret key with a Hugging Face token for gated repositories."""
 
 
 class SglangSpeculative(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Speculative decoding of SGLang: done where it is enabled, and algorithm and draftModelPath are there."""
+    """Speculative decoding of SGLang. Active if enabled, algorithm and draftModelPath are set."""
 
     enabled: bool = False
-    """Whether it is done."""
+    """Enables speculative decoding."""
     algorithm: Literal["EAGLE", "EAGLE3", "Medusa"] | None = None
-    """How tokens are proposed: --speculative-algorithm."""
+    """Algorithm: --speculative-algorithm."""
     draft_model_path: str = ""
-    """Path or repository of the model that proposes them: --speculative-draft-model-path."""
+    """Path or repository of the draft model: --speculative-draft-model-path."""
     num_steps: Positive | None = None
-    """Steps that it proposes for at a time: --speculative-num-steps."""
+    """Number of draft steps: --speculative-num-steps."""
     eagle_top_k: Positive | None = None
-    """Tokens that it proposes in each step: --speculative-eagle-topk."""
+    """Number of tokens per draft step: --speculative-eagle-topk."""
     num_draft_tokens: Positive = 4
-    """Tokens that are proposed at a time: --speculative-num-draft-tokens."""
+    """Number of draft tokens: --speculative-num-draft-tokens."""
     accept_threshold_single: Share | None = None
-    """Probability from which on a token is taken: --speculative-accept-threshold-single."""
+    """Minimum probability to accept a token: --speculative-accept-threshold-single."""
     accept_threshold_acc: Share | None = None
-    """The same for a token after those: --speculative-accept-threshold-acc."""
+    """Minimum probability to accept further tokens: --speculative-accept-threshold-acc."""
 
     @property
     def active(self) -> bool:
@@ -182,70 +182,70 @@ class LoraPath(msgspec.Struct, frozen=True, kw_only=True):
     """A LoRA adapter in the container."""
 
     name: Annotated[str, Meta(min_length=1)]
-    """Name by which requests ask for it."""
+    """Name of the adapter in requests."""
     path: Annotated[str, Meta(min_length=1)]
-    """Its folder."""
+    """Directory of the adapter."""
 
 
 class SglangConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of SGLang. Each is the argument of the same name, where nothing else is said."""
+    """Settings of SGLang. Unless noted, each field is the argument of the same name."""
 
     tensor_parallel_size: Positive | None = None
-    """GPUs that each layer is spread over: --tp-size. Absent: all of the pod."""
+    """Number of GPUs for tensor parallelism: --tp-size. Empty means the pod's GPUs, divided by dataParallelSize."""
     expert_parallel_size: Positive | None = None
-    """GPUs that the experts of a mixture are spread over: --ep-size."""
+    """Number of GPUs for the experts of a mixture-of-experts model: --ep-size."""
     data_parallel_size: Positive | None = None
-    """Copies of the model inside of each pod: --dp-size."""
+    """Number of model copies in each pod: --dp-size."""
     context_length: Annotated[int, Meta(ge=128, extra_json_schema=INT32)] | None = None
-    """Most tokens of a prompt and its answer. Goes before contextSize."""
+    """Maximum tokens of prompt and answer. Takes precedence over contextSize."""
     mem_fraction_static: Annotated[float, Meta(ge=0.1, le=0.99)] | None = None
     """Part of each GPU's memory for weights and KV cache."""
     chunked_prefill_size: Annotated[int, Meta(ge=512, extra_json_schema=INT32)] | None = None
-    """Tokens of a long prompt that are computed at a time."""
+    """Chunk size in tokens for long prompts."""
     max_running_requests: Positive | None = None
-    """Requests at a time. Goes before parallelSlots."""
+    """Maximum number of concurrent requests. Takes precedence over parallelSlots."""
     quantization: str = ""
-    """How the weights are quantized. Absent: as they say."""
+    """Quantization method. Empty means the one in the weights."""
     kv_cache_dtype: Literal["auto", "fp8_e5m2", "fp8_e4m3"] = "auto"
-    """Type of the numbers in the KV cache."""
+    """Data type of the KV cache."""
     kv_cache_custom_dtype: str = ""
-    """Another type, which a build of your own knows. Goes before kvCacheDtype."""
+    """Data type that only your own build supports. Takes precedence over kvCacheDtype."""
     attention_backend: Literal["flashinfer", "flash_attn", "torch_native"] | None = None
-    """Implementation of attention. flash_attn is what SGLang calls fa3."""
+    """Attention implementation. flash_attn is SGLang's fa3."""
     enable_prefix_caching: bool = False
-    """Whether prompts that begin alike share that part of the KV cache, as they do in SGLang in any case."""
+    """Reuses the KV cache for prompts with the same beginning. SGLang always does this."""
     tool_call_parser: Literal["llama3", "qwen3", "qwen25", "hermes", "functionary", "mistral"] | None = None
-    """How the model writes that it calls a tool. qwen3 is what SGLang calls qwen25."""
+    """Parser for tool calls. qwen3 is SGLang's qwen25."""
     reasoning_parser: Literal["qwen3", "deepseek-r1"] | None = None
-    """How the model writes what it thinks."""
+    """Parser for reasoning content."""
     chat_template: str = ""
-    """Chat template in place of the model's: a name that SGLang knows, or a path."""
+    """Chat template to replace the model's: a name that SGLang knows, or a path."""
     speculative: SglangSpeculative = SglangSpeculative()
     """Speculative decoding."""
     lora_adapters: tuple[LoraPath, ...] = ()
     """LoRA adapters in the container: --lora-paths."""
     lora_modules: tuple[str, ...] = ()
-    """The same, each <name>=<path> or JSON. Of one name those of loraAdapters count."""
+    """LoRA adapters as <name>=<path> or JSON. loraAdapters take precedence for the same name."""
     max_lora_rank: Positive | None = None
-    """Highest rank of an adapter."""
+    """Maximum rank of an adapter."""
     lora_target_modules: tuple[str, ...] = ()
     """Modules that adapters may change, such as q_proj."""
     log_level: Literal["debug", "info", "warning", "error"] | None = None
-    """How much it writes to its log."""
+    """Log level."""
     trust_remote_code: bool = False
-    """Whether code of the model's repository is run."""
+    """Runs code from the model's repository."""
     skip_tokenizer_init: bool = False
-    """Whether it does without a tokenizer, as requests bring tokens."""
+    """Runs without a tokenizer, for requests that contain tokens."""
     hf_token_secret_ref: SecretKey | None = None
-    """Key of a Secret with a token for gated repositories of the hub."""
+    """Secret key with a Hugging Face token for gated repositories."""
 
 
 class PersonaPlexConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Settings of PersonaPlex, which answers speech with speech."""
 
     quantize_4_bit: bool = False
-    """Whether the weights are quantized to 4 bits as they are loaded, which the image has to be able to do."""
+    """Quantizes the weights to 4 bits at load time, if the image supports it."""
     cpu_offload: bool = False
-    """Whether weights that do not fit the GPU are kept in the host's memory, which the image has to be able to do."""
+    """Keeps weights that do not fit into GPU memory in host memory, if the image supports it."""
     hf_token_secret_ref: SecretKey | None = None
-    """Key of a Secret with a token for gated repositories of the hub."""
+    """Secret key with a Hugging Face token for gated repositories."""

@@ -43,27 +43,27 @@ Probe = Annotated[Object, core("Probe")]
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A number that replicas shall have on average."""
+    """A metric with a target value."""
 
     type: Literal["Pods", "Resource"]
-    """Pods: a metric of the program, by way of the custom metrics API. Resource: cpu or memory."""
+    """Pods is an engine metric from the custom metrics API. Resource is cpu or memory."""
     name: str
     """Name of the metric, such as llamacpp:requests_processing, or of the resource."""
     target_average_value: Quantity = ""
-    """Average over the pods, for Pods."""
+    """Target average over the pods, for Pods."""
     target_average_utilization: Annotated[int, Meta(extra_json_schema=INT32)] | None = None
-    """Average over the pods in percent of what they ask for, for Resource."""
+    """Target average in percent of the pods' requests, for Resource."""
 
 
 class Autoscaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Replicas that follow the load."""
+    """Autoscaling of replicas."""
 
     max_replicas: Annotated[int, Meta(ge=1, le=100, extra_json_schema=INT32)]
-    """Replicas that are never exceeded."""
+    """Maximum number of replicas."""
     min_replicas: Annotated[int, Meta(ge=1, le=10, extra_json_schema=INT32)] = 1
-    """Replicas that always run."""
+    """Minimum number of replicas."""
     metrics: tuple[Metric, ...] = ()
-    """What is looked at. Absent: the requests that the runtime works on, 2 for each replica."""
+    """Metrics for autoscaling. Empty means in-flight requests of the runtime, 2 per replica."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -73,59 +73,58 @@ class Autoscaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The Service in front of the pods."""
+    """Service of the pods."""
 
     port: Port = 8080
-    """Port of the Service, and of the program too where containerPort says nothing."""
+    """Port of the Service, and of the engine unless containerPort is set."""
     path: str = "/v1/chat/completions"
-    """Path that status.endpoint ends with."""
+    """Path at the end of status.endpoint."""
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Service."""
     node_port: Annotated[int, Meta(ge=30000, le=32767, extra_json_schema=INT32)] | None = None
-    """Port of every node, with the types NodePort and LoadBalancer. Absent: one that is free."""
+    """Node port, for the types NodePort and LoadBalancer. Empty means a free one."""
     gateway: Gateway | None = None
-    """A further name of the model at the gateway."""
+    """Additional model ID at the gateway."""
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What each pod asks for."""
+    """Resources of each pod."""
 
     cpu: Quantity = ""
     """CPUs, such as 2 or 500m."""
     memory: Quantity = ""
     """Memory, such as 8Gi."""
     host_memory: Quantity = ""
-    """Memory as well, for weights or a KV cache that stay out of the GPU. Goes before memory."""
+    """Memory, for weights or a KV cache outside of the GPU. Takes precedence over memory."""
     gpu: Annotated[int, Meta(ge=0, le=8, extra_json_schema=INT32)] = 0
-    """GPUs, where the Model does not say how many."""
+    """Number of GPUs, if the Model does not set it."""
     gpu_memory: Quantity = ""
-    """Memory that each GPU should have, such as 24Gi: nodes whose labels tell of such GPUs, NVIDIA's, are preferred."""
+    """Memory that each GPU should have, such as 24Gi. Nodes with matching NVIDIA labels are preferred."""
     ephemeral_storage: Quantity = ""
-    """Disk space of the node, such as for weights that are not cached. Asked for, and not exceeded."""
+    """Disk space on the node, for example for weights that are not cached. Both request and limit."""
     gpu_sharing: GpuSharing = GpuSharing()
-    """Whether the pod has its GPU for itself."""
+    """GPU sharing."""
 
 
 class ProbeOverrides(msgspec.Struct, frozen=True, kw_only=True):
-    """Probes in place of the runtime's, each as a whole."""
+    """Probes that replace the runtime's."""
 
     startup: Probe | None = None
-    """Until it succeeds the others wait."""
+    """Startup probe. The other probes start when it succeeds."""
     liveness: Probe | None = None
-    """When it fails the container is started anew."""
+    """Liveness probe. If it fails, the container is restarted."""
     readiness: Probe | None = None
-    """While it fails the pod gets no requests."""
+    """Readiness probe. While it fails, the pod gets no requests."""
 
 
 class ModelCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the pods find the weights."""
+    """Storage for the weights."""
 
     claim_name: Annotated[str, Meta(min_length=1, max_length=253)] = ""
-    """A PersistentVolumeClaim of yours that the weights are loaded into. Absent: the one that all Models of the
-    namespace share."""
+    """An existing PersistentVolumeClaim for the weights. Empty means the one that all Models of the namespace share."""
     persistence: Literal["Cached", "Ephemeral"] | None = None
-    """Cached: loaded once, into a claim. Ephemeral: every pod loads them for itself when it starts. Absent: what the
-    operator chose, which is Cached unless changed."""
+    """Cached downloads the weights once into a PersistentVolumeClaim. Ephemeral downloads them in every pod. Empty
+    means the operator's setting, by default Cached."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -136,135 +135,133 @@ class ModelCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which Model is served, and how."""
+    """Model to serve, and how."""
 
     model_ref: str
     """Name of the Model, in the same namespace."""
     runtime: Runtime = "llamacpp"
-    """The program that serves it. generic is any image of yours."""
+    """Engine that serves the model. generic is any image."""
     mode: Literal["chat", "embedding", "rerank"] | None = None
-    """What the model does, with llamacpp and sglang: the arguments for it are set. Absent: chat, or what extraArgs and
-    endpoint.path say."""
+    """Task of the model, with llamacpp and sglang, which sets the arguments for it. Empty means the task in extraArgs
+    or endpoint.path, or chat."""
     image: str = ""
-    """Container image of the runtime. generic and personaplex have none of their own, unless the operator gave them
-    one."""
+    """Container image of the runtime. Required for generic and personaplex, unless the operator has set a default."""
     replicas: Annotated[int, Meta(ge=0, le=10, extra_json_schema=INT32)] = 1
-    """Replicas that are wanted; the first number of them with autoscaling."""
+    """Number of replicas. With autoscaling, the initial number."""
     suspend: bool = False
-    """Whether the service has no replicas for now, whatever replicas and autoscaling say."""
+    """If true, the service has no replicas, regardless of replicas and autoscaling."""
     autoscaling: Autoscaling | None = None
-    """Replicas that follow the load."""
+    """Autoscaling of replicas."""
     endpoint: Endpoint | None = None
-    """The Service in front of the pods. Absent: the same as an empty one, and the program has its own port."""
+    """Service of the pods. Empty means the defaults, and the engine's default port."""
     resources: Resources = Resources()
-    """What each pod asks for."""
+    """Resources of each pod."""
     priority: Priority = "normal"
-    """Whose pods go first when there are not GPUs for all: the PriorityClass llmkube-<priority>, and the place in the
-    queue."""
+    """Priority when GPUs are scarce. It selects the PriorityClass llmkube-<priority>, and the position in the queue."""
     priority_class_name: str = ""
-    """A PriorityClass of yours. Goes before priority."""
+    """An existing PriorityClass. Takes precedence over priority."""
     eviction_protection: bool = False
-    """Whether the service is spared when others are put off a node: a PodDisruptionBudget keeps its pods."""
+    """Protects the pods from eviction with a PodDisruptionBudget."""
     disruption: Disruption | None = None
-    """When nodes are not taken from under the pods. Absent: not while pods start."""
+    """Protection from node autoscalers. Empty means protection during startup."""
     rollout_policy: RolloutPolicy = RolloutPolicy()
-    """When pods are replaced after a change."""
+    """Replacement of pods after a change."""
     max_pod_lifetime_seconds: Annotated[int, Meta(ge=1, extra_json_schema=INT64)] | None = None
-    """Age at which a pod is replaced by a new one, one at a time. Absent: it may have any."""
+    """Maximum age of a pod. Older pods are replaced one at a time. Empty means no limit."""
     max_pod_lifetime_idle_timeout_seconds: Annotated[int, Meta(ge=0, extra_json_schema=INT64)] | None = None
-    """How long that should wait for an idle pod."""
+    """Maximum seconds to wait for an idle pod before replacing it."""
     slo: Slo | None = None
-    """An objective for Pyrra."""
+    """Service level objective for Pyrra."""
     model_cache: ModelCache = ModelCache()
-    """Where the pods find the weights."""
+    """Storage for the weights."""
     skip_model_init: bool = False
-    """Whether no weights are put into the pods, as the program fetches them itself."""
+    """If true, the pods get no weights, because the engine downloads them itself."""
 
     # The container.
     command: tuple[str, ...] = ()
-    """Entrypoint in place of the image's."""
+    """Entrypoint to replace the image's."""
     args: tuple[str, ...] = ()
     """All arguments, with generic."""
     extra_args: tuple[str, ...] = ()
-    """Further arguments, after those of the fields below. One that is given here is not set for you."""
+    """Additional arguments, after those of other fields. They override arguments that the controller would set."""
     env: tuple[Annotated[Object, core("EnvVar")], ...] = ()
-    """Further environment variables."""
+    """Additional environment variables."""
     container_port: Port | None = None
-    """Port of the program. Absent: endpoint.port where that is set, else the runtime's own."""
+    """Port of the engine. Empty means endpoint.port if set, otherwise the runtime's default."""
     bind_address: str = ""
-    """Address that the program listens on. Absent: every address of the pod."""
+    """Address on which the engine listens. Empty means all addresses of the pod."""
     probe_overrides: ProbeOverrides = ProbeOverrides()
-    """Probes in place of the runtime's."""
+    """Probes that replace the runtime's."""
     security_context: Annotated[Object, core("SecurityContext")] | None = None
-    """Security settings of the container, in place of the restricted ones."""
+    """Security context of the container, instead of the restricted one."""
     extra_volume_mounts: tuple[Annotated[Object, core("VolumeMount")], ...] = ()
-    """Further places where the container finds volumes."""
+    """Additional volume mounts of the container."""
 
     # The pods.
     pod_labels: dict[str, str] = {}
-    """Further labels of the pods."""
+    """Additional labels of the pods."""
     pod_annotations: dict[str, str] = {}
-    """Further annotations of the pods."""
+    """Additional annotations of the pods."""
     pod_security_context: Annotated[Object, core("PodSecurityContext")] | None = None
-    """Security settings of the pods, in place of the restricted ones."""
+    """Security context of the pods, instead of the restricted one."""
     image_pull_secrets: tuple[Annotated[Object, core("LocalObjectReference")], ...] = ()
-    """Secrets with the credentials of the image's registry."""
+    """Secrets with registry credentials."""
     node_selector: dict[str, str] = {}
-    """Labels of the nodes that pods may go to."""
+    """Labels of the nodes that may run the pods."""
     tolerations: tuple[Annotated[Object, core("Toleration")], ...] = ()
-    """Taints that pods tolerate, beside that of the GPUs."""
+    """Additional tolerations of the pods."""
     affinity: Annotated[Object, core("Affinity")] | None = None
-    """Which nodes and which neighbours pods want."""
+    """Affinity of the pods."""
     topology_spread_constraints: tuple[Annotated[Object, core("TopologySpreadConstraint")], ...] = ()
-    """How replicas are spread over nodes and zones."""
+    """Distribution of replicas over nodes and zones."""
     runtime_class_name: str = ""
     """RuntimeClass of the pods."""
     extra_volumes: tuple[Annotated[Object, core("Volume")], ...] = ()
-    """Further volumes."""
+    """Additional volumes."""
     revision_history_limit: Natural | None = None
-    """Former ReplicaSets that are kept. Absent: 10."""
+    """Number of old ReplicaSets to keep. Empty means 10."""
 
     # llama.cpp.
     context_size: Annotated[int, Meta(ge=128, le=2097152, extra_json_schema=INT32)] | None = None
-    """Tokens of context, shared by the slots: --ctx-size."""
+    """Context size in tokens, shared by the slots: --ctx-size."""
     parallel_slots: Annotated[int, Meta(ge=1, le=64, extra_json_schema=INT32)] | None = None
-    """Requests at a time: --parallel, and --max-num-seqs of vLLM."""
+    """Maximum number of concurrent requests: --parallel, and --max-num-seqs of vLLM."""
     batch_size: Annotated[int, Meta(ge=1, le=16384, extra_json_schema=INT32)] | None = None
-    """Tokens of a prompt in one logical batch: --batch-size."""
+    """Logical batch size in tokens: --batch-size."""
     u_batch_size: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
-    """Tokens of a prompt that are computed at once: --ubatch-size."""
+    """Physical batch size in tokens: --ubatch-size."""
     flash_attention: bool = False
-    """Flash attention, where there are GPUs: --flash-attn."""
+    """Enables flash attention on GPUs: --flash-attn."""
     jinja: bool = False
-    """The model's own chat template, which tools need: --jinja."""
+    """Uses the model's own chat template, which tools need: --jinja."""
     cache_type_k: CacheType | None = None
-    """Type of the numbers in the KV cache, for keys: --cache-type-k."""
+    """Data type of the KV cache for keys: --cache-type-k."""
     cache_type_v: CacheType | None = None
-    """The same for values: --cache-type-v."""
+    """Data type of the KV cache for values: --cache-type-v."""
     cache_type_custom_k: str = ""
-    """Another type for keys, which a build of your own knows. Goes before cacheTypeK."""
+    """Data type for keys that only your own build supports. Takes precedence over cacheTypeK."""
     cache_type_custom_v: str = ""
-    """Another type for values. Goes before cacheTypeV."""
+    """Data type for values that only your own build supports. Takes precedence over cacheTypeV."""
     moe_cpu_offload: bool = msgspec.field(default=False, name="moeCPUOffload")
-    """The experts of a mixture stay in the host's memory: --cpu-moe."""
+    """Keeps all experts in host memory: --cpu-moe."""
     moe_cpu_layers: Natural = msgspec.field(default=0, name="moeCPULayers")
-    """The experts of so many layers stay there: --n-cpu-moe."""
+    """Number of layers whose experts stay in host memory: --n-cpu-moe."""
     no_kv_offload: bool = False
-    """The KV cache stays in the host's memory: --no-kv-offload."""
+    """Keeps the KV cache in host memory: --no-kv-offload."""
     no_warmup: bool = False
-    """No first run at the start, for nobody: --no-warmup."""
+    """Skips the warmup run at startup: --no-warmup."""
     reasoning_budget: Natural | None = None
-    """Most tokens that it thinks before it answers: --reasoning-budget."""
+    """Maximum reasoning tokens before the answer: --reasoning-budget."""
     reasoning_budget_message: str = ""
-    """Text that ends its thinking there: --reasoning-budget-message."""
+    """Text that ends the reasoning at that limit: --reasoning-budget-message."""
     metadata_overrides: tuple[str, ...] = ()
-    """Metadata in place of the file's, each <key>=<type>:<value>: --override-kv."""
+    """Metadata that overrides the file's, as <key>=<type>:<value>: --override-kv."""
     tensor_overrides: tuple[str, ...] = ()
-    """Where tensors are kept, each <pattern>=<buffer>: --override-tensor."""
+    """Buffers for tensors, as <pattern>=<buffer>: --override-tensor."""
     rope_scaling: RopeScaling | None = None
-    """Stretches the positions beyond the context that the model was trained for."""
+    """Extends the context beyond the length that the model was trained for."""
     speculative_decoding: SpeculativeDecoding | None = None
-    """A small model, or what was written before, proposes tokens, and the model checks them."""
+    """Speculative decoding with a draft model or earlier text."""
 
     # Other runtimes.
     vllm_config: VllmConfig = VllmConfig()
@@ -278,117 +275,117 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
     # Programs on Macs.
     turbo_quant_bits: Annotated[Literal[3, 6, 8], Meta(extra_json_schema=INT32)] | None = None
-    """Bits of a number in the KV cache of oMLX."""
+    """Bits per value in the KV cache of oMLX."""
     hot_cache_max_size: str = ""
     """Memory for the KV cache of oMLX, such as 50GB."""
     paged_ssd_cache_dir: str = msgspec.field(default="", name="pagedSSDCacheDir")
-    """Folder for the KV cache of oMLX on disk."""
+    """Directory for the KV cache of oMLX on disk."""
     paged_ssd_cache_max_size: str = msgspec.field(default="", name="pagedSSDCacheMaxSize")
-    """Size of that, such as 200GB."""
+    """Maximum size of that directory, such as 200GB."""
 
 
 class ObservedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model as the service has seen it."""
+    """A Model that the service uses."""
 
     name: str
     """Name of the Model."""
     uid: str
-    """Identity of the Model, which another one of its name has not."""
+    """UID of the Model."""
     generation: Number64
     """Generation of its spec."""
     ready: bool
-    """Whether it was ready."""
+    """True if it was ready."""
 
 
 class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The further name at the gateway."""
+    """Additional model ID at the gateway."""
 
     model_name: str | UnsetType = UNSET
-    """The name by which requests ask for the model."""
+    """The additional model ID."""
     route_ready: bool | UnsetType = UNSET
-    """Whether the gateway leads requests for it to this service."""
+    """True if the gateway routes this ID to the service."""
 
 
 class AdapterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A LoRAAdapter that the engine loads."""
 
     name: str
-    """Its name at the engine."""
+    """Name of the adapter in the engine."""
     path: str
-    """Its folder in the engine's container."""
+    """Directory of the adapter in the engine's container."""
     phase: Literal["Loading", "Loaded", "Failed", "Stopped"]
-    """Loaded: every replica has it. Stopped: there are no replicas."""
+    """Loaded means that every replica has it. Stopped means that there are no replicas."""
     message: str | UnsetType = UNSET
-    """Where it failed, and why."""
+    """Replica and reason of a failure."""
 
 
 class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The service's part of the GPUQuotas of its namespace."""
+    """Use of the namespace's GPUQuotas by the service."""
 
     names: tuple[str, ...]
-    """The GPUQuotas, each <namespace>/<name>."""
+    """GPUQuotas, as <namespace>/<name>."""
     gpus: Count | UnsetType = UNSET
-    """GPUs that it was granted."""
+    """Number of granted GPUs."""
     reserved: Count | UnsetType = UNSET
-    """GPUs that are set aside for it."""
+    """Number of reserved GPUs."""
     wanted: Count | UnsetType = UNSET
-    """GPUs that it is to have, with all replicas: more than gpus while it waits for room."""
+    """Number of GPUs for all replicas. Greater than gpus while the service waits for quota."""
 
 
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """Observed state of the service."""
 
     phase: Phase | UnsetType = UNSET
-    """Ready: all replicas answer. Progressing: some do. WaitingForGPU: no node has GPUs free. Failed: none answers, and
-    a condition says why."""
+    """Ready means that all replicas answer, Progressing that some do. WaitingForGPU means that no node has free GPUs.
+    Failed means that none answers; a condition has the reason."""
     mode: str | UnsetType = UNSET
-    """What the model does: chat, embedding or rerank."""
+    """Task of the model: chat, embedding or rerank."""
     model_ready: bool | UnsetType = UNSET
-    """Whether the Model is ready."""
+    """True if the Model is ready."""
     observed_models: tuple[ObservedModel, ...] | UnsetType = UNSET
-    """The Models that this status speaks of. One that is not there is not among them."""
+    """Models that this status describes. Missing ones are not included."""
     replicas: Count | UnsetType = UNSET
-    """Replicas that there are."""
+    """Number of existing replicas."""
     desired_replicas: Count | UnsetType = UNSET
-    """Replicas that are wanted now."""
+    """Desired number of replicas."""
     ready_replicas: Count | UnsetType = UNSET
-    """Replicas that answer."""
+    """Number of ready replicas."""
     selector: str | UnsetType = UNSET
-    """Label selector of the pods, which a HorizontalPodAutoscaler needs to find their metrics."""
+    """Label selector of the pods, for HorizontalPodAutoscalers."""
     endpoint: str | UnsetType = UNSET
-    """URL of the service inside the cluster."""
+    """URL of the service in the cluster."""
     gateway: GatewayStatus | UnsetType = UNSET
-    """The further name at the gateway, where there is one."""
+    """Additional model ID at the gateway, if any."""
     adapters: tuple[AdapterStatus, ...] | UnsetType = UNSET
-    """The LoRAAdapters that name this service, as far as it loads them."""
+    """LoRAAdapters for this service that it loads."""
     quota: QuotaStatus | UnsetType = UNSET
-    """Its part of the GPUQuotas of its namespace, where there are any."""
+    """Use of the namespace's GPUQuotas, if any."""
     effective_priority: Count | UnsetType = UNSET
-    """Number of the PriorityClass that counts."""
+    """Value of the PriorityClass in use."""
     scheduling_status: str | UnsetType = UNSET
-    """Why no node takes the pods, such as InsufficientGPU."""
+    """Reason why the pods are not scheduled, such as InsufficientGPU."""
     scheduling_message: str | UnsetType = UNSET
-    """The scheduler's words for it."""
+    """Message of the scheduler."""
     waiting_for: str | UnsetType = UNSET
-    """What is missing, such as nvidia.com/gpu: 2."""
+    """Missing resource, such as nvidia.com/gpu: 2."""
     queue_position: Count | UnsetType = UNSET
-    """Place among the services that wait for the same kind of GPU, from 1; 0 for one that does not wait."""
+    """Position among the services that wait for the same kind of GPU, from 1. 0 if the service is not waiting."""
     last_updated: Time | UnsetType = UNSET
-    """When this status last changed."""
+    """Time of the last change of this status."""
     model_id: str | UnsetType = UNSET
     """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Accepted, Available, Progressing, Routed, Degraded, FieldsUsed, and others where they apply, such as
-    GPUAvailable; each with a reason and a message."""
+    """Accepted, Available, Progressing, Routed, Degraded and FieldsUsed, and others if applicable, such as
+    GPUAvailable."""
 
 
 INFERENCE_SERVICE = CustomResource(
     kind=KIND,
     spec=InferenceServiceSpec,
     status=InferenceServiceStatus,
-    description="A Model that is served behind the gateway.",
+    description="A Model that the gateway serves.",
     short_names=("isvc",),
     columns=(
         Column("Phase", "string", ".status.phase"),
