@@ -1,4 +1,4 @@
-"""Writes what docs/reference/troubleshooting.md says to do about each reason, for the gateway's page and for the modules.
+"""Writes the advice of docs/reference/troubleshooting.md on each reason, for the gateway's page and for the modules.
 
 usage: advice.py
 

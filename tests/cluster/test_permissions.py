@@ -72,7 +72,7 @@ OURS: Object = {
         {"apiVersion": "ai.deckhouse.io/v0", "kind": "Model", "name": "m", "uid": "1", "controller": True}
     ],
 }
-"""Its owner has a version that nothing serves. The garbage collector deletes objects whose owner is known to be gone."""
+"""Its owner has a version that nothing serves, so that the garbage collector does not find that it is gone."""
 
 
 @pytest.mark.parametrize("query", ["", "?dryRun=All"])
@@ -232,7 +232,7 @@ def test_no_account_may_change_events_of_others(cluster: Cluster, strange_namesp
 
 
 def scaled(account: Cluster, place: str, replicas: int) -> tuple[int, str]:
-    """The answer to an account that sets a scale as the gateway does: it reads again if the object changed meanwhile."""
+    """The answer to an account that sets a scale as the gateway does. A conflict makes it read the scale again."""
 
     def read_and_write() -> tuple[int, str]:
         status, text = account.send("GET", f"{place}/scale", None)

@@ -1,4 +1,4 @@
-"""What to do about a reason, as docs/reference/troubleshooting.md says. scripts/advice.py writes advice.json from it."""
+"""The advice on a reason. scripts/advice.py writes advice.json from docs/reference/troubleshooting.md."""
 
 from __future__ import annotations
 
