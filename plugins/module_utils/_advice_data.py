@@ -25,6 +25,16 @@ ADVICE: Mapping[str, str] = {
         "The usual cause is an admission webhook that does not respond."
     ),
     "LoadingCache": ("Wait. If the loader's pod cannot start, the reason changes, for example to Unschedulable."),
+    "CheckingSource": (
+        "Wait: a check takes seconds, and at most two minutes. If SourceNotChecked stays and model pods "
+        "cannot reach the hub either, set controller_hugging_face_endpoint to a mirror, or configure a "
+        "proxy."
+    ),
+    "SourceNotChecked": (
+        "Wait: a check takes seconds, and at most two minutes. If SourceNotChecked stays and model pods "
+        "cannot reach the hub either, set controller_hugging_face_endpoint to a mirror, or configure a "
+        "proxy."
+    ),
     "LoadingAdapters": (
         "Wait. If this takes long, search the controller's log for loader in pod. status 403 with a "
         "time: synchronize the clocks of the nodes, which differ by more than a minute. the signature is "
@@ -81,10 +91,7 @@ ADVICE: Mapping[str, str] = {
         "create a Secret of the type kubernetes.io/dockerconfigjson in the Model's namespace, and name "
         "it in imagePullSecrets. In a closed network, set slipway_engine_images (see Closed networks)."
     ),
-    "CreateContainerConfigError": (
-        "Create the missing Secret, ConfigMap or key in the Model's namespace. The pod then starts "
-        "without further action."
-    ),
+    "CreateContainerConfigError": ("Add the missing key. The pod then starts without further action."),
     "CrashLoopBackOff": (
         "Read the log lines. If the file is not a GGUF, or this version of llama.cpp does not know its "
         "architecture, use another file or a newer image. If the log reports permission denied, use an "
@@ -110,6 +117,7 @@ ADVICE: Mapping[str, str] = {
         "If the log lines show a download or loading in progress, raise startupTimeout, or give the "
         "KubeAI Model a cache. Otherwise, look for a hub that does not respond, or a slow disk."
     ),
+    "DownloadFailed": ("For other messages, check that the source in the spec exists, and that pods can reach it."),
     "CacheLoadFailed": (
         "Fix the problem in the last log lines: the URL, the Secret with the credentials, or the size of "
         "the claim. If you changed only the content of the Secret, delete the Job load-cache-NAME to "
@@ -195,7 +203,11 @@ ADVICE: Mapping[str, str] = {
         "controller_allowed_host_path_roots (see allowed sources of weights), and delete the Job in the "
         "message."
     ),
-    "SourceNotFound": ("Correct the file name in the spec. The controller checks the source every five minutes."),
+    "SourceNotFound": (
+        "Correct the name or the token. The controller checks the source every five minutes, and that of "
+        "a KubeAI Model at growing intervals. To check a Model immediately after you changed its token, "
+        "remove its annotation: kubectl annotate models.kubeai.org/NAME slipway.inference/source-."
+    ),
     "IntegrityCheckFailed": (
         "Find out whether the hash or the source is wrong. Change the spec, or delete the Job in the message."
     ),
@@ -213,6 +225,19 @@ ADVICE: Mapping[str, str] = {
     ),
     "PVCNotFound": ("Create the claim, or check its volume. Copy the weights to the volume."),
     "PVCNotBound": ("Create the claim, or check its volume. Copy the weights to the volume."),
+    "SecretNotFound": (
+        "Create the object, or correct its name in the spec. Secrets and ConfigMaps must be in the model's namespace."
+    ),
+    "ConfigMapNotFound": (
+        "Create the object, or correct its name in the spec. Secrets and ConfigMaps must be in the model's namespace."
+    ),
+    "RuntimeClassNotFound": (
+        "Create the object, or correct its name in the spec. Secrets and ConfigMaps must be in the model's namespace."
+    ),
+    "ResourceNotFound": (
+        "Check the device plugin: kubectl describe nodes lists the resource under Allocatable. If the "
+        "nodes have fewer devices, request fewer."
+    ),
     "AdapterFailed": (
         "Correct the adapter's URL or credentials. For a LoRAAdapter, check that path exists in the "
         "engine's container and contains an adapter_config.json. Check the adapter's rank: vLLM accepts "
@@ -419,8 +444,8 @@ ADVICE: Mapping[str, str] = {
     ),
     "Unschedulable": (
         "Lower resources.requests (for a KubeAI Model, choose another resourceProfile or a lower count), "
-        'add nodes, or free some. persistentvolumeclaim "..." not found: create the claim in the Model\'s '
-        "URL. If an autoscaler adds nodes, raise controller_unschedulable_grace_seconds."
+        "add nodes, or free some. If an autoscaler adds nodes, raise "
+        "controller_unschedulable_grace_seconds."
     ),
     "WaitingForGPU": (
         "Wait until other services end, raise priority, or add nodes. If no node offers the resource, "
@@ -444,6 +469,7 @@ ADVICE: Mapping[str, str] = {
         "configuration). If a ServiceAccount is missing, create it in the Model's namespace, or remove "
         "serviceAccountName from modelServerPods. On OpenShift, see user and group of the pods."
     ),
+    "ChangeFailed": ("Fix the problem in Stalled, or undo the change."),
     "NameConflict": ("Rename one of the two models, or use the ID with the namespace. See IDs and their owners."),
     "NoId": ("Rename or delete one of the two models."),
     "NotRouted": (
@@ -471,7 +497,7 @@ CASES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "the hub has no such repository or file",
             ("Check source.huggingface and source.file, or url. Names are case-sensitive."),
         ),
-        ("the repository has no file of that name", ("Use a file from the list in the log.")),
+        ("has no file", ("Use a file of the repository. The message has the nearest name.")),
         (
             "the hub cannot be reached from the pod",
             ("Check DNS, the proxy and network policies. In a closed network, set a mirror (see Closed networks)."),
