@@ -25,16 +25,6 @@ ADVICE: Mapping[str, str] = {
         "The usual cause is an admission webhook that does not respond."
     ),
     "LoadingCache": ("Wait. If the loader's pod cannot start, the reason changes, for example to Unschedulable."),
-    "CheckingSource": (
-        "Wait: a check takes seconds, and at most two minutes. If SourceNotChecked stays and model pods "
-        "cannot reach the hub either, set controller_hugging_face_endpoint to a mirror, or configure a "
-        "proxy."
-    ),
-    "SourceNotChecked": (
-        "Wait: a check takes seconds, and at most two minutes. If SourceNotChecked stays and model pods "
-        "cannot reach the hub either, set controller_hugging_face_endpoint to a mirror, or configure a "
-        "proxy."
-    ),
     "LoadingAdapters": (
         "Wait. If this takes long, search the controller's log for loader in pod. status 403 with a "
         "time: synchronize the clocks of the nodes, which differ by more than a minute. the signature is "
@@ -203,11 +193,7 @@ ADVICE: Mapping[str, str] = {
         "controller_allowed_host_path_roots (see allowed sources of weights), and delete the Job in the "
         "message."
     ),
-    "SourceNotFound": (
-        "Correct the name or the token. The controller checks the source every five minutes, and that of "
-        "a KubeAI Model at growing intervals. To check a Model immediately after you changed its token, "
-        "remove its annotation: kubectl annotate models.kubeai.org/NAME slipway.inference/source-."
-    ),
+    "SourceNotFound": ("Correct the file name in the spec. The controller checks the source every five minutes."),
     "IntegrityCheckFailed": (
         "Find out whether the hash or the source is wrong. Change the spec, or delete the Job in the message."
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -193,13 +193,12 @@ class Reconciler:
             look = self._look(resource)
             self._agents.keep(self.kind, key(resource), look.world.pods)
             if isinstance(error, InvalidSpecError):
-                invalid = Rejection(error.reason, error.message)
-                return await self._report(look, Applied(), invalid, planned=False)
+                rejection = Rejection(error.reason, error.message)
+                return await self._report(look, Applied(), rejection, planned=False)
             refused = Applied((error.failure,))
             return await self._report(look, refused, _rejection(refused))
         applied = await self._apply(resource, plan)
-        rejection = _rejection(applied, plan.dispensable)
-        if rejection is None:
+        if not (applied.failures or applied.errors or applied.waiting):
             self._rollouts.record_rollouts(resource, look.world.children, plan.children)
         latest = self._latest(resource)
         if applied.waited or latest is not resource:
@@ -209,7 +208,7 @@ class Reconciler:
             self._catalogs.follow(self.kind, key(latest), plan.catalog)
         self._follow(look.world, self._api.scaling(look.view))
         self._rollouts.record_draining(look.world)
-        return await self._report(look, applied, rejection)
+        return await self._report(look, applied, _rejection(applied))
 
     def _follow(self, world: World, scaling: Scaling | None) -> None:
         """Has the autoscaler look after a resource, or leave it alone."""
@@ -424,12 +423,9 @@ def _namespaces(resource: Object, children: Iterable[tuple[Kind, Key]]) -> set[s
     return {own} if own else {name.namespace for _kind, name in children}
 
 
-def _rejection(applied: Applied, dispensable: Container[tuple[str, str]] = ()) -> Rejection | None:
-    """The first child that is not as planned, what stays so until someone acts before what passes. ``dispensable``:
-    kinds and names of children whose refusal does not count."""
+def _rejection(applied: Applied) -> Rejection | None:
+    """The first child that is not as planned, what stays so until someone acts before what passes."""
     for failure in applied.failures:
-        if (failure.kind, failure.name) in dispensable:
-            continue
         return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:
         return Rejection(RETRYING, f"The API server does not take the objects yet: {error}", retryable=True)

@@ -40,6 +40,13 @@ def address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def count(text: str) -> int:
+    """A positive number. Raises ArgumentTypeError for any other text."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
+
+
 def controller_key(text: str) -> str:
     """The controller's public key, or nothing. Raises ArgumentTypeError for any other text."""
     if text and not CONTROLLER_KEY.fullmatch(text):
@@ -88,15 +95,11 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     )
     one.add_argument("folder", type=folder, metavar="DIR")
     one.add_argument(
-        "--parallel",
-        type=report_commands.count,
-        default=Policy().parallel,
-        metavar="N",
-        help="files to download at a time",
+        "--parallel", type=count, default=Policy().parallel, metavar="N", help="files to download at a time"
     )
     one.add_argument(
         "--attempts",
-        type=report_commands.count,
+        type=count,
         default=Policy().attempts,
         metavar="N",
         help="give up after N consecutive attempts without progress",
@@ -113,7 +116,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     two.set_defaults(run=run_evict)
     owner = subcommands.add_parser("own", help="give a folder to the user who fills it")
     owner.add_argument("folder", type=folder, metavar="DIR")
-    owner.add_argument("--user", type=report_commands.count, required=True, metavar="UID")
+    owner.add_argument("--user", type=count, required=True, metavar="UID")
     owner.set_defaults(run=run_own)
     three = subcommands.add_parser(
         "serve", parents=[listen, guarded], help="download adapters and load them into an engine"
@@ -127,11 +130,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         help="whose endpoints it has (default: %(default)s)",
     )
     three.add_argument(
-        "--max-bytes",
-        type=report_commands.count,
-        default=MOST_BYTES,
-        metavar="N",
-        help="disk space for all adapters together",
+        "--max-bytes", type=count, default=MOST_BYTES, metavar="N", help="disk space for all adapters together"
     )
     three.set_defaults(run=run_serve)
     report_commands.add_commands(subcommands, listen)

@@ -37,13 +37,6 @@ def sha256(text: str) -> str:
     return text.lower()
 
 
-def count(text: str) -> int:
-    """A positive number. Raises ArgumentTypeError for any other text."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
-
-
 def access_options() -> argparse.ArgumentParser:
     """The options about allowed addresses and identity; ``access`` reads them."""
     parser = argparse.ArgumentParser(add_help=False)
@@ -131,13 +124,6 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
     three = parsers.add_parser(
         "probe", parents=[listen, guarded, chosen, header], help="report on a source without downloading it"
     )
-    three.add_argument(
-        "--attempts",
-        type=count,
-        default=Policy().attempts,
-        metavar="N",
-        help="give up after N consecutive attempts without progress",
-    )
     three.set_defaults(run=run_probe)
     four = parsers.add_parser(
         "summary", help="wait to be stopped, then report on what genai-bench has measured meanwhile"
@@ -176,7 +162,7 @@ def run_probe(options: argparse.Namespace) -> str:
         source = opened(options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
         return probe(options.url, source, Chosen(tuple(options.file)), work)
 
-    return _reported(options, report, Policy(attempts=options.attempts))
+    return _reported(options, report)
 
 
 def run_summary(options: argparse.Namespace) -> str:
@@ -185,11 +171,11 @@ def run_summary(options: argparse.Namespace) -> str:
     return benchmark.written(after_the_benchmark(options.folder, ready)).decode()
 
 
-def _reported(options: argparse.Namespace, report: Callable[[Work], Report], policy: Policy | None = None) -> str:
+def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:
     """Makes the report while the port reports progress. Raises LoadError or StoppedError."""
     from slipway.loader import commands
 
-    work = Work(policy or Policy(), threading.Event(), Meter(), options.header)
+    work = Work(Policy(), threading.Event(), Meter(), options.header)
     port = commands.port(options.listen, options.controller_key, options.pod)
     return written(commands.with_progress(partial(report, work), work.meter, port, Pace(work.meter))).decode()
 

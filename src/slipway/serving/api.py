@@ -151,9 +151,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     children: tuple[Object, ...]
     """All that it owns; a child that is not named is removed, but for those of kinds that are not listed."""
-    dispensable: frozenset[tuple[str, str]] = frozenset()
-    """Kinds and names of children that the resource can do without: if the API server refuses one of them, the resource
-    is as planned nevertheless."""
     absent: tuple[Reference, ...] = ()
     """Children of kinds that are not listed that it may own from before and wants no more."""
     pending: tuple[Object, ...] = ()

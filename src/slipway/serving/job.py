@@ -90,13 +90,6 @@ def exceeded(made: Object | None) -> int | None:
     return (made or {})["spec"].get("activeDeadlineSeconds") if late else None
 
 
-def refused(made: Object | None) -> bool:
-    """Whether the Job failed for good: by its program's exit code, no retry succeeds before something is changed."""
-    conditions: Sequence[Object] = (made or {}).get("status", {}).get("conditions") or []
-    failed = next((one for one in conditions if one["type"] == "Failed" and one["status"] == "True"), {})
-    return failed.get("reason") == "PodFailurePolicy"
-
-
 def job_of(pod: Object) -> OwnerReference | None:
     """The Job that made a pod; None: none did."""
     owner = controller_owner(pod)

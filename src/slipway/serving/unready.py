@@ -25,8 +25,6 @@ UNREADY = "slipway.inference/unready"
 MOST_BYTES = 256
 RESTARTING = frozenset({"OOMKilled", "CrashLoopBackOff", "StartupTimeout"})
 """Reasons of engines that ended: the kubelet starts them anew, so that the next start may do."""
-SOURCE_FOUND = "SourceFound"
-"""Type of the condition: whether the source of a sleeping model has its weights."""
 
 
 class Unready(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,9 +53,6 @@ def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, no
     if not _is_true(stalled) or stalled is None or _is_true(available):
         return Explanation()
     reason = stalled.get("reason", "")
-    if SOURCE_FOUND in found and reason == found[SOURCE_FOUND].get("reason", ""):
-        # The engine may have other access to its weights than the loader, so a request may still wake it.
-        return Explanation()
     if reason not in NO_NODE:
         return Explanation(_word(reason, final=reason not in RESTARTING))
     left = max((since + node_wait_seconds - now for since in map(_unscheduled_since, pods) if since), default=0.0)

@@ -59,26 +59,23 @@ def loaders(spec: Object) -> list[Object]:
 @pytest.mark.parametrize("case", CASES)
 def test_a_loader_has_the_operators_proxy_and_certificate_authorities(case: str) -> None:
     api, spec, others = CASES[case]
-    specs = pods(api, spec, SETTINGS, *others)
-    assert specs
-    for pod in specs:
-        (loader,) = loaders(pod)
-        assert PROXY in loader["env"]
-        assert BUNDLE in loader["env"]
-        mount = {"name": "certificate-authorities", "mountPath": "/etc/slipway/ca", "readOnly": True}
-        assert mount in loader["volumeMounts"]
-        (volume,) = (one for one in pod["volumes"] if one["name"] == "certificate-authorities")
-        assert (volume["configMap"]["name"], volume["configMap"]["optional"]) == ("authorities", True)
-        engines = [one for one in pod["containers"] if one is not loader]
-        assert not [one for one in engines for variable in one["env"] if variable in (PROXY, BUNDLE)]
+    (pod,) = pods(api, spec, SETTINGS, *others)
+    (loader,) = loaders(pod)
+    assert PROXY in loader["env"]
+    assert BUNDLE in loader["env"]
+    mount = {"name": "certificate-authorities", "mountPath": "/etc/slipway/ca", "readOnly": True}
+    assert mount in loader["volumeMounts"]
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "certificate-authorities")
+    assert (volume["configMap"]["name"], volume["configMap"]["optional"]) == ("authorities", True)
+    engines = [one for one in pod["containers"] if one is not loader]
+    assert not [one for one in engines for variable in one["env"] if variable in (PROXY, BUNDLE)]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_without_such_settings_a_loader_has_nothing_of_it(case: str) -> None:
     api, spec, others = CASES[case]
-    specs = pods(api, spec, msgspec.structs.replace(SETTINGS, loader=Loader()), *others)
-    assert specs
-    assert "certificate-authorities" not in str(specs)
+    (pod,) = pods(api, spec, msgspec.structs.replace(SETTINGS, loader=Loader()), *others)
+    assert "certificate-authorities" not in str(pod)
 
 
 def test_a_models_own_variable_goes_before_the_operators() -> None:

@@ -36,7 +36,7 @@ def test_pods_have_the_runtimes_profile(path: Path) -> None:
 
 def test_engines_and_loaders_of_every_api_are_looked_at() -> None:
     assert profiles(worlds.plan(KRYPTON, krypton.world()).children) == [USUAL]
-    assert profiles(kubeai.plan(kubeai.world()).children) == [USUAL] * 2, "the engine and the check of its source"
+    assert profiles(kubeai.plan(kubeai.world()).children) == [USUAL]
     assert profiles(kubeai.plan(kubeai.world(cacheProfile="shared")).children) == [USUAL]
     assert profiles(llmkube.plan(llmkube.world()).children) == [USUAL]
 
@@ -44,15 +44,15 @@ def test_engines_and_loaders_of_every_api_are_looked_at() -> None:
 def test_what_the_operator_and_the_spec_say_goes_before() -> None:
     own = {"podSecurityContext": {"seccompProfile": OWN, "fsGroup": 1}}
     config = yaml.safe_dump({"modelServerPods": own})
-    assert profiles(kubeai.plan(kubeai.world(config=config)).children) == [OWN] * 2
+    assert profiles(kubeai.plan(kubeai.world(config=config)).children) == [OWN]
     assert profiles(llmkube.plan(llmkube.world(**own)).children) == [OWN]
 
 
 def test_a_context_that_says_nothing_of_it_keeps_the_usual_one() -> None:
     own = {"podSecurityContext": {"fsGroup": 1}}
     config = yaml.safe_dump({"modelServerPods": own})
-    assert profiles(kubeai.plan(kubeai.world(config=config)).children) == [USUAL] * 2
+    assert profiles(kubeai.plan(kubeai.world(config=config)).children) == [USUAL]
     asked = kubeai.world(config=config)
     assigned = msgspec.structs.replace(asked, settings=msgspec.structs.replace(asked.settings, assigned_ids=True))
-    assert profiles(kubeai.plan(assigned).children) == [USUAL] * 2
+    assert profiles(kubeai.plan(assigned).children) == [USUAL]
     assert profiles(llmkube.plan(llmkube.world(**own)).children) == [USUAL]

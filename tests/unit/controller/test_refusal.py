@@ -19,16 +19,6 @@ def test_what_stays_until_someone_acts_comes_before_what_passes() -> None:
     assert told == Rejection("NameTaken", f"Service tiny: {TAKEN.message}", of_object=True)
 
 
-def test_a_child_that_the_resource_can_do_without_is_no_refusal() -> None:
-    denied = Failure("Job", "check-source-tiny", "Forbidden", "a policy denies it")
-    dispensable = frozenset({("Job", "check-source-tiny")})
-    assert _rejection(Applied(failures=(denied,)), dispensable) is None
-    rejection = _rejection(Applied(failures=(denied, TAKEN)), dispensable)
-    assert rejection is not None
-    assert rejection.reason == "NameTaken"
-    assert _rejection(Applied(failures=(denied,))) is not None
-
-
 def test_an_overloaded_server_and_an_earlier_owner_pass() -> None:
     for applied in (Applied(errors=(ServerError("busy"),)), Applied(waiting=("Deployment tiny",))):
         told = _rejection(applied)

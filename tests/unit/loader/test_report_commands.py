@@ -74,12 +74,6 @@ def test_probe_tells_what_a_source_has(hub: Service, termination: Path, monkeypa
     assert found.etag
 
 
-def test_probe_gives_up_after_the_given_number_of_attempts(termination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    assert main(["probe", "hf://acme/tiny", "--attempts", "1", *LISTEN]) == module.LATER
-    assert "gave up after 1 attempts" in termination.read_text()
-
-
 def test_the_guard_is_asked_for_and_excepted_by_options(hub: Service, tmp_path: Path, termination: Path) -> None:
     command = ["stage", f"{hub.url}/healthz", str(tmp_path / "m"), "--guard", *LISTEN]
     assert main(command) == module.NEVER

@@ -39,14 +39,6 @@ def test_what_answers_or_is_on_its_way_is_explained_by_nothing() -> None:
     assert explain([], [], THEN, 300) == Explanation()
 
 
-def test_a_model_without_weights_in_its_source_may_still_be_woken() -> None:
-    """Its engine may have other access to the weights than the check."""
-    asleep = {"type": "Available", "status": "False", "reason": "ScaledToZero"}
-    missing = {"type": "SourceFound", "status": "False", "reason": "SourceNotFound"}
-    stalled = {"type": "Stalled", "status": "True", "reason": "SourceNotFound"}
-    assert explain([asleep, missing, stalled], [], THEN, 300) == Explanation()
-
-
 def test_a_pod_without_a_node_is_waited_for_as_long_as_the_setting_says() -> None:
     told = conditions("Unschedulable")
     assert explain(told, [unscheduled()], THEN + 100, 300) == Explanation(Unready("Unschedulable"), 200)

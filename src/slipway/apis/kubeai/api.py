@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from slipway.apis.kubeai import cache, names, plan, pods, resolve, status
 from slipway.apis.kubeai.readiness import READINESS
 from slipway.apis.kubeai.types import MODEL
@@ -20,19 +18,15 @@ from slipway.serving.api import Watch
 from slipway.serving.report import REPORTED
 from slipway.serving.settings import Settings
 from slipway.serving.table import Table
-from slipway.serving.unready import SOURCE_FOUND
 from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
-from slipway.weights import checks
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
     """ConfigMaps with files are read by their names: what others keep in theirs is none of our business."""
     kind, system = MODEL.kind, settings.system_namespace
     index = by_reference(lambda resource: resolve.references(resource, settings))
-    jobs = owned_by(kind, JOB)
     return (
-        *owned_by(kind, SERVICE, DEPLOYMENT, POD_DISRUPTION_BUDGET, NETWORK_POLICY),
-        *(msgspec.structs.replace(watch, indexes={checks.RUNNING: checks.by_running}) for watch in jobs),
+        *owned_by(kind, SERVICE, DEPLOYMENT, JOB, POD_DISRUPTION_BUDGET, NETWORK_POLICY),
         *owned_by(kind, CONFIG_MAP, listed=False),
         Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: index}),
         Watch(kind=CONFIG_MAP, enqueue=referenced_by(kind, CONFIG_MAP), namespace=system, trim=resolve.only_config),
@@ -44,7 +38,7 @@ KUBEAI = Table(
     name="kubeai",
     resource=MODEL,
     finalizers=frozenset({names.FINALIZER}),
-    condition_types=REPORTED | {status.CACHE_LOADED, status.ADAPTERS_LOADED, SOURCE_FOUND, "FieldsIgnored"},
+    condition_types=REPORTED | {status.CACHE_LOADED, status.ADAPTERS_LOADED, "FieldsIgnored"},
     pod_labels=pods.OWN_LABELS,
     readiness=READINESS,
     watches=watches,

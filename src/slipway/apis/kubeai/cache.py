@@ -160,29 +160,28 @@ def finalize(view: View) -> Plan | None:
 def _load_job(model: Model, where: Place) -> Object:
     """Fills the Model's folder. Its pod may run where the profile's taints are, as the volume may be reachable there
     only; the profile's node selector does not bind it, as it needs no GPU."""
-    job_runner = runner(model.config, model.settings, model.controller_key)
+    runner = _runner(model.config, model.settings, model.controller_key)
     sources = of_operator(model.settings.loader)
     sources += access.credentials((model.url.scheme,), model.config.secret_names)
     mounts = where.access(pods.CACHE) + sources
     words = ("load", model.url.place, where.path, *pods.loader_options(model))
     own = msgspec.structs.replace(mounts, env=pods.loader_env(model, sources))
     return jobs.task(
-        job_runner,
+        runner,
         names.load_name(model.name),
         model.namespace,
-        jobs.container(job_runner, words, own, env_from=pods.env_from(model)),
+        jobs.container(runner, words, own, env_from=pods.env_from(model)),
         mounts.volumes,
         tolerations=model.config.resource_profile(model.spec.resource_profile).tolerations,
     )
 
 
 def _evict_job(view: View, where: Place) -> Object:
-    job_runner = runner(view.config, view.world.settings)
-    return jobs.evict(job_runner, names.evict_name(view.name), where.claim.namespace, where, pods.CACHE)
+    runner = _runner(view.config, view.world.settings)
+    return jobs.evict(runner, names.evict_name(view.name), where.claim.namespace, where, pods.CACHE)
 
 
-def runner(config: SystemConfig, settings: Settings, controller_key: str = "") -> Runner:
-    """How Jobs run the loader."""
+def _runner(config: SystemConfig, settings: Settings, controller_key: str = "") -> Runner:
     server_pods = config.model_server_pods
     return Runner(
         image=pods.loader_image(config, settings),

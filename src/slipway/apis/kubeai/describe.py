@@ -34,7 +34,6 @@ DESCRIPTION = Description(
                 "app=model,model={name}",
                 "batch.kubernetes.io/job-name=load-cache-{name}",
                 "batch.kubernetes.io/job-name=evict-cache-{name}",
-                "batch.kubernetes.io/job-name=check-source-{name}",
             ),
             wakes=True,
         ),
@@ -42,7 +41,7 @@ DESCRIPTION = Description(
     grants=Grants(
         work=(
             Grant(CONFIG_MAP, BY_NAME),  # the files of Models
-            Grant(JOB, MANAGE),  # fill and empty caches, check sources
+            Grant(JOB, MANAGE),  # fill and empty caches
             Grant(PERSISTENT_VOLUME_CLAIM, SHARE),  # caches
             Grant(POD, ("patch",)),  # labels say which adapters a pod serves
         ),

@@ -40,10 +40,6 @@ def evict_name(model: str) -> str:
     return f"evict-cache-{model}"
 
 
-def check_name(model: str) -> str:
-    return f"check-source-{model}"
-
-
 def service_name(model: str) -> str:
     """A Service's name takes no dots: where they had to go, a digest keeps names apart."""
     name = workload_name(model)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.kubeai import cache, names, pods, source
+from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.cache import Filling
 from slipway.apis.kubeai.resolve import CONTAINER, Model, View
 from slipway.apis.labels import RESERVED
 from slipway.apis.sealed import refuse_sealed
-from slipway.kube.objects import CONFIG_MAP, JOB, Object, annotations_of, labels
+from slipway.kube.objects import CONFIG_MAP, JOB, Object, labels
 from slipway.serving import network, policies, workload
 from slipway.serving.api import Plan, Reference
 from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.scaling import STATE, Scaling
 from slipway.serving.server import ModelServer, Scale
-from slipway.weights import checks
-from slipway.weights.checks import Check
 
 
 def plan(view: View) -> Plan:
@@ -32,16 +30,13 @@ def plan(view: View) -> Plan:
     cached = model.place is not None
     filling = cache.loading(view, model, model.place) if model.place else cache.left(view, deployment)
     started = not cached or cache.loaded(view)
-    check = source.check_source(view, model)
-    checking = check.jobs(world) if check else ()
     return Plan(
-        children=(*before, *filling.jobs, *checking, *((deployment,) if started else _kept(view, model)), *budget),
-        dispensable=frozenset((JOB.kind, names.check_name(model.name)) for _job in checking),
+        children=(*before, *filling.jobs, *((deployment,) if started else _kept(view, model)), *budget),
         pending=() if started else (deployment,),
         absent=absent,
         shared=(cache.claim(model, model.place),) if model.place else (),
         metadata_patches=filling.patches,
-        self_patch=_own(model, filling, filed | _result(check, model)),
+        self_patch=_own(model, filling, filed),
         finalizer=names.FINALIZER if cached else "",
         adapters=pods.adapters(model),
     )
@@ -91,13 +86,6 @@ def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, 
         return {names.FILES: "true"}, ()
     had = names.FILES in (model.resource["metadata"].get("annotations") or {})
     return {}, (Reference(CONFIG_MAP, model.namespace, workload.files_name(server)),) if had else ()
-
-
-def _result(check: Check | None, model: Model) -> Object:
-    """The annotation with the result of a check. It is removed from a Model that is no longer checked."""
-    if check:
-        return check.annotations()
-    return {checks.RECORD: None} if checks.RECORD in annotations_of(model.resource) else {}
 
 
 def _own(model: Model, filling: Filling, filed: Object) -> Object:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.kubeai import cache, names, pods, source
+from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.resolve import Model, View
 from slipway.engines.retired import sentence
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, deleting, key
 from slipway.serving.adapters import standings
-from slipway.serving.api import InvalidSpecError, Rejection, StatusResult, World
+from slipway.serving.api import Rejection, StatusResult, World
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.job import without_pods
 from slipway.serving.report import Component, Pending, model_id, report, routed
 from slipway.serving.status import build_status, permanent
-from slipway.weights import checks, progress
-from slipway.weights.checks import Check
+from slipway.weights import progress
 from slipway.weights.jobs import Run
 
-PASSED_THROUGH = frozenset({"LoadingCache", "LoadingAdapters", "Leaving"}) | checks.PASSED_THROUGH
+PASSED_THROUGH = frozenset({"LoadingCache", "LoadingAdapters", "Leaving"})
 """Reasons that Models go through on their way."""
 LEAVING_SECONDS = 30.0
 """When to look again at a Model that is being deleted: time alone may end what keeps it."""
@@ -36,9 +35,6 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         if not cached.loaded and not permanent(rejection):
             pending = Pending("LoadingCache", cached.message)
             diagnosis = cached.diagnosis if deployment is None else diagnosis
-    check = _check(view, rejection)
-    if check and (source_found := check.condition(world)):
-        others.append(source_found)
     others += _ignored(view)
     if world.resource["spec"].get("adapters"):
         others.append(_adapters(view))
@@ -56,21 +52,10 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         diagnosis.recheck_seconds,
         cached.diagnosis.recheck_seconds if cached else None,
         LEAVING_SECONDS if leaving else None,
-        check.recheck_seconds(world) if check else None,
     )
     return build_status(
         world.resource, found, told.conditions, trailing=trailing, rechecks=rechecks, passed_through=PASSED_THROUGH
     )
-
-
-def _check(view: View, rejection: Rejection | None) -> Check | None:
-    """The check of the source. None if there is none, or no plan."""
-    if not isinstance(view.model, Model) or deleting(view.world.resource) or permanent(rejection):
-        return None
-    try:
-        return source.check_source(view, view.model)
-    except InvalidSpecError:
-        return None
 
 
 def _routed(world: World) -> Condition:

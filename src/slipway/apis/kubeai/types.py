@@ -259,7 +259,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The spec generation that this status describes."""
     conditions: tuple[Condition, ...] | UnsetType = UNSET
     """Accepted, Available, Progressing and Routed. CacheLoaded and AdaptersLoaded with a cache or an adapter.
-    SourceFound if the model can scale to zero. FieldsIgnored if a field has no effect."""
+    FieldsIgnored if a field has no effect."""
 
 
 MODEL = CustomResource(

@@ -542,10 +542,10 @@ NOTE, RECORD = "models.kubeai.org/tiny", "slipway.inference/cache-profile"
 
 
 def without_cache(notes: dict[str, str], **spec: Any) -> World:
-    """A Model that had the cache, and has none any more unless ``spec`` has one. Its source is not checked."""
-    state = world(**{"env": {"HF_HUB_OFFLINE": "1"}} | spec)
-    state.resource["metadata"]["annotations"] = {RECORD: "shared"}
-    return with_claim(state, notes)
+    """A Model that had the cache, and has none any more unless ``spec`` says so."""
+    asked = world(**spec)
+    asked.resource["metadata"]["annotations"] = {RECORD: "shared"}
+    return with_claim(asked, notes)
 
 
 def job_of_eviction(asked: World, **status: Any) -> dict[tuple[Kind, Key], Any]:
