@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import itertools
 import json
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import pytest
 import requests
 
+from slipway.gateway import haproxy_socket
 from tests.gateway.conftest import Api, Engine, ask_haproxy, loopbacks, port_of, reset, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 from tests.ports import quiet_port
@@ -161,10 +163,10 @@ def test_clients_that_leave_free_their_places(
     for connection in leaving:
         connection.request("POST", CHAT, json.dumps({"model": gone.model}))
     wait_for(lambda: waiting(open_to_all) == 5)
+    leave(leaving[0])
+    wait_for(lambda: waiting(open_to_all) == 4)  # so the gateway has looked at all of them
     for connection in leaving[1:]:
         end(connection)
-    wait_for(lambda: waiting(open_to_all) == 1)
-    end(leaving[0])
     wait_for(lambda: waiting(open_to_all) == 0)
 
 
@@ -173,13 +175,16 @@ def test_clients_that_leave_after_a_reload_free_their_places(
     open_to_all: Standalone, end: Callable[[http.client.HTTPConnection], None]
 ) -> None:
     gone = cold(open_to_all)
-    connection = http.client.HTTPConnection(f"127.0.0.1:{port_of(open_to_all)}")
-    connection.request("POST", CHAT, json.dumps({"model": gone.model}))
-    wait_for(lambda: waiting(open_to_all) == 1)
-    open_to_all.route({gone.model: [], f"new-{gone.model}": []})
-    settle(open_to_all)
-    wait_for(lambda: waiting(open_to_all) == 1)
-    end(connection)
+    leaving = [http.client.HTTPConnection(f"127.0.0.1:{port_of(open_to_all)}") for _unused in range(2)]
+    for connection in leaving:
+        connection.request("POST", CHAT, json.dumps({"model": gone.model}))
+    wait_for(lambda: waiting(open_to_all) == 2)
+    workers = set(open_to_all.haproxy_pids())
+    asyncio.run(haproxy_socket.reload(open_to_all.run / "master.sock"))
+    wait_for(lambda: not workers >= set(open_to_all.haproxy_pids()) and waiting(open_to_all) == 2)
+    leave(leaving[0])
+    wait_for(lambda: waiting(open_to_all) == 1)  # so the gateway has looked at both of them
+    end(leaving[1])
     wait_for(lambda: waiting(open_to_all) == 0)
 
 

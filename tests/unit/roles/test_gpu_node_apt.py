@@ -186,8 +186,9 @@ def test_an_address_that_somebody_else_has_set_up_is_left_to_that_one(tmp_path: 
 
     assert ours.exists()  # check mode has changed nothing
     said = (tmp_path / "said").read_text()
-    assert ("TASK [slipway.inference.gpu_node : Leave it to whoever does, toolkit]" in said) is True
-    assert ("changed: [localhost]" in said.partition("Leave it to whoever does")[2].partition("TASK")[0]) is not written
+    _before, task, after = said.partition("TASK [slipway.inference.gpu_node : Use the existing entry, toolkit]")
+    assert task
+    assert ("changed: [localhost]" in after.partition("TASK")[0]) is not written
 
 
 def test_a_repository_that_cannot_be_read_is_taken_back(system: System) -> None:

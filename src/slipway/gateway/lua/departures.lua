@@ -4,19 +4,23 @@
 -- that the client closed is half closed, and one that it reset is gone from the list.
 
 local LOOK = 0.5      -- seconds between two looks at the system's list
+local STUCK = 5       -- seconds after which a look has been aborted
 local FORGET = 10     -- seconds after which a connection that is not asked about any more is forgotten
 local MISSED = 2      -- looks in a row: the list is not read at once, so that a look may miss a connection
 
 local FILES = {"/proc/net/tcp", "/proc/net/tcp6"}
-local CONNECTION = "^ *%d+: %x+(:%x+) (%x+)(:%x+) (%x%x) "   -- our port, the client's address and port, the state
+local CONNECTION = "^ *%d+: %x+:%x+ (%x+)(:%x+) (%x%x) "   -- the client's address and port, the state
 local HALF_CLOSED = "08"
+local ABSENT = 2      -- the error of a file that does not exist, as of IPv6 in a kernel without it
 local IPV4_MAPPED = "^0000000000000000FFFF0000"
 
--- connection -> {asked = when it was asked about last, family, missed = looks in a row that did not find it, closed, real}
-local watched = {}
--- Families of which the list had a connection. Without any, the list says nothing, as where a sandbox hides it.
+-- connection -> {asked = when it was asked about last, family, real = whether the list has it while it is open, missed =
+-- looks in a row that did not find it, closed}. HAProxy may interrupt a look to run others: new connections arrive in a table
+-- of their own.
+local watched, arrived = {}, {}
+-- Families of which the list had a connection of ours. Without any it says nothing, as where a sandbox hides it.
 local listed = {}
-local looked_at = 0
+local looked_at, looking = 0, false
 
 -- Four bytes as the system writes them: as a number of this machine's byte order.
 local function word(...)
@@ -48,15 +52,16 @@ local function words_of(address)
     return a and word(a, b, c, d) or ipv6_words(address)
 end
 
--- The states of the connections that are watched.
+-- The states of the connections that are watched; nil if the list cannot be read.
 local function states()
     local found = {}
     for _, name in ipairs(FILES) do
-        local file = io.open(name)
+        local file, _, code = io.open(name)
+        if not file and code ~= ABSENT then return nil end
         if file then
             for line in file:lines() do
-                local ours, address, port, state = line:match(CONNECTION)
-                local connection = ours and ours .. " " .. address:gsub(IPV4_MAPPED, "") .. port
+                local address, port, state = line:match(CONNECTION)
+                local connection = address and address:gsub(IPV4_MAPPED, "") .. port
                 if connection and watched[connection] then found[connection] = state end
             end
             file:close()
@@ -66,12 +71,18 @@ local function states()
 end
 
 local function look(now)
+    local new = arrived
+    arrived = {}
+    for connection, client in pairs(new) do watched[connection] = client end
     local found = states()
     for connection, client in pairs(watched) do
-        local state = found[connection]
+        local state = found and found[connection]
         client.closed = state == HALF_CLOSED
-        client.missed = state and 0 or client.missed + 1
-        if state then client.real, listed[client.family] = true, true end
+        if state then
+            client.real, client.missed, listed[client.family] = true, 0, true
+        elseif found then
+            client.missed = client.missed + 1
+        end
         if now - client.asked > FORGET then watched[connection] = nil end
     end
 end
@@ -79,24 +90,25 @@ end
 local departures = {}
 
 -- Begins to watch the connection of a request, and returns its name for `has_left`. In a hop, the frontend before it names
--- the client, which may be one behind a trusted proxy: such a connection is real only once the list has it.
+-- the client, which may be one behind a trusted proxy: such a connection is real only once the list had it.
 function departures.watch(txn, now)
-    local address, port, ours = txn.f:fc_src(), txn.f:fc_src_port(), txn.f:fc_dst_port()
+    local address, port = txn.f:fc_src(), txn.f:fc_src_port()
     local real = address ~= nil
-    if not real then address, port, ours = txn.f:src(), txn.f:src_port(), txn.f:dst_port() end
+    if not real then address, port = txn.f:src(), txn.f:src_port() end
     local words = words_of(tostring(address))
-    local connection = (":%04X %s:%04X"):format(ours, words, port)
-    watched[connection] = {asked = now, family = #words, missed = 0, closed = false, real = real}
+    local connection = ("%s:%04X"):format(words, port or 0)
+    arrived[connection] = {asked = now, family = #words, real = real, missed = 0, closed = false}
     return connection
 end
 
 function departures.has_left(connection, now)
-    local client = watched[connection]
+    local client = arrived[connection] or watched[connection]
     if not client then return false end
     client.asked = now
-    if now - looked_at >= LOOK then
-        looked_at = now
+    if now - looked_at >= (looking and STUCK or LOOK) then
+        looked_at, looking = now, true
         look(now)
+        looking = false
     end
     return client.closed or (client.real and listed[client.family] and client.missed >= MISSED)
 end

@@ -186,6 +186,8 @@ local function end_of_process(now)
 end
 
 local function hold(txn)
+    -- Where HAProxy itself notices that the client left, it aborts this function and goes on with the next rule.
+    txn:set_var("txn.hold", "left")
     local backend = txn:get_var("txn.be")
     local began = clock()
     local room, ticket = take_place(backend, limits(backend).places, client_of(txn), txn.f:req_body_len(), began)
