@@ -299,16 +299,15 @@ def test_requests_that_wait_are_told_when_their_model_fails_for_good(patient: Co
     assert {(answer.status_code, answer.json()["error"]["reason"]) for answer in answers} == {(503, "InvalidArgument")}
 
 
-def test_requests_that_wait_end_when_their_model_is_deleted(patient: Cold) -> None:
+def test_requests_wait_on_for_an_id_that_comes_back(patient: Cold, make_engine: Callable[..., Engine]) -> None:
+    """A Service that is deleted may be applied again at once, and an ID may move to another Service."""
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(patient.ask)
+        request = pool.submit(patient.ask)
         wait_for(lambda: waiting(patient.gateway) == 1)
         patient.gateway.route({})
-        response = asked.result(timeout=PATIENCE)
-    assert response.status_code == 404
-    error = response.json()["error"]
-    assert error["code"] == "model_not_found"
-    assert error["message"] == f"The model `{patient.model}` was deleted while the request waited."
+        settle(patient.gateway)
+        patient.give(make_engine("warm"))
+        assert request.result(timeout=PATIENCE).status_code == 200
 
 
 def test_a_model_that_is_refused_exists(brief: Standalone) -> None:

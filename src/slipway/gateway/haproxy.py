@@ -432,7 +432,6 @@ _LARGE = f"    acl large req.body_len gt {REPEATED}\n"
 _AFTER_HOLD = f"""\
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request reject if {{ var(txn.hold) -m str left }}
-    http-request lua.deleted_model if {{ var(txn.hold) -m str deleted }}
     http-request lua.unready_model if {{ var(txn.hold) -m str timeout failed }}"""
 
 _LAST_RULES = f"""\

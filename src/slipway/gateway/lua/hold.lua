@@ -3,8 +3,8 @@
 -- Places are shared among clients: where there is none left, one who has more than another has to give the newest of his to
 -- the other. So nobody can shut others out, and who is alone may have all.
 --
--- Sets txn.hold to: released, full, timeout, failed (no server will come without a change), deleted (the model is gone),
--- left (the client went away), or moved (a reload replaced this process: its successor takes the request).
+-- Sets txn.hold to: released, full, timeout, failed (no server will come without a change), left (the client went away),
+-- or moved (a reload replaced this process: its successor takes the request).
 -- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
 -- model; the same for models that are woken when requests wait; the map of these; the map of models whose servers are not
 -- to be used yet, or no more; bytes that all waiting bodies may have; host and port on which a successor would listen.
@@ -160,9 +160,8 @@ end
 
 -- The end of the wait, or nil: still waiting.
 local function outcome(txn, backend, room, now, deadline)
-    local proxy = core.backends[backend]
-    if not proxy then return "deleted" end
-    local servers = held_backends:lookup(backend) and 0 or proxy:get_srv_act()
+    local proxy = not held_backends:lookup(backend) and core.backends[backend]   -- nil: its Service is gone, and may come back
+    local servers = proxy and proxy:get_srv_act() or 0
     if servers > 0 and may_pass(room, servers, now) then return "released" end
     if servers == 0 and fails(backend) then return "failed" end
     if now >= deadline then return "timeout" end
@@ -210,7 +209,6 @@ local function hold(txn)
         end
     until ended
     leave(backend, room, ticket)
-    if wait and ended == "deleted" then ended = "failed" end   -- another target has its turn
     if not wait and (ended == "timeout" or ended == "full" or ended == "failed") then return refuse(txn, backend, ended) end
     txn:set_var("txn.hold", ended)
 end

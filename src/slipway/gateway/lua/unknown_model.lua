@@ -42,11 +42,6 @@ local function hide_model(txn)
     not_found(txn, LIST)
 end
 
-local function deleted_model(txn)
-    answer(txn, 404, {message = "The model `" .. escaped(txn:get_var("txn.model")) .. "` was deleted while the request waited.",
-        type = "invalid_request_error", param = "model", code = "model_not_found"})
-end
-
 local function unknown_model(txn)
     local model = txn:get_var("txn.model")
     -- One that is known has labels that the request's selector leaves out.
@@ -74,7 +69,6 @@ end
 
 core.register_action("refuse", {"http-req"}, refuse)
 core.register_action("hide_model", {"http-req"}, hide_model)
-core.register_action("deleted_model", {"http-req"}, deleted_model)
 core.register_action("unknown_model", {"http-req"}, unknown_model)
 core.register_action("unsupported_endpoint", {"http-req"}, unsupported_endpoint)
 core.register_action("unready_model", {"http-req"}, unready_model)
