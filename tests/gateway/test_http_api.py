@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import socket
 import threading
@@ -13,7 +14,7 @@ import pytest
 import requests
 
 from slipway.serving.paths import PATHS
-from tests.gateway.conftest import Api, Engine, settle, wait_for
+from tests.gateway.conftest import KEY, Api, Engine, port_of, settle, wait_for
 from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
@@ -110,6 +111,17 @@ def test_an_unknown_model_is_answered_with_the_nearest_id(client: requests.Sessi
 def test_an_unknown_path_is_answered_with_the_nearest_one(client: requests.Session, path: str, advice: str) -> None:
     error = error_of(client.post(path, json={"model": "m1"}))
     assert error["message"] == f"There is nothing at this path. {advice}"
+
+
+@pytest.mark.parametrize(("method", "target"), [("OPTIONS", "*"), ("CONNECT", "example.com:443")])
+def test_a_request_without_a_path_is_answered_as_one_with_an_unknown_path(
+    gateway: Standalone, method: str, target: str
+) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(gateway), timeout=PATIENCE)
+    with contextlib.closing(connection):
+        connection.request(method, target, headers={"host": "example.com:443", "authorization": f"Bearer {KEY}"})
+        answer = connection.getresponse()
+        assert (answer.status, json.load(answer)["error"]["code"]) == (404, "unknown_url")
 
 
 def test_a_chunked_body_above_the_limit_is_refused(client: requests.Session) -> None:

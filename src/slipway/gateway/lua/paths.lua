@@ -17,7 +17,7 @@ local METHODS = {
 }
 
 local function other_path(txn)
-    local path = txn.f:path()
+    local path = txn.f:path() or ""   -- none with OPTIONS * and CONNECT
     if path == "/v1/realtime" then
         txn:set_var("txn.leads", "beside")
         txn:set_var("txn.asked", session)
@@ -42,7 +42,7 @@ end
 -- Answers where there is nothing, or nothing for this method.
 local function refuse_path(txn)
     if not txn:get_var("txn.leads") then
-        return refusals.answer(txn, "unknown_path", nearest.path(txn.f:path()))
+        return refusals.answer(txn, "unknown_path", nearest.path(txn.f:path() or ""))
     end
     if not allowed(txn, txn.f:method()) then return refusals.answer(txn, "wrong_method") end
 end
