@@ -3,37 +3,40 @@
 local known = require("known")
 
 local LONGEST = 64   -- characters of a text that is compared
-local FAR = 5        -- edits between two paths that are not alike
+local FAR = 5        -- characters of the difference between two paths that are not alike
 
 local models = Map.new(known.models, Map._str)
 local restricted = known.restricted and Map.new(known.restricted, Map._str)
 
 local nearest = {}
 
--- Number of characters to insert, delete or replace.
-local function distance(one, other)
-    local row = {}
-    for j = 0, #other do row[j] = j end
-    for i = 1, #one do
-        local diagonal = row[0]
-        row[0] = i
-        for j = 1, #other do
-            local replaced = diagonal + (one:byte(i) == other:byte(j) and 0 or 1)
-            diagonal = row[j]
-            row[j] = math.min(replaced, row[j] + 1, row[j - 1] + 1)
-        end
-    end
-    return row[#other]
+local function bytes_of(text)
+    return {text:byte(1, -1)}
+end
+
+local known_paths = {}
+for i, path in ipairs(known.paths) do known_paths[i] = {text = path, bytes = bytes_of(path), length = #path} end
+
+-- The length of the one place where two paths differ: all but their common beginning and end. Any client may ask for any
+-- path, and counting the edits between paths would cost ten times as much as the rest of the answer.
+local function difference(one, length, other)
+    local shorter, longer = math.min(length, other.length), math.max(length, other.length)
+    local first, last = 0, 0
+    while first < shorter and one[first + 1] == other.bytes[first + 1] do first = first + 1 end
+    while first + last < shorter and one[length - last] == other.bytes[other.length - last] do last = last + 1 end
+    return longer - first - last
 end
 
 -- The known path that is most like this one, or nil.
 function nearest.path(path)
-    if #path > LONGEST then return nil end
+    local length = #path
+    if length > LONGEST then return nil end
+    local bytes = bytes_of(path)
     local best, least = nil, FAR
-    for _, other in ipairs(known.paths) do
+    for _, other in ipairs(known_paths) do
         -- The difference of the lengths is the least that it can be.
-        local edits = math.abs(#path - #other) < least and distance(path, other)
-        if edits and edits < least then best, least = other, edits end
+        local differs = math.abs(length - other.length) < least and difference(bytes, length, other)
+        if differs and differs < least then best, least = other.text, differs end
     end
     return best
 end
