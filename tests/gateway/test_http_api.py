@@ -98,6 +98,33 @@ def test_an_unknown_model_is_answered_with_the_nearest_id(client: requests.Sessi
     assert error["message"].endswith(f"` does not exist. {advice}")
 
 
+@pytest.fixture(scope="module")
+def capitals(make_gateway: Callable[..., Standalone]) -> Iterator[Api]:
+    """Has models whose IDs have capitals."""
+    made = make_gateway()
+    made.route({"large": {"route": {"aliases": ["Acme/Large-8B"]}}, "small": {"route": {"aliases": ["Small-1B"]}}})
+    with made, Api(made.url) as api:
+        settle(made)
+        yield api
+
+
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        ("Acme/Large-8B:latest", "Did you mean `Acme/Large-8B`?"),
+        ("other/Small-1B", "Did you mean `Small-1B`?"),
+        ("Acme/Large--8B", "Did you mean `Acme/Large-8B`?"),
+        ("Samll-1B", "Did you mean `Small-1B`?"),
+        ("Static/Smalll", "Did you mean `static/small`?"),
+        ("Static/Small:latest", "Did you mean `static/small`?"),
+        ("Acme/Other-8B", "GET /v1/models lists the models."),
+    ],
+)
+def test_an_id_with_capitals_is_suggested(capitals: Api, model: str, advice: str) -> None:
+    error = error_of(capitals.post(CHAT, json={"model": model}))
+    assert error["message"] == f"The model `{model}` does not exist. {advice}"
+
+
 @pytest.mark.parametrize(
     ("path", "advice"),
     [

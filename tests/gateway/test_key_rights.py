@@ -56,10 +56,20 @@ def listed(gateway: Standalone, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "advice"), [("free", "Did you mean `m1`?"), ("reader", "GET /v1/models lists the models.")]
+    ("name", "advice"),
+    [
+        ("free", "Did you mean `m1`?"),
+        ("reader", "GET /v1/models lists the models."),
+        ("team", "GET /v1/models lists the models."),
+        ("space", "GET /v1/models lists the models."),
+    ],
 )
-def test_no_id_is_suggested_to_a_key_that_may_not_use_all_models(limited: Standalone, name: str, advice: str) -> None:
-    assert ask(limited, name, "mm1").json()["error"]["message"] == f"The model `mm1` does not exist. {advice}"
+@pytest.mark.parametrize("model", ["mm1", "M1", "m1:latest"])
+def test_no_id_is_suggested_to_a_key_that_may_not_use_all_models(
+    limited: Standalone, name: str, advice: str, model: str
+) -> None:
+    error = ask(limited, name, model).json()["error"]
+    assert error["message"] == f"The model `{model}` does not exist. {advice}"
 
 
 def asked_by(engine: Engine) -> int:

@@ -41,22 +41,33 @@ function nearest.path(path)
     return best
 end
 
--- An existing ID: in lower case, without an organization or a tag, without one character, or with two of them swapped.
--- nil for keys that may not use every model: a suggestion would reveal the others.
-function nearest.model(txn, model)
-    if #model > LONGEST or restricted and restricted:lookup(txn:get_var("txn.key") or "") then return nil end
-    local lower = model:lower()
-    for _, one in ipairs({lower, lower:match("([^/]+)$") or "", lower:match("^([^:]+)") or ""}) do
+local function without_prefix_or_tag(text)
+    for _, one in ipairs({text, text:match("([^/]+)$") or "", text:match("^([^:]+)") or ""}) do
         if models:lookup(one) then return one end
     end
-    for i = 1, #lower do
-        local before, after = lower:sub(1, i - 1), lower:sub(i + 1)
-        local swapped = before .. after:sub(1, 1) .. lower:sub(i, i) .. after:sub(2)
+    return nil
+end
+
+local function without_typo(text)
+    for i = 1, #text do
+        local before, after = text:sub(1, i - 1), text:sub(i + 1)
+        local swapped = before .. after:sub(1, 1) .. text:sub(i, i) .. after:sub(2)
         for _, one in ipairs({before .. after, swapped}) do
             if models:lookup(one) then return one end
         end
     end
     return nil
+end
+
+-- An existing ID: without an organization or a tag, without one character, or with two of them swapped; unchanged and in lower
+-- case. nil for keys that may not use every model: a suggestion would reveal the others.
+function nearest.model(txn, model)
+    if #model > LONGEST or restricted and restricted:lookup(txn:get_var("txn.key") or "") then return nil end
+    local lower = model:lower()
+    local one = without_prefix_or_tag(model) or without_prefix_or_tag(lower) or without_typo(model)
+    -- Long IDs with capitals do not get twice the work.
+    local both = lower ~= model and 2 * #model <= LONGEST
+    return one or both and without_typo(lower) or nil
 end
 
 return nearest
