@@ -39,8 +39,12 @@ class Descendants:
             with contextlib.suppress(ChildProcessError):  # a child of a child
                 os.waitpid(child, os.WNOHANG)
 
-    def end(self) -> None:
-        """Ends all of them: by SIGTERM, and after a grace period by SIGKILL."""
+    def end(self) -> set[int]:
+        """Ends all of them: by SIGTERM, and after a grace period by SIGKILL.
+
+        Returns:
+            Those that did not end.
+        """
         for number, seconds in ((signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
             signalled: set[int] = set()
             deadline = time.monotonic() + seconds
@@ -50,6 +54,7 @@ class Descendants:
                         os.kill(process, number)
                 signalled |= left
                 time.sleep(PAUSE_SECONDS)
+        return self._find_after_reaping()
 
     def _find_after_reaping(self) -> set[int]:
         self.reap()
@@ -97,10 +102,12 @@ def _parents() -> dict[int, int]:
     return parents
 
 
-def describe_descendants() -> str:
-    """Such as ``1234 (sleep), 1235 (sh)``; empty if this process has no descendants."""
+def describe_running(processes: Collection[int]) -> str:
+    """Such as ``1234 (sleep), 1235 (sh)``; empty if all have ended."""
     names = []
-    for process in sorted(find_descendants(os.getpid())):
+    for process in sorted(processes):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            names.append(f"{process} ({Path(f'/proc/{process}/comm').read_text(errors='replace').strip()})")
+            name, _, rest = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")
+            if rest.split()[0] != "Z":
+                names.append(f"{process} ({name.partition('(')[2]})")
     return ", ".join(names)

@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from .descendants import Descendants, adopted_orphans, describe_descendants
+from .descendants import Descendants, adopted_orphans, describe_running
 
 GRACE_SECONDS = 90
 """How long a command may take to end after SIGTERM."""
@@ -33,6 +33,9 @@ FATAL = re.compile(r"^(?:fatal|failed): \[")
 
 class InterruptedRunError(Exception):
     """This process received a signal to end."""
+
+    survivors: Collection[int] = ()
+    """Processes that the cleanup could not end."""
 
 
 @dataclass
@@ -181,21 +184,27 @@ def ended_with_all_it_starts(start: Callable[[], subprocess.Popen[str]]) -> Iter
         start: Starts the command.
     """
     process: subprocess.Popen[str] | None = None
-    with adopted_orphans() as descendants:
-        try:
-            with postponed_interrupts():  # one between the start and the assignment would leave the process behind
-                process = start()
-            yield Started(process, descendants)
-        finally:
-            if process is not None:
-                _end_group(process)
-            descendants.end()
+    survivors: Collection[int] = ()
+    try:
+        with adopted_orphans() as descendants:
+            try:
+                with postponed_interrupts():  # one between the start and the assignment would leave the process behind
+                    process = start()
+                yield Started(process, descendants)
+            finally:
+                with postponed_interrupts():  # one before SIGKILL would leave what ignores SIGTERM
+                    if process is not None:
+                        _end_group(process)
+                    survivors = descendants.end()
+    except InterruptedRunError as error:
+        error.survivors = survivors
+        raise
 
 
 def describe_interrupt(error: InterruptedRunError) -> str:
     """The last message of an interrupted program."""
-    if left := describe_descendants():
-        return f"interrupted by {error}; these processes still run and do not end on SIGKILL: {left}"
+    if running := describe_running(error.survivors):
+        return f"interrupted by {error}; these processes still run: {running}"
     return f"interrupted by {error}; all processes that it started have ended"
 
 

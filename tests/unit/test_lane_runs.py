@@ -1,19 +1,21 @@
-"""Test runs: one at a time on a machine, and the record of a lane that could not start."""
+"""Test runs: one at a time on a machine, the record of a lane that could not start, and what ends with a command."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from runner import checkout, execution, machine
+from runner import checkout, descendants, execution, machine
 from runner.execution import run_lanes
 from runner.machine import CannotStartError
+from runner.process import InterruptedRunError, describe_interrupt, ended_with_all_it_starts, run
 from runner.records import read_record
 from runner.table import Lane, Table
 
@@ -106,3 +108,118 @@ def test_a_lane_without_a_cluster_is_not_run_and_keeps_its_record(
     assert "=== lane apart: NOT RUN, 0 s" in output
     assert "NOT RUN:\n  apart\n    - scripts/cluster.sh make failed\n" in output
     assert "FAILED:\n  red\n" in output
+
+
+@pytest.mark.parametrize("session", [False, True])
+@pytest.mark.parametrize("program", ["exec sleep 600", "trap '' TERM; echo; while :; do sleep 600; done"])
+def test_what_a_command_started_does_not_outlive_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, session: bool
+) -> None:
+    """Also if it runs in another session, as the playbooks of ansible-runner do, or ignores SIGTERM."""
+    monkeypatch.setattr(descendants, "TERM_SECONDS", 1)
+    parent = f"""
+import subprocess
+from pathlib import Path
+child = subprocess.Popen(["sh", "-c", {program!r}], stdout=subprocess.PIPE, start_new_session={session})
+Path("{tmp_path}/pid").write_text(str(child.pid))
+if "trap" in {program!r}:
+    child.stdout.readline()
+"""
+    run([sys.executable, "-c", parent], tmp_path / "log", 60, {})
+
+    assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+DAEMON = """\
+setsid sh -c 'trap "" TERM; echo $$ > pid-of-daemon; exec sleep 600' &
+until [ -s pid-of-daemon ]; do sleep 0.01; done
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "program"),
+    [
+        ("while it waits", "echo && exec sleep 600"),
+        ("in Popen.__init__", "exec sleep 600"),
+        ("in Thread.start", "exec sleep 600"),
+        ("while it cleans up", DAEMON),
+    ],
+    ids=["while it waits", "in Popen.__init__", "in Thread.start", "while it cleans up"],
+)
+def test_an_interrupted_run_says_so_and_leaves_nothing(tmp_path: Path, moment: str, program: str) -> None:
+    script = f"""
+import os, signal, subprocess, sys, threading
+sys.path.insert(0, {str(checkout.ROOT / "scripts")!r})
+from pathlib import Path
+from runner import descendants
+from runner.process import InterruptedRunError, describe_interrupt, interruptible, run
+
+def interrupt(moment):
+    if moment == {moment!r}:
+        signal.raise_signal(signal.SIGTERM)
+
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        Path("pid").write_text(str(self.pid))
+        interrupt("in Popen.__init__")
+
+class Thread(threading.Thread):
+    def start(self):
+        super().start()
+        interrupt("in Thread.start")
+
+kill = os.kill
+def kill_and_interrupt(*arguments):
+    kill(*arguments)
+    interrupt("while it cleans up")
+
+subprocess.Popen, threading.Thread, os.kill = Popen, Thread, kill_and_interrupt
+descendants.TERM_SECONDS = 1
+try:
+    with interruptible():
+        run(["sh", "-c", {program!r}], Path("log"), 600, {{}})
+except InterruptedRunError as error:
+    raise SystemExit(describe_interrupt(error).removeprefix("interrupted "))
+"""
+    running = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    if moment == "while it waits":
+        assert running.stdout
+        running.stdout.readline()
+        running.send_signal(signal.SIGTERM)
+    _output, message = running.communicate(timeout=60)
+
+    assert (running.returncode, message) == (1, "by SIGTERM; all processes that it started have ended\n")
+    assert [file.name for file in tmp_path.glob("pid*") if is_running(int(file.read_text()))] == []
+
+
+def test_only_processes_that_the_cleanup_could_not_end_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descendants, "TERM_SECONDS", 0)
+    monkeypatch.setattr(descendants, "KILL_SECONDS", 0)
+    running = [subprocess.Popen(["sleep", "600"])]
+
+    def interrupt() -> None:
+        with ended_with_all_it_starts(lambda: subprocess.Popen(["true"], text=True, start_new_session=True)):
+            running.append(subprocess.Popen(["sleep", "600"]))
+            raise InterruptedRunError("SIGTERM")
+
+    try:
+        with pytest.raises(InterruptedRunError) as interruption:
+            interrupt()
+        message = describe_interrupt(interruption.value)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+    assert message == f"interrupted by SIGTERM; these processes still run: {running[1].pid} (sleep)"
+
+
+def is_running(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import signal
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from runner import checkout, descendants, execution
+from runner import checkout, execution
 from runner.cluster import TestCluster, read_exports
 from runner.execution import require_tests, run_lanes
-from runner.process import InterruptedRunError, Outcome, describe_interrupt, read_counts, read_failures, run
+from runner.process import Outcome, read_counts, read_failures, run
 from runner.records import Record, inputs_hash, read_record, state
 from runner.table import (
     Lane,
@@ -225,28 +224,6 @@ def test_output_is_kept_and_the_status_returned(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize("session", [False, True])
-@pytest.mark.parametrize("program", ["exec sleep 600", "trap '' TERM; echo; while :; do sleep 600; done"])
-def test_what_a_command_started_does_not_outlive_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, session: bool
-) -> None:
-    """Also if it runs in another session, as the playbooks of ansible-runner do, or ignores SIGTERM."""
-    monkeypatch.setattr(descendants, "TERM_SECONDS", 1)
-    execute(
-        tmp_path,
-        f"""
-import subprocess
-from pathlib import Path
-child = subprocess.Popen(["sh", "-c", {program!r}], stdout=subprocess.PIPE, start_new_session={session})
-Path("{tmp_path}/pid").write_text(str(child.pid))
-if "trap" in {program!r}:
-    child.stdout.readline()
-""",
-    )
-
-    assert not is_running(int((tmp_path / "pid").read_text()))
-
-
 def test_processes_that_ran_before_a_command_outlive_it(tmp_path: Path) -> None:
     older = subprocess.Popen(["sleep", "600"])
     try:
@@ -277,14 +254,6 @@ def test_a_command_that_takes_too_long_is_ended_and_says_so(tmp_path: Path) -> N
     outcome = execute(tmp_path, "import time; time.sleep(600)", seconds=0.1)
 
     assert (outcome.status, outcome.failed) == (124, ["timeout after 0 s"])
-
-
-def is_running(process: int) -> bool:
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 PYTEST = """\
@@ -346,61 +315,6 @@ def test_variables_are_read_from_exports() -> None:
     text = "export A=/tmp/a\nexport B='x y'\nother\nexport PATH=\"$PATH\":/c\n"
 
     assert read_exports(text) == {"A": "/tmp/a", "B": "x y"}
-
-
-@pytest.mark.parametrize("moment", ["while it waits", "in Popen.__init__", "in Thread.start"])
-def test_an_interrupted_run_says_so_and_leaves_nothing(tmp_path: Path, moment: str) -> None:
-    program = "echo && exec sleep 600" if moment == "while it waits" else "exec sleep 600"
-    script = f"""
-import signal, subprocess, sys, threading
-sys.path.insert(0, {str(ROOT / "scripts")!r})
-from pathlib import Path
-from runner.process import InterruptedRunError, describe_interrupt, interruptible, run
-
-def interrupt(moment):
-    if moment == {moment!r}:
-        signal.raise_signal(signal.SIGTERM)
-
-class Popen(subprocess.Popen):
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        Path("pid").write_text(str(self.pid))
-        interrupt("in Popen.__init__")
-
-class Thread(threading.Thread):
-    def start(self):
-        super().start()
-        interrupt("in Thread.start")
-
-subprocess.Popen, threading.Thread = Popen, Thread
-try:
-    with interruptible():
-        run(["sh", "-c", {program!r}], Path("log"), 600, {{}})
-except InterruptedRunError as error:
-    raise SystemExit(describe_interrupt(error).removeprefix("interrupted "))
-"""
-    running = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    if moment == "while it waits":
-        assert running.stdout
-        running.stdout.readline()
-        running.send_signal(signal.SIGTERM)
-    _output, said = running.communicate(timeout=60)
-
-    assert (running.returncode, said) == (1, "by SIGTERM; all processes that it started have ended\n")
-    assert not is_running(int((tmp_path / "pid").read_text()))
-
-
-def test_processes_that_cannot_be_ended_are_reported() -> None:
-    running = subprocess.Popen(["sleep", "600"])
-    try:
-        message = describe_interrupt(InterruptedRunError("SIGTERM"))
-    finally:
-        running.kill()
-        running.wait()
-
-    assert re.search(rf"^interrupted by SIGTERM; these processes still run .*\b{running.pid} \(sleep\)", message)
 
 
 def test_a_stage_that_names_no_tests_runs_its_commands() -> None:
