@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from .checkout import ROOT
 PROGRAMS = ("docker", "git", "pytest", "ansible-playbook", "molecule")
 LOCK = Path("/tmp/slipway-tests.lock")  # noqa: S108
 """The name and the ports of the test cluster exist once per machine, for all users, checkouts and caches."""
+DOCKER_SECONDS = 60
+"""How long Docker may take to answer."""
 FREE_GIB = 8
 """What one run may write to the disk."""
 HOLDER = re.compile(r"since \d\d:\d\d \(process \d+\)")
@@ -34,14 +37,24 @@ def cache_folder() -> Path:
 
 
 def check_machine() -> None:
-    """Raises CannotStartError if a program is missing or the disk is full."""
+    """Raises CannotStartError if a program is missing, Docker does not respond, or the disk is full."""
     missing = [program for program in PROGRAMS if not shutil.which(program)]
     if missing:
         names = ", ".join(missing)
         raise CannotStartError(f"not on PATH: {names}. Run `make setup docker` and `source .venv/bin/activate`.")
+    if not _docker_answers():  # a daemon that a lane starts would end with the lane
+        raise CannotStartError("Docker does not respond. Run scripts/docker.sh to start it.")
     free = shutil.disk_usage(ROOT).free / 2**30
     if free < FREE_GIB:
         raise CannotStartError(f"{free:.1f} GiB of disk are free; a run needs {FREE_GIB}. Delete files and try again.")
+
+
+def _docker_answers() -> bool:
+    try:
+        done = subprocess.run(["docker", "info"], capture_output=True, timeout=DOCKER_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return not done.returncode
 
 
 @contextlib.contextmanager

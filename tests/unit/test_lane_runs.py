@@ -68,6 +68,28 @@ def test_a_lock_that_cannot_be_opened_is_an_error(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.parametrize(
+    ("program", "answers"), [("exit 1", False), ("test $1 = info", True), ("exec sleep 600", False)]
+)
+def test_a_run_starts_only_when_docker_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, answers: bool
+) -> None:
+    """Otherwise a lane starts it, and it ends with the lane."""
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\n{program}\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(machine, "PROGRAMS", ("docker",))
+    monkeypatch.setattr(machine, "FREE_GIB", 0)
+    monkeypatch.setattr(machine, "DOCKER_SECONDS", 60 if answers else 1)
+
+    if answers:
+        machine.check_machine()
+    else:
+        with pytest.raises(CannotStartError, match=r"^Docker does not respond\. Run scripts/docker\.sh to start it\.$"):
+            machine.check_machine()
+
+
 class Cluster:
     """Cannot be created."""
 
