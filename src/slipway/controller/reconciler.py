@@ -50,11 +50,21 @@ from slipway.kube.objects import (
 )
 from slipway.kube.status import StatusWriter
 from slipway.kube.store import Change
-from slipway.serving.api import Api, InvalidSpecError, MetadataPatch, Plan, Reference, Rejection, Watch, World
+from slipway.serving.api import (
+    Api,
+    InvalidSpecError,
+    MetadataPatch,
+    Plan,
+    Reference,
+    Rejection,
+    StatusResult,
+    Watch,
+    World,
+)
 from slipway.serving.authors import planned
 from slipway.serving.freedoms import Labels
 from slipway.serving.readiness import RETRYING, ROUTED, summarize
-from slipway.serving.report import PASSED_THROUGH
+from slipway.serving.report import PASSED_THROUGH, newest_answers
 from slipway.serving.route import ROUTE
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
@@ -335,7 +345,7 @@ class Reconciler:
         """Writes the status that follows from what the caches showed. ``planned``: whether there is a plan."""
         result = self._api.status(look.view, rejection)
         resource = look.world.resource
-        conditions = await self._write_status(resource, result.status, PASSED_THROUGH | result.passed_through)
+        conditions = await self._write_status(look.world, result)
         found = explain(conditions, look.world.pods, look.world.now, self._settings.node_wait_seconds)
         if ROUTED in self._api.condition_types and not deleting(resource):
             applied += await self._tell_gateway(look.world, found.unready, planned=planned)
@@ -386,19 +396,21 @@ class Reconciler:
         namespaces = ("", change.key.namespace)
         return [name for name in map(key, self.resources.store.all()) if name.namespace in namespaces]
 
-    async def _write_status(self, resource: Object, status: Object, passed_through: frozenset[str]) -> Sequence[Object]:
+    async def _write_status(self, world: World, result: StatusResult) -> Sequence[Object]:
         """Returns the conditions as written."""
+        resource, status = world.resource, result.status
         before: list[Object] = (resource.get("status") or {}).get("conditions") or []
         own = [msgspec.convert(condition, Condition) for condition in status.get("conditions", ())]
         readiness, types = self._api.readiness, self._api.condition_types
-        summed = summarize(status, readiness, generation(resource)) if readiness else ()
+        newest = newest_answers(world.children)
+        summed = summarize(status, readiness, generation(resource), newest_answers=newest) if readiness else ()
         summary = [one for one in summed if one.type not in {condition.type for condition in own}]
         ours = types | SUMMARY if readiness else types
         merged = merge(before, (*own, *summary), time.time(), ours)
         if merged or "conditions" in status:
             status = status | {"conditions": merged}
         if await self._status.write(resource, status):
-            for kind, condition in news(before, own, passed_through):
+            for kind, condition in news(before, own, PASSED_THROUGH | result.passed_through):
                 self._recorder.record(self.kind, resource, kind, condition.reason, condition.message)
         return merged
 

@@ -22,6 +22,7 @@ NAME_CONFLICT = "NameConflict"
 """Its reason if another resource has the short ID."""
 CHANGE_FAILED = "ChangeFailed"
 """Reason of Ready while an earlier spec answers because the latest one cannot."""
+EARLIER_ANSWERS = "The latest change failed; an earlier spec answers. See the condition Stalled."
 SPEAKING = ("Suspended", "Available")
 """Conditions whose message tells why a resource is ready, the most telling first."""
 
@@ -140,11 +141,14 @@ def _is(rule: Condition, found: Object | None) -> bool:
     return reason in rule.excused or (as_wanted and (not rule.reasons or reason in rule.reasons))
 
 
-def summarize(told: Object, readiness: Readiness, generation: int) -> tuple[conditions.Condition, ...]:
+def summarize(
+    told: Object, readiness: Readiness, generation: int, *, newest_answers: bool = True
+) -> tuple[conditions.Condition, ...]:
     """Ready, Reconciling and Stalled, in this order, from the other conditions and fields of the status ``told``.
 
     Ready: it is in use, or is not to be. Reconciling: it is not yet as its newest spec asks. Stalled: nor will it be by
-    itself; never together with Reconciling. ``generation``: of the spec that the status speaks of.
+    itself; never together with Reconciling. ``generation``: of the spec that the status speaks of. ``newest_answers``:
+    whether replicas of that spec answer, and none of an earlier one.
     """
     status = _read(told)
     refused = readiness.refused is not None and _holds(readiness.refused, status)
@@ -153,8 +157,13 @@ def summarize(told: Object, readiness: Readiness, generation: int) -> tuple[cond
     stalled = not current and (refused or _holds(readiness.failed, status))
     ready = current or (readiness.answering is not None and _holds(readiness.answering, status))
     reason, message = ("", "") if current else _why(status, readiness, stalled=stalled)
+    in_use = reason, message
+    if ready and not stalled:
+        in_use = _in_use(status)
+    elif ready and not newest_answers:
+        in_use = CHANGE_FAILED, EARLIER_ANSWERS
     summary = (
-        (READY, "True", *_in_use(status, stalled=stalled)) if ready else (READY, "False", reason, message),
+        (READY, "True" if ready else "False", *in_use),
         _reconciling(reason, message, current=current, stalled=stalled),
         (STALLED, "True", reason, message) if stalled else (STALLED, "False", "AsExpected", "Nothing is wrong."),
     )
@@ -192,10 +201,8 @@ def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
             yield found
 
 
-def _in_use(status: _Status, *, stalled: bool) -> tuple[str, str]:
-    """Reason and message of Ready while requests are answered: what is wrong all the same, if anything is."""
-    if stalled:
-        return CHANGE_FAILED, "The latest change failed; an earlier spec answers. See the condition Stalled."
+def _in_use(status: _Status) -> tuple[str, str]:
+    """Reason and message of Ready while requests are answered and nothing has failed."""
     route = status.conditions.get(ROUTED) or {}
     if route.get("status") == "False" and route.get("reason") == NAME_CONFLICT:
         return NAME_CONFLICT, str(route.get("message", ""))

@@ -7,15 +7,16 @@ not by themselves. Routed: the gateway serves the model under its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from slipway.kube.conditions import Condition
-from slipway.kube.objects import Object, generation
+from slipway.kube.objects import DEPLOYMENT, Key, Kind, Object, generation
 from slipway.serving.api import Rejection
 from slipway.serving.claims import NOT_ROUTED, owners, winners
 from slipway.serving.diagnosis import Diagnosis, Failure, sentence
+from slipway.serving.groups import LEADER_WORKER_SET
 from slipway.serving.readiness import ROUTED
 from slipway.serving.route import RoutedService
 from slipway.serving.status import permanent, verdict
@@ -30,6 +31,8 @@ SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
 """Reasons for ``False`` with which all is well."""
 STARTING = "No replica answers yet; the first start downloads the weights."
 ON_THEIR_WAY = "Replicas of the newest spec are on their way."
+SERVING = frozenset({DEPLOYMENT, LEADER_WORKER_SET})
+"""Kinds of workloads whose replicas answer requests."""
 MOST_TOLD = 3
 """How many aliases a message names."""
 
@@ -135,6 +138,13 @@ def complete(workload: Object) -> bool:
     """Whether all of its replicas run its newest spec and answer."""
     wanted, updated, ready, total = _counts(workload)
     return _current(workload) and updated == wanted and ready >= wanted and total == wanted
+
+
+def newest_answers(children: Mapping[tuple[Kind, Key], Object]) -> bool:
+    """Whether no workload has replicas of an earlier spec, and each that is to have replicas has one that answers: a
+    canary without one leaves all requests to the earlier spec."""
+    counts = [_counts(child) for (kind, _name), child in children.items() if kind in SERVING]
+    return all(updated >= total and (ready or not wanted) for wanted, updated, ready, total in counts)
 
 
 def _current(deployment: Object) -> bool:

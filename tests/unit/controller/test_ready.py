@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.kube.objects import CONFIG_MAP, Key
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, Key
+from slipway.serving.readiness import AnyOf, Condition, Readiness
 
 from .conftest import TOY, changes
 
@@ -23,6 +24,24 @@ async def test_ready_reconciling_and_stalled_come_after_the_conditions_of_the_ap
     await eventually(lambda: cluster.reason() == "Valid")
     assert [*conditions(cluster)] == ["Accepted", "Ready", "Reconciling", "Stalled"]
     assert summary(cluster) == [("True", "Ready"), ("False", "Complete"), ("False", "AsExpected")]
+
+
+async def test_the_change_failed_only_if_the_newest_spec_is_not_what_answers(server, cluster, parts, eventually):
+    accepted, refused = Condition("Accepted"), Condition("Accepted", "False")
+    parts.api.readiness = Readiness(
+        ready=accepted, answering=AnyOf((accepted, refused)), failed=refused, telling=(accepted,)
+    )
+    await cluster.config()
+    await cluster.toy()
+    await eventually(lambda: cluster.reason() == "Valid")
+    await server.remove(cluster.path(CONFIG_MAP, "config", "system"))
+    await eventually(lambda: cluster.reason() == "NoConfig")
+    deployment = cluster.get(DEPLOYMENT)
+    for updated, reason in ((1, "ChangeFailed"), (2, "NoConfig")):
+        status = {"replicas": 2, "readyReplicas": 1, "updatedReplicas": updated}
+        await server.store(cluster.path(DEPLOYMENT, "a"), {**deployment, "status": status})
+        expected = [("True", reason), ("False", "NoConfig"), ("True", "NoConfig")]
+        await eventually(lambda expected=expected: summary(cluster) == expected)
 
 
 async def test_they_are_of_the_generation_that_was_looked_at(server, cluster, parts, eventually):

@@ -69,7 +69,7 @@ def told(found: Object, readiness: Readiness = SERVED) -> list[str]:
             "False OutOfMemory",
             "True OutOfMemory",
         ),
-        (status(Progressing="False Unschedulable"), "True ChangeFailed", "False Unschedulable", "True Unschedulable"),
+        (status(Progressing="False Unschedulable"), "True Unschedulable", "False Unschedulable", "True Unschedulable"),
         (
             status(Accepted="False InvalidSpec", Progressing="False InvalidSpec"),
             "False InvalidSpec",
@@ -85,7 +85,7 @@ def told(found: Object, readiness: Readiness = SERVED) -> list[str]:
         "asleep",
         "falling asleep",
         "failed",
-        "earlier replicas answer after a rollout that failed",
+        "a further replica that failed, while others of the newest spec answer",
         "a spec that is refused, while earlier replicas answer",
     ],
 )
@@ -132,10 +132,12 @@ def test_messages_are_those_of_the_condition_that_decided() -> None:
 
 def test_ready_has_the_reason_of_what_is_wrong_though_requests_are_answered() -> None:
     failed = status(Progressing="False BadImage")
-    assert told(failed) == ["True ChangeFailed", "False BadImage", "True BadImage"]
-    assert summarize(failed, SERVED, 3)[0].message == (
-        "The latest change failed; an earlier spec answers. See the condition Stalled."
-    )
+    ready, _, stalled = summarize(failed, SERVED, 3)
+    assert (ready.status, ready.reason, ready.message) == ("True", "BadImage", "Progressing says BadImage.")
+    assert (stalled.reason, stalled.message) == (ready.reason, ready.message)
+    ready, _, stalled = summarize(failed, SERVED, 3, newest_answers=False)
+    assert (ready.status, ready.reason, stalled.reason) == ("True", "ChangeFailed", "BadImage")
+    assert ready.message == "The latest change failed; an earlier spec answers. See the condition Stalled."
     conflict = status(Routed="False NameConflict")
     assert told(conflict) == ["True NameConflict", "False Complete", "False AsExpected"]
     assert summarize(conflict, SERVED, 3)[0].message == "Routed says NameConflict."

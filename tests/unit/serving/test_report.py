@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from slipway.kube.conditions import Condition
+from slipway.kube.objects import DEPLOYMENT, JOB, Key
 from slipway.serving.api import Rejection
 from slipway.serving.claims import Rules
 from slipway.serving.diagnosis import Diagnosis, Failure
-from slipway.serving.report import Component, Pending, model_id, report, routed
+from slipway.serving.groups import LEADER_WORKER_SET
+from slipway.serving.report import Component, Pending, model_id, newest_answers, report, routed
 from slipway.serving.route import Route, RoutedService
+from tests.tables import each
 
 LOADING = Pending("LoadingCache", "The weights are being loaded.")
 BROKEN = Diagnosis(Failure("CrashLoopBackOff", "It ended."))
@@ -57,6 +60,25 @@ def test_what_is_observed_decides_the_reasons(
     told = report([Component(observed, diagnosis)], rejection, [other], pending).conditions
     assert [condition.type for condition in told] == ["Accepted", "Available", "Progressing", "Routed"]
     assert (told[1].reason, told[2].reason) == (available, progressing)
+
+
+COUNTS = {
+    "two replicas of the newest spec": (True, {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}),
+    "one of two replicas that fails": (True, {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 1}),
+    "a rollout whose first replica fails": (False, {"replicas": 3, "updatedReplicas": 1, "readyReplicas": 2}),
+    "a rollout whose replicas are refused": (False, {"replicas": 2, "readyReplicas": 2}),
+    "a canary that does not answer": (False, {"replicas": 1, "updatedReplicas": 1}),
+}
+
+
+@each(COUNTS)
+def test_the_newest_spec_answers_unless_replicas_of_an_earlier_one_do(case: str) -> None:
+    answers, counts = COUNTS[case]
+    name, answering = Key("models", "a"), deployment(1, replicas=1, updatedReplicas=1, readyReplicas=1)
+    others = {(DEPLOYMENT, Key("models", "b")): answering, (JOB, name): {"spec": {}, "status": {}}}
+    assert newest_answers({(DEPLOYMENT, name): deployment(2, **counts), **others}) is answers
+    assert newest_answers({(LEADER_WORKER_SET, name): deployment(2, **counts)}) is answers
+    assert newest_answers({(DEPLOYMENT, name): deployment(0), **others})
 
 
 def service(namespace: str, name: str, model: str, since: int) -> RoutedService:
