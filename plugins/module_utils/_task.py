@@ -59,8 +59,9 @@ _MANIFEST: Spec = {
 }
 
 
-# What is shown of an object that failed.
-BRIEF = ("error_code", "kind", "name", "namespace", "reason")
+# What a task that failed does not show of its objects without -v, nor of those because of which it failed.
+LONG = frozenset({"conditions", "events", "log"})
+MINOR = frozenset({"drift", "phase", "url", "waited"})
 
 
 class Module(AnsibleModule):
@@ -191,24 +192,28 @@ def run(module: Module, work: Callable[[], dict[str, Any]]) -> None:
 
 
 def _fail(module: Module, error: InferenceError, result: dict[str, Any]) -> NoReturn:
+    hint = error.hint
     if module._verbosity < 1:  # noqa: SLF001  (Ansible has no other way to read it)
-        result = in_brief(result)
-    module.fail_json(msg=error.text, error_code=error.code, hint=error.hint, status=error.status, **result)
+        # Advice is at the end of the message, too.
+        result, hint = in_brief(result), "" if error.advice else hint
+    module.fail_json(msg=error.text, error_code=error.code, hint=hint, status=error.status, **result)
 
 
 def in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a task that failed shows without ``-v``: which objects failed, as the message has the rest."""
-    brief: dict[str, Any] = {}
-    for name, value in result.items():
-        if name == "resources":
-            continue
-        objects = value if isinstance(value, list) and name != "diff" else ()
-        brief[name] = (
-            [{field: one[field] for field in BRIEF if field in one} for one in objects if "error_code" in one]
-            if objects
-            else value
-        )
-    return brief
+    """What a task that failed shows without ``-v``: every object, but not what is long."""
+    return {
+        name: [_in_brief(name, one) for one in value] if isinstance(value, list) and name != "diff" else value
+        for name, value in result.items()
+    }
+
+
+def _in_brief(of: str, one: Mapping[str, Any]) -> dict[str, Any]:
+    """``of``: the name of its list."""
+    if of != "resources":
+        left_out = LONG | MINOR if "error_code" in one else LONG
+        return {name: value for name, value in one.items() if name not in left_out}
+    metadata = {name: value for name, value in one["metadata"].items() if name in ("name", "namespace")}
+    return {"apiVersion": one["apiVersion"], "kind": one["kind"], "metadata": metadata}
 
 
 def _change(module: Module, kinds: Kinds) -> dict[str, Any]:

@@ -235,7 +235,8 @@ error_code:
 hint:
   description:
     - What to do about it, as at the end of C(msg). May be empty.
-    - A task that fails returns, without C(-v), only the objects that failed, each with its name and the reason.
+    - Without C(-v), a task that fails because of objects returns it empty. It returns no conditions, events and log of
+      objects, and of C(resources) only the names.
   returned: on failure
   type: str
 status:

@@ -206,8 +206,8 @@ RETURN = r"""
 results:
   description:
     - What came of each model, in the order of the task.
-    - If the task fails, only the objects that failed, each with its name and the reason. With C(-v)
-      it has everything.
+    - If the task fails, it has no RV(results[].conditions), RV(results[].events) and RV(results[].log) without C(-v).
+      Of what failed, it has no RV(results[].drift), RV(results[].phase), RV(results[].url) or RV(results[].waited).
   returned: always, as far as the task came
   type: list
   elements: dict
@@ -448,7 +448,7 @@ error_code:
   type: str
   sample: failed
 hint:
-  description: What to do about it, as at the end of C(msg). May be empty.
+  description: What to do about it, as at the end of C(msg). May be empty, as it is without C(-v) if objects failed.
   returned: on failure
   type: str
 status:

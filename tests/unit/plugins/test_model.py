@@ -253,20 +253,35 @@ def test_a_failure_that_nothing_explains_ends_with_the_log(api: FakeApi, run: Ru
     assert result["msg"] == "Model models/odd failed. Odd: It ended. Last log lines:\nloading\nerror: odd"
 
 
-def test_without_v_a_failed_task_returns_only_which_objects_failed(api: FakeApi, run: Run) -> None:
+def test_without_v_a_failed_task_returns_all_objects_without_what_is_long(api: FakeApi, run: Run) -> None:
     api.controller = becomes(bad=FAILED, good=READY)
     models = [{"name": name, "spec": SPEC} for name in ("bad", "good")]
-    result = run("model", namespace="models", models=models, verbosity=0)
-    assert result["results"] == [
-        {
-            "error_code": "failed",
-            "kind": "Model",
-            "name": "bad",
-            "namespace": "models",
-            "reason": "ImagePullBackOff",
-        }
+    short = run("model", namespace="models", models=models, verbosity=0)["results"]
+    whole = run("model", namespace="models", models=models)["results"]
+    assert [(one["name"], one["changed"], one["reason"], one.get("error_code")) for one in short] == [
+        ("bad", True, "ImagePullBackOff", "failed"),
+        ("good", True, "", None),
     ]
-    assert run("model", namespace="models", models=models)["results"][0]["conditions"] == FAILED["conditions"]
+    assert whole[0]["conditions"] == FAILED["conditions"]
+    long = {"conditions", "events", "log"}
+    assert whole[0].keys() - short[0].keys() == whole[0].keys() & (long | {"drift", "phase", "url", "waited"})
+    assert whole[1].keys() - short[1].keys() == whole[1].keys() & long
+
+
+def test_without_v_a_failed_task_says_what_it_has_deleted(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(a=FAILED, old=READY)
+    run("model", **_search("old"))
+    result = run("model", **_search("a"), verbosity=0)
+    assert result.failed
+    assert [(one["name"], one["changed"]) for one in result["pruned"]] == [("old", True)]
+
+
+def test_without_v_objects_stay_in_the_results_if_the_wait_ends_by_an_error(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(a=PENDING)
+    api.answers.append(Answer(lambda call: call.verb == "watch", 200, text="[]\n"))
+    result = run("model", name="a", namespace="models", spec=SPEC, verbosity=0)
+    assert result.failed
+    assert [(one["name"], one["changed"]) for one in result["results"]] == [("a", True)]
 
 
 def test_a_timeout_names_each_model_and_its_last_state(api: FakeApi, run: Run) -> None:

@@ -122,6 +122,22 @@ def test_a_model_that_failed_for_good_ends_the_wait_with_its_reason(api: FakeApi
     assert result["models"][0]["error_code"] == "failed"
 
 
+def test_without_v_a_task_that_fails_returns_all_models_and_names_the_objects(api: FakeApi, run: Run) -> None:
+    for name, status in (("bad", FAILED), ("good", READY)):
+        _model(api, name)
+        api.set_status(PATH + name, **status)
+    result = run("model_info", wait=True, verbosity=0)
+    assert result.failed
+    assert [(one["name"], one["ready"], one["reason"]) for one in result["models"]] == [
+        ("bad", False, "ImagePullBackOff"),
+        ("good", True, ""),
+    ]
+    assert result["resources"] == [
+        {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "metadata": {"name": name, "namespace": "models"}}
+        for name in ("bad", "good")
+    ]
+
+
 def test_what_is_not_ready_in_time_is_told(api: FakeApi, run: Run) -> None:
     _model(api, "a")
     api.set_status(PATH + "a", **PENDING)
