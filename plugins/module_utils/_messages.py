@@ -20,7 +20,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._manifest import
 NAMES = 10
 LOG_LINES = 5
 # Reasons that leave the cause to the log.
-UNEXPLAINED = frozenset({"CrashLoopBackOff", "StartupTimeout"})
+UNEXPLAINED = frozenset({"CacheLoadFailed", "CopyFailed", "CrashLoopBackOff", "InspectionFailed", "StartupTimeout"})
 # Of how many reasons it says what to do.
 ADVISED = 3
 

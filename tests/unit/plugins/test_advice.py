@@ -10,7 +10,7 @@ import importlib.util
 from pathlib import Path
 
 from ansible_collections.slipway.inference.plugins.module_utils._advice_data import ADVICE, CASES
-from ansible_collections.slipway.inference.plugins.module_utils._messages import advise
+from ansible_collections.slipway.inference.plugins.module_utils._messages import UNEXPLAINED, advise
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = importlib.util.spec_from_file_location("advice", ROOT / "scripts/advice.py")
@@ -47,6 +47,11 @@ def test_reasons_of_the_commonest_mistakes_have_advice() -> None:
         "UnknownProfile",
     )
     assert [reason for reason in common if not ADVICE.get(reason)] == []
+
+
+def test_the_log_is_shown_for_reasons_whose_advice_is_to_read_it() -> None:
+    advice = [*ADVICE.items(), *((reason, do) for reason, rows in CASES.items() for _text, do in rows)]
+    assert {reason for reason, do in advice if "log lines" in do} <= UNEXPLAINED
 
 
 def test_advice_is_plain_text() -> None:
