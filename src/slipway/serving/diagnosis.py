@@ -59,11 +59,15 @@ class Missing(NamedTuple):
     noun: str
 
 
+RUNTIME_CLASS = Missing(
+    re.compile(r'is forbidden: pod rejected: RuntimeClass "([^"]+)" not found'), "RuntimeClassNotFound", "RuntimeClass"
+)
+"""In the API server's own words: a webhook may miss objects of its own."""
 MISSING = (
     Missing(re.compile(r'persistentvolumeclaim "([^"]+)" not found'), "PVCNotFound", "PersistentVolumeClaim"),
     Missing(re.compile(r'secret "([^"]+)" not found'), "SecretNotFound", "Secret"),
     Missing(re.compile(r'configmap "([^"]+)" not found'), "ConfigMapNotFound", "ConfigMap"),
-    Missing(re.compile(r'RuntimeClass "([^"]+)" not found'), "RuntimeClassNotFound", "RuntimeClass"),
+    RUNTIME_CLASS,
 )
 NO_NODE_HAS = re.compile(r"^0/(\d+) nodes are available: \1 Insufficient ([\w.-]+/[\w.-]+)\.")
 NOT_HELPFUL = re.compile(r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful")
@@ -172,7 +176,7 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     if condition.get("status") != "True":
         return Diagnosis()
     message = str(condition.get("message", ""))
-    if missing := _missing(message):
+    if missing := _missing(message, (RUNTIME_CLASS,)):
         return Diagnosis(missing)
     left = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
     if left > 0:
@@ -180,9 +184,9 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     return Diagnosis(Failure("PodsRejected", f"The cluster refuses the model's pods: {message}"))
 
 
-def _missing(message: str) -> Failure | None:
+def _missing(message: str, rows: Sequence[Missing] = MISSING) -> Failure | None:
     """The object that does not exist; None: the message is not about one."""
-    for row in MISSING:
+    for row in rows:
         if match := row.pattern.search(message):
             text = f"There is no {row.noun} {match[1]!r}. Create it, or fix its name in the spec."
             return Failure(row.reason, text)

@@ -207,6 +207,19 @@ def test_a_runtime_class_that_does_not_exist_is_reported_at_once() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "text", ['configmap "sidecar-injector" not found', 'secret "a" not found', 'RuntimeClass "b" not found']
+)
+def test_what_a_webhook_misses_is_no_object_of_the_spec(text: str) -> None:
+    condition = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "message": f'admission webhook "inject.example.com" denied the request: {text}',
+        "lastTransitionTime": "2026-11-21T09:09:00Z",
+    }
+    assert reason_of(deployment={"spec": {}, "status": {"conditions": [condition]}}) == "PodsRejected"
+
+
 def test_the_newest_pod_speaks_first() -> None:
     old = pod("old", "2026-11-21T08:00:00Z", containerStatuses=container(**CRASHED, lastState=ended(1, 2)))
     new = pod("new", containerStatuses=container(state={"waiting": {"reason": "ErrImagePull"}}))
