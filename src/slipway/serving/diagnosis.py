@@ -39,8 +39,8 @@ STOPPED = frozenset({0, 137, 143})
 STOP_SECONDS = FAILED_SECONDS + 45
 """How long the kubelet takes at most to stop a container that failed its startup probe. One that ran longer than its
 start may take plus this had started, and was stopped for another reason."""
-MISSING_GRACE_SECONDS = 2
-"""The scheduler may not see a claim at once that the controller has just created."""
+MISSING_GRACE_SECONDS = 30
+"""Tools that apply a folder or a chart may create a claim after the model."""
 LONGEST_GRACE_SECONDS = 3600
 """How long a terminating pod is waited for, at most, before it counts as lost."""
 GONE_SECONDS = 300
@@ -74,6 +74,8 @@ NOT_HELPFUL = re.compile(r"preemption: 0/(\d+) nodes are available: \1 Preemptio
 """The scheduler reports so what no node has, in use or not."""
 NO_NODE = frozenset({"Unschedulable", "ResourceNotFound"})
 """Reasons of pods that no node takes: a node that is added may end them."""
+WAITING = NO_NODE | {"PVCNotFound"}
+"""Reasons of pods that are scheduled as soon as something is added: requests wait for that."""
 
 
 class Failure(msgspec.Struct, frozen=True):

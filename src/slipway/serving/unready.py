@@ -15,7 +15,7 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import STALLED
 from slipway.kube.names import fitting
 from slipway.kube.objects import SERVICE, Object, deleting, key
-from slipway.serving.diagnosis import NO_NODE
+from slipway.serving.diagnosis import WAITING
 from slipway.serving.route import Refusal, Route, route_metadata
 from slipway.serving.times import unix_time
 from slipway.serving.workload import child
@@ -46,14 +46,14 @@ class Explanation(NamedTuple):
 def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, node_wait_seconds: float) -> Explanation:
     """Why nothing answers, of a resource with these conditions and pods; nothing while it is on its way.
 
-    ``node_wait_seconds``: how long requests wait for a pod that no node takes, since a node may be on its way.
+    ``node_wait_seconds``: how long requests wait for a pod without a node, since a node or a claim may be on its way.
     """
     found = {condition["type"]: condition for condition in conditions}
     stalled, available = found.get(STALLED), found.get("Available")
     if not _is_true(stalled) or stalled is None or _is_true(available):
         return Explanation()
     reason = stalled.get("reason", "")
-    if reason not in NO_NODE:
+    if reason not in WAITING:
         return Explanation(_word(reason, final=reason not in RESTARTING))
     left = max((since + node_wait_seconds - now for since in map(_unscheduled_since, pods) if since), default=0.0)
     return Explanation(_word(reason, final=left <= 0), left if left > 0 else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from slipway.engines.llamacpp import LLAMACPP
@@ -144,15 +145,16 @@ NOT_HELPFUL = "preemption: 0/2 nodes are available: 2 Preemption is not helpful 
         ),
     ],
 )
-def test_a_claim_that_does_not_exist_is_reported_before_the_grace_is_over(
+def test_a_claim_that_does_not_exist_has_time_to_come_whatever_the_grace_for_nodes_is(
     message: str, reason: str | None, text: str | None
 ) -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": message}
-    found = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:57Z"}])).failure
+    limits, no_words = msgspec.structs.replace(LIMITS, unschedulable_grace_seconds=600), lambda _log: None
+    missing = pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:29Z"}])
+    found = diagnose(None, [missing], limits, NOW, no_words).failure
     assert (found.reason if found else None, found.message if found else None) == (reason, text)
-    just_now = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:10:00Z"}]))
-    assert just_now.failure is None
-    assert just_now.recheck_seconds
+    recent = pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:35Z"}])
+    assert diagnose(None, [recent], limits, NOW, no_words) == Diagnosis(recheck_seconds=5 if reason else 575)
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,13 @@ def test_what_answers_or_is_on_its_way_is_explained_by_nothing() -> None:
     assert explain([], [], THEN, 300) == Explanation()
 
 
-def test_a_pod_without_a_node_is_waited_for_as_long_as_the_setting_says() -> None:
-    told = conditions("Unschedulable")
-    assert explain(told, [unscheduled()], THEN + 100, 300) == Explanation(Unready("Unschedulable"), 200)
-    assert explain(told, [unscheduled()], THEN + 300, 300) == Explanation(Unready("Unschedulable", True))
+@pytest.mark.parametrize("reason", ["Unschedulable", "ResourceNotFound", "PVCNotFound"])
+def test_a_pod_without_a_node_or_claim_is_waited_for_as_long_as_the_setting_says(reason: str) -> None:
+    told = conditions(reason)
+    assert explain(told, [unscheduled()], THEN + 100, 300) == Explanation(Unready(reason), 200)
+    assert explain(told, [unscheduled()], THEN + 300, 300) == Explanation(Unready(reason, True))
     newer = [unscheduled(), unscheduled("2026-01-01T00:04:00Z")]
-    assert explain(told, newer, THEN + 300, 300) == Explanation(Unready("Unschedulable"), 240)
+    assert explain(told, newer, THEN + 300, 300) == Explanation(Unready(reason), 240)
 
 
 def test_a_reason_that_is_no_word_is_not_told() -> None:

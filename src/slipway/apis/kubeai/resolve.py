@@ -16,7 +16,7 @@ from slipway.engines.engine import ANYWHERE, Engine, Launch, Task
 from slipway.engines.retired import Renewal
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object, key, labels, uid
 from slipway.serving.api import InvalidSpecError, Reference, World
-from slipway.serving.diagnosis import NO_NODE, Diagnosis, Limits, diagnose
+from slipway.serving.diagnosis import WAITING, Diagnosis, Limits, diagnose
 from slipway.serving.job import job_of, pods_of
 from slipway.serving.route import MOST_LABEL_CHARACTERS, MOST_LABELS
 from slipway.serving.settings import Settings
@@ -116,12 +116,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failing(self) -> bool:
-        """Whether no replica will answer until someone acts. For a pod that no node takes yet, a node may be on its
-        way."""
+        """Whether no replica will answer until someone acts. For a pod that has no node yet, a node or a claim may be
+        on its way."""
         if self.deployment and self.deployment.get("status", {}).get("readyReplicas"):
             return False
         failure = self.diagnosis.failure
-        return failure is not None and failure.reason not in NO_NODE
+        return failure is not None and failure.reason not in WAITING
 
     def valid(self) -> Model:
         """Raises InvalidSpecError where the Model cannot be served as it is written, with the reason."""
