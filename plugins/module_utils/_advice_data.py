@@ -222,7 +222,8 @@ ADVICE: Mapping[str, str] = {
     ),
     "ResourceNotFound": (
         "Check the device plugin: kubectl describe nodes lists the resource under Allocatable. If the "
-        "nodes have fewer devices, request fewer."
+        "nodes have fewer devices, request fewer. If an autoscaler adds nodes with devices, wait for the "
+        "node."
     ),
     "AdapterFailed": (
         "Correct the adapter's URL or credentials. For a LoRAAdapter, check that path exists in the "

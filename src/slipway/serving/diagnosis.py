@@ -224,8 +224,9 @@ def _unscheduled(condition: Object, limits: Limits, now: float) -> Diagnosis:
 def _no_node(message: str) -> Failure:
     lacking = NO_NODE_HAS.search(message)
     if lacking and NOT_HELPFUL.search(message):
-        text = f"No node has as much {lacking[2]} as the pod requests. Install the device plugin, or request less."
-        return Failure("ResourceNotFound", text)
+        text = f"No node has as much {lacking[2]} as the pod requests."
+        remedy = "Install the device plugin, request less, or wait for the node that the autoscaler adds."
+        return Failure("ResourceNotFound", f"{text} {remedy}")
     return Failure("Unschedulable", f"No node can take the model's pod: {message}")
 
 
