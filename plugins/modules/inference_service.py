@@ -302,7 +302,7 @@ error_code:
   type: str
   sample: failed
 hint:
-  description: What to do about it, as at the end of C(msg). May be empty, as it is without C(-v) if objects failed.
+  description: What to do about it, as at the end of C(msg). May be empty. Without C(-v), it is empty if objects failed.
   returned: on failure
   type: str
 status:

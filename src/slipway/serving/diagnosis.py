@@ -62,7 +62,7 @@ class Missing(NamedTuple):
 RUNTIME_CLASS = Missing(
     re.compile(r'is forbidden: pod rejected: RuntimeClass "([^"]+)" not found'), "RuntimeClassNotFound", "RuntimeClass"
 )
-"""In the API server's own words: a webhook may miss objects of its own."""
+"""In the API server's own words: a webhook may name objects that the spec does not."""
 MISSING = (
     Missing(re.compile(r'persistentvolumeclaim "([^"]+)" not found'), "PVCNotFound", "PersistentVolumeClaim"),
     Missing(re.compile(r'secret "([^"]+)" not found'), "SecretNotFound", "Secret"),
