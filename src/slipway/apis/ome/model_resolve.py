@@ -1,7 +1,9 @@
-"""Resolve: what a model asks for, and what the nodes say of it, read and checked once. Pure."""
+"""Resolve: what a model asks for, and what the nodes say of it, read and checked once. Pure, but for the
+clock that decides which namespaces are next."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 import msgspec
@@ -110,7 +112,7 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
     """What models of one kind read. Those of the other kinds may want the same folder, or their turn on a node."""
     others = (one for one in KINDS.values() if one != kind)
     return (
-        *(msgspec.structs.replace(watch, indexes=turns.OF_JOBS) for watch in owned_by(kind, JOB)),
+        *(msgspec.structs.replace(watch, indexes=turns.of_jobs(settings)) for watch in owned_by(kind, JOB)),
         *(Watch(kind=one, enqueue=_sharing(kind, settings), indexes=_indexes(settings)) for one in (kind, *others)),
         Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind)),
@@ -210,7 +212,7 @@ def _of_node(kind: Kind, settings: Settings) -> Enqueue:
         if changed.everybody:
             return [key(one) for one in listers.list(kind) if _concerns(one, states, settings)]
         marked = [key(one) for mark in changed.marks for one in listers.list(kind, MARK, mark)]
-        return [*marked, *turns.next_on(listers, settings, kind, states[-1])]
+        return [*marked, *turns.next_on(listers, settings, kind, states[-1], time.time())]
 
     return enqueue
 

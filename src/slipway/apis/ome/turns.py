@@ -9,9 +9,10 @@ queue, and one of them can load even if namespaces hold all turns.
 from __future__ import annotations
 
 import heapq
+import math
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,9 +22,11 @@ from slipway.apis.ome import folders, names, storage
 from slipway.apis.ome.room import ROOM, space_of
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
+from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, Key, Kind, Object, OwnerReference, controller_owner, deleting, key, uid
+from slipway.kube.store import IndexFunction
 from slipway.serving.api import InvalidSpecError, Listers, World
-from slipway.serving.job import ended, works
+from slipway.serving.job import PODLESS_SECONDS, ended
 from slipway.serving.settings import Settings
 from slipway.weights import nodes
 from slipway.weights.jobs import in_place, is_late, words_of
@@ -33,15 +36,17 @@ from slipway.weights.turns import age
 QUEUE = "queue"
 """Index of models: the namespace in whose queue they may be."""
 PINNED, LOADERS = "pinned", "loaders"
-"""Indexes of Jobs that load a model onto a node: the node with the namespace, and both with the model's uid; the
-namespace."""
+"""Indexes of Jobs that load a model onto a node: the node with the namespace, if the Job may still write, and both with
+the model's uid; the namespace, if the Job has not ended."""
+WORKING, NEW = "working", "new"
+"""Indexes of Jobs that hold a turn: the node with the namespace of the authors. New ones have no pods yet."""
 MOST_EXAMINED = 16
 """Models of one queue that are examined, the oldest first, to find those that wait for a node."""
 WOKEN, MOST_WOKEN = 2, 16
 """Models of one queue, and queues, that are examined again when a model is on a node."""
 MOST_JOBS = 16
-"""Jobs of one namespace on one node that are examined. A namespace with more waits until some of them are gone: its
-loads fail, or its authors forge Jobs."""
+"""Jobs of one namespace on one node that are examined to know where they write. If there are more, because authors
+forge Jobs, the node's records say where the namespace's models lie."""
 RECHECK_SECONDS = 30.0
 FULL = "NodeFull"
 """Reason of models that no node has room for."""
@@ -83,8 +88,6 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
     loads: Counter[str]
     """By namespace; empty: of the cluster."""
-    busy: Collection[str]
-    """uids of models with a Job for the node."""
     written: Sequence[Written]
     at_once: int
 
@@ -146,21 +149,47 @@ def _condition(model: Object, condition: str) -> Object:
 
 def by_node(job: Object) -> Iterable[str]:
     """Index function for :data:`PINNED`."""
-    node, owner = nodes.node_of(job), controller_owner(job)
+    node, owner = _node_of(job), controller_owner(job)
+    if not node or not owner:
+        return ()
     place = _place(node, key(job).namespace)
-    return (place, _place(place, owner.uid)) if node and owner and _brings(job) else ()
+    return (*((place,) if may_write(job) else ()), _place(place, owner.uid))
 
 
 def by_loader(job: Object) -> Iterable[str]:
     """Index function for :data:`LOADERS`."""
-    return (key(job).namespace,) if nodes.node_of(job) and _brings(job) else ()
+    return (key(job).namespace,) if _node_of(job) and not _is_over(job) else ()
 
 
-OF_JOBS = {PINNED: by_node, LOADERS: by_loader}
+class ByLoad(msgspec.Struct, frozen=True):
+    """Index function for :data:`WORKING` and :data:`NEW`. ``system``: the namespace with the Jobs of cluster models."""
+
+    system: str
+    new: bool
+
+    def __call__(self, job: Object) -> Iterable[str]:
+        node, status = _node_of(job), job.get("status") or {}
+        active, failed = status.get("active"), status.get("failed")
+        idle = job["spec"].get("suspend") and not active
+        if not node or _is_over(job) or idle or not in_place(job, KINDS.values(), self.system):
+            return ()
+        return (_place(node, _author(job)),) if self.new != bool(active or failed) else ()
 
 
-def _brings(job: Object) -> bool:
-    return words_of(job)[1:2] in (["stage"], ["inspect"])
+def of_jobs(settings: Settings) -> dict[str, IndexFunction]:
+    """Index functions of Jobs."""
+    system = ome(settings).namespace
+    return {PINNED: by_node, LOADERS: by_loader, WORKING: ByLoad(system, new=False), NEW: ByLoad(system, new=True)}
+
+
+def _node_of(job: Object) -> str:
+    """The node that a Job brings files onto; empty: none."""
+    node, brings = nodes.node_of(job), words_of(job)[1:2] in (["stage"], ["inspect"])
+    return node if brings and "/" not in node else ""
+
+
+def _is_over(job: Object) -> bool:
+    return ended(job, "Complete") is not None or ended(job, "Failed") is not None
 
 
 def _place(*parts: str) -> str:
@@ -172,7 +201,7 @@ def _place(*parts: str) -> str:
 
 def has_turn(world: World, node: Node, desired: Desired) -> bool:
     """Whether the load of the world's model may begin on a node."""
-    model, listers, slot = world.resource, world.listers, f"{node.name}/{int(world.now // SLOT_SECONDS)}"
+    model, listers, slot = world.resource, world.listers, _slot(node, world.now)
     namespace, held = key(model).namespace, _held(world, node)
     free = held.free
     if (free <= 0 and namespace) or held.loads[namespace] >= held.most(namespace):
@@ -187,13 +216,15 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
     if turn >= held.most(namespace):
         return False
     ahead, order = position, _order(namespace, slot)
-    for other in _queues(listers) - {namespace}:
+    for other in _queues(listers):
         if ahead >= free:
             break
-        begun, most = held.loads[other], held.most(other)
+        begun = held.loads.get(other, 0)
+        if other == namespace or begun > turn:
+            continue
         last = turn if _order(other, slot) < order else turn - 1
-        earlier = range(begun, min(last + 1, most))
-        ahead += sum(1 for _one in islice(_able(world, node, other, held), len(earlier))) if earlier else 0
+        if earlier := max(min(last + 1, held.most(other)) - begun, 0):
+            ahead += sum(1 for _one in islice(_able(world, node, other, held), earlier))
     return ahead < free
 
 
@@ -206,14 +237,13 @@ def recheck_seconds(world: World) -> float:
     return RECHECK_SECONDS * (max(queued // MOST_EXAMINED, 1) if behind else 1)
 
 
-def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node) -> list[Key]:
-    """The models of a kind whose turn on a node may have come: the first ones of some queues."""
+def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: float) -> list[Key]:
+    """The models of a kind whose turn on a node may have come: the first ones of the queues that are next."""
     woken: list[Object] = []
-    jobs = {namespace: _jobs_on(listers, settings, node, namespace) for namespace in _loaders(listers)}
-    busy = {owner.uid for some in jobs.values() for _job, owner in some or ()}
-    queues = sorted(_queues(listers), key=lambda one: (len(jobs.get(one) or ()), one))
+    loads, slot = _loads(listers, node, now), _slot(node, now)
+    queues = sorted(_queues(listers), key=lambda one: (loads[one], _order(one, slot)))
     for namespace in queues[:MOST_WOKEN]:
-        waiting = _waiting(listers, settings, node, namespace, busy)
+        waiting = _waiting(listers, settings, node, namespace)
         woken += [model for model, _desired in islice(waiting, WOKEN)]
     return [key(one) for one in woken if one["kind"] == kind.kind]
 
@@ -221,32 +251,38 @@ def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node) -> lis
 def _held(world: World, node: Node) -> Held:
     """Jobs that are forged count against the namespace that they are in. Which folder a Job fills, the node's record
     says, for the same reason."""
-    listers, settings, now = world.listers, world.settings, world.now
-    loads, busy, written = Counter[str](), set[str](), list[Written]()
+    listers, now, own = world.listers, world.now, ome(world.settings)
+    written = list[Written]()
     for namespace in _loaders(listers):
-        jobs = _jobs_on(listers, settings, node, namespace)
-        if jobs is None:
-            loads[namespace] += MOST_JOBS
+        place = _place(node.name, namespace)
+        if namespace != own.namespace and listers.count(JOB, PINNED, place) > MOST_JOBS:
             written += _recorded_folders(node, namespace)
             continue
-        for job, owner in jobs:
-            busy.add(owner.uid)
-            loads[_author(job)] += works(job, now)
-            if _may_write(job, now) and (record := _record_of(node, job, owner)):
+        for job in listers.list(JOB, PINNED, place):
+            owner = controller_owner(job)
+            placed = owner and in_place(job, KINDS.values(), own.namespace)
+            if owner and placed and _may_write(job, now) and (record := _record_of(node, job, owner)):
                 written.append(Written(owner.uid, record.path))
-    return Held(loads=loads, busy=busy, written=written, at_once=ome(settings).loads_at_once)
+    return Held(loads=_loads(listers, node, now), written=written, at_once=own.loads_at_once)
 
 
-def _jobs_on(
-    listers: Listers, settings: Settings, node: Node, namespace: str
-) -> list[tuple[Object, OwnerReference]] | None:
-    """The Jobs of a namespace, of models of the cluster among them, that bring files onto a node, with their models.
-    None: there are too many."""
-    own, place = ome(settings).namespace, _place(node.name, namespace)
-    if namespace != own and listers.count(JOB, PINNED, place) > MOST_JOBS:
-        return None
-    jobs = ((one, controller_owner(one)) for one in listers.list(JOB, PINNED, place))
-    return [(one, owner) for one, owner in jobs if owner and in_place(one, KINDS.values(), own)]
+def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
+    """How many Jobs load onto a node, by the namespace of their authors; empty: of the operator. The cost does not grow
+    with the number of Jobs. One without pods counts only while it is new: the cluster may refuse its pods."""
+    loads = Counter[str]()
+    for namespace in ("", *_loaders(listers)):
+        place = _place(node.name, namespace)
+        loads[namespace] = listers.count(JOB, WORKING, place)
+        if new := listers.count(JOB, NEW, place):
+            since = {"metadata": {"name": "", "creationTimestamp": timestamp(math.floor(now - PODLESS_SECONDS) + 1)}}
+            loads[namespace] += new - listers.older(JOB, NEW, place, since)
+    return loads
+
+
+def _has_job(listers: Listers, settings: Settings, node: Node, model: Object) -> bool:
+    """Whether a Job, which may have ended, brings a model onto a node."""
+    namespace = key(model).namespace or ome(settings).namespace
+    return listers.count(JOB, PINNED, _place(node.name, namespace, uid(model))) > 0
 
 
 def _recorded_folders(node: Node, namespace: str) -> Iterator[Written]:
@@ -258,7 +294,7 @@ def _recorded_folders(node: Node, namespace: str) -> Iterator[Written]:
 
 def _able(world: World, node: Node, namespace: str, held: Held) -> Iterator[tuple[Object, Desired]]:
     """The models of a queue, but for the world's, that wait for nothing but their turn on a node."""
-    for model, desired in _waiting(world.listers, world.settings, node, namespace, held.busy):
+    for model, desired in _waiting(world.listers, world.settings, node, namespace):
         written = _is_written(world, node, held, model, desired.stored.path)
         if uid(model) != uid(world.resource) and not written:
             yield model, desired
@@ -275,13 +311,11 @@ def _is_written(world: World, node: Node, held: Held, model: Object, path: str) 
     return False
 
 
-def _waiting(
-    listers: Listers, settings: Settings, node: Node, namespace: str, busy: Collection[str]
-) -> Iterator[tuple[Object, Desired]]:
+def _waiting(listers: Listers, settings: Settings, node: Node, namespace: str) -> Iterator[tuple[Object, Desired]]:
     """The models of a queue that a node lacks and no Job brings, the oldest first."""
     for model in _oldest(listers, namespace):
-        desired = desired_of(model, node, settings) if uid(model) not in busy else None
-        if desired and not desired.lacks_room(model, node):
+        desired = desired_of(model, node, settings)
+        if desired and not desired.lacks_room(model, node) and not _has_job(listers, settings, node, model):
             yield model, desired
 
 
@@ -300,6 +334,10 @@ def _queues(listers: Listers) -> set[str]:
 def _loaders(listers: Listers) -> Iterable[str]:
     """The namespaces with Jobs that bring files onto nodes."""
     return listers.values(JOB, LOADERS)
+
+
+def _slot(node: Node, now: float) -> str:
+    return f"{node.name}/{int(now // SLOT_SECONDS)}"
 
 
 def _order(namespace: str, slot: str) -> int:
@@ -321,8 +359,7 @@ def _may_write(job: Object, now: float) -> bool:
 
 def may_write(job: Object) -> bool:
     """Whether a Job may still write."""
-    stages = words_of(job)[1:2] == ["stage"]
-    return stages and ended(job, "Complete") is None and ended(job, "Failed") is None
+    return words_of(job)[1:2] == ["stage"] and not _is_over(job)
 
 
 def _record_of(node: Node, job: Object, owner: OwnerReference) -> Record | None:

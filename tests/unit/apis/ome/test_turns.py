@@ -15,12 +15,13 @@ from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key
 from slipway.kube.store import Change
 from slipway.serving.api import Rejection, World
+from slipway.serving.job import PODLESS_SECONDS
 from slipway.serving.settings import Settings
 from slipway.weights import nodes
 from slipway.weights.jobs import EVICTION_SECONDS, LOAD_SECONDS, RETRY_SECONDS
 from tests import worlds
 
-from .cluster import APIS, Cluster
+from .cluster import APIS, START, Cluster
 
 API = APIS[BASE_MODEL.kind]
 
@@ -182,6 +183,30 @@ def test_a_load_that_begins_or_ends_wakes_the_first_models_that_wait_of_each_que
     assert woken == {"f0", "f1", "f2", "s1"}
 
 
+def woken(cluster: Cluster, now: float) -> set[str]:
+    node, listers = nodes.read(nodes.trimmed(cluster.nodes["a"])), cluster.world("m").listers
+    return {place.namespace for place in turns.next_on(listers, cluster.settings, BASE_MODEL, node, now)}
+
+
+def test_the_queues_with_the_fewest_loads_are_woken_in_the_order_of_their_turns() -> None:
+    cluster = Cluster("a")
+    create(cluster, "a-busy", "m")
+    cluster.reconcile("m")
+    forge(cluster, 2 * turns.MOST_JOBS)
+    cluster.jobs = {place: job | {"status": {"active": 1}} for place, job in cluster.jobs.items()}
+    create(cluster, "a-busy", "next")
+    names = {f"q{number:02}" for number in range(turns.MOST_WOKEN)}
+    for name in names:
+        create(cluster, name, f"m-{name}")
+    assert woken(cluster, cluster.now) == names
+    later = {f"r{number:02}" for number in range(turns.MOST_WOKEN)}
+    for name in later:
+        create(cluster, name, f"m-{name}")
+    slots = [woken(cluster, cluster.now + slot * turns.SLOT_SECONDS) for slot in range(20)]
+    assert all(len(slot) == turns.MOST_WOKEN for slot in slots)
+    assert set().union(*slots) == names | later
+
+
 @pytest.mark.parametrize("retryable", [False, True])
 def test_a_model_whose_jobs_a_quota_rejects_keeps_no_other_waiting(*, retryable: bool) -> None:
     cluster = Cluster("a")
@@ -228,6 +253,51 @@ def test_jobs_that_are_forged_hold_up_their_own_namespace_alone() -> None:
     cluster.reconcile("s0")
     assert cluster.reason("next") == "WaitingForTurn"
     assert [place for place in cluster.jobs if place.namespace == "second"]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"status": {"conditions": [{"type": "Failed", "status": "True", "lastTransitionTime": timestamp(START)}]}},
+        {"suspend": True},
+        {"suspend": True, "status": {"failed": 1}},
+    ],
+)
+def test_jobs_that_have_ended_or_are_suspended_take_no_turn(state: dict[str, Any]) -> None:
+    cluster = Cluster("a")
+    create(cluster, "chat", "m")
+    cluster.reconcile("m")
+    forge(cluster, 2 * turns.MOST_JOBS)
+    for place, job in cluster.jobs.items():
+        spec = job["spec"] | {"suspend": state.get("suspend", False)}
+        cluster.jobs[place] = {**job, "spec": spec, "status": state.get("status", {})}
+    create(cluster, "chat", "next")
+    create(cluster, "second", *(f"s{number}" for number in range(3)))
+    cluster.reconcile_all()
+    jobs = [place.namespace for place, job in cluster.jobs.items() if job["owner"] != "a stranger"]
+    assert sorted(jobs) == ["chat", "chat", "second", "second"]
+
+
+def test_jobs_without_pods_hold_turns_only_while_they_are_new() -> None:
+    cluster = Cluster("a")
+    create(cluster, "chat", "m", "next")
+    cluster.reconcile("m")
+    forge(cluster, 2 * turns.MOST_JOBS)
+    cluster.now += PODLESS_SECONDS - 1
+    cluster.reconcile("next")
+    assert cluster.reason("next") == "WaitingForTurn"
+    cluster.now += 1
+    cluster.reconcile("next")
+    assert cluster.reason("next") != "WaitingForTurn"
+
+
+def test_a_model_whose_load_failed_for_good_does_not_delay_the_others_of_its_namespace() -> None:
+    cluster = Cluster("a", settings=settings(1))
+    create(cluster, "chat", "unsound", "next")
+    cluster.reconcile("unsound")
+    cluster.run(cluster.working()[0], fails="slipway: IntegrityCheckFailed: no")
+    cluster.reconcile_all()
+    assert loading(cluster) == ["next"]
 
 
 def test_a_load_behind_forged_jobs_is_waited_for_as_long_as_it_may_write() -> None:
