@@ -1,9 +1,12 @@
-"""Storage: where a model's files come from and where they lie, on nodes or on a claim, read and checked. Pure."""
+"""Storage: where a model's files come from and where they lie, on nodes or on a claim, read and checked. Pure, but
+for a cache."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterable
+from collections import OrderedDict
+from collections.abc import Collection, Container, Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -29,8 +32,10 @@ KINDS: dict[str, Kind] = {
 }
 NOT_ALLOWED = "PathNotAllowed"
 LONGEST_PATH = 512
-MOST_CACHE = 8192
-"""Parsed storage specs in the cache."""
+LONGEST = 64 << 10
+"""What a spec may take in memory, about: 600 names of nodes."""
+MOST_CACHED = 32 << 20
+"""What the specs in the cache may take in memory, about."""
 USED = "node:"
 """What pods say that they use begins so, where it is a folder of their node."""
 
@@ -169,27 +174,69 @@ class _Cached(NamedTuple):
     spec: object
     settings: Settings
     stored: Stored | InvalidSpecError
+    size: int
 
 
-_CACHE: dict[tuple[Key, str, Container[str]], _Cached] = {}
+class Cache:
+    """Parsed storage of models that were read lately. Those of deleted models make room for others."""
+
+    def __init__(self, most: int = MOST_CACHED) -> None:
+        self._entries: OrderedDict[tuple[Key, str, Container[str]], _Cached] = OrderedDict()
+        self._most, self.size = most, 0
+
+    def read(self, model: Object, settings: Settings, kept: Container[str]) -> Stored | InvalidSpecError:
+        """The storage, or why it cannot be served. One that is too long is refused each time, and not kept."""
+        place, spec = (key(model), model["kind"], kept), model["spec"].get("storage")
+        entry = self._entries.get(place)
+        if entry is not None and entry.spec is spec and entry.settings is settings:
+            self._entries.move_to_end(place)
+            return entry.stored
+        self._drop(place)
+        size = _size(spec)
+        if size > LONGEST:
+            text = f"The storage is too long: it takes more than {LONGEST >> 10} KiB in memory. Shorten it."
+            return InvalidSpecError("InvalidSpec", text)
+        try:
+            stored: Stored | InvalidSpecError = _parsed(model, settings, kept)
+        except InvalidSpecError as error:
+            stored = InvalidSpecError(error.reason, error.message)  # without the traceback, which keeps all it saw
+        if isinstance(kept, Collection):
+            size += sum(map(len, kept))
+        self._entries[place] = _Cached(spec, settings, stored, size)
+        self.size += size
+        while self.size > self._most:
+            self._drop(next(iter(self._entries)))
+        return stored
+
+    def _drop(self, place: tuple[Key, str, Container[str]]) -> None:
+        if entry := self._entries.pop(place, None):
+            self.size -= entry.size
+
+
+def _size(spec: object) -> int:
+    """About what a spec takes in memory, with its entry in the cache; of one that is too long only as much as shows
+    this, so that it costs no more."""
+    size, rest = 1024, [spec]
+    while rest and size <= LONGEST:
+        one = rest.pop()
+        size += 64 + (len(one) if isinstance(one, str) else 0)
+        if isinstance(one, Mapping):
+            rest += islice((part for pair in one.items() for part in pair), LONGEST // 64)
+        elif isinstance(one, list):
+            rest += one[: LONGEST // 64]
+    return size
+
+
+_CACHE = Cache()
 
 
 def read(model: Object, settings: Settings, kept: Container[str] = ()) -> Stored:
     """``kept``: folders that the model may have wherever they are, as nodes have its files there. The spec is parsed
     once for each version of the model. Raises InvalidSpecError."""
-    place, spec = (key(model), model["kind"], kept), model["spec"].get("storage")
-    cached = _CACHE.get(place)
-    if cached is None or cached.spec is not spec or cached.settings is not settings:
-        try:
-            stored: Stored | InvalidSpecError = _parsed(model, settings, kept)
-        except InvalidSpecError as error:
-            stored = InvalidSpecError(error.reason, error.message)
-        if len(_CACHE) >= MOST_CACHE:
-            _CACHE.clear()
-        cached = _CACHE[place] = _Cached(spec, settings, stored)
-    if isinstance(cached.stored, InvalidSpecError):
-        raise InvalidSpecError(cached.stored.reason, cached.stored.message)
-    return cached.stored
+    stored = _CACHE.read(model, settings, kept)
+    if isinstance(stored, InvalidSpecError):
+        raise InvalidSpecError(stored.reason, stored.message)
+    return stored
 
 
 def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:

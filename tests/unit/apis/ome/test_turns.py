@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.ome import room, storage, turns
+from slipway.apis.ome import room, turns
 from slipway.apis.ome.names import BASE_MODEL
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key
@@ -382,24 +382,3 @@ def test_a_look_costs_the_same_however_many_models_and_jobs_another_author_has(
         look()  # sorts what is read for the first time
         counted.append(calls(look))
     assert abs(counted[1] - counted[0]) <= 0.02 * counted[0]
-
-
-def test_the_storage_of_a_model_is_parsed_once_for_each_of_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, parsed = Cluster("a", "b", "c", settings=settings(1)), list[str]()
-    create(cluster, "crowd", *(f"m{number}" for number in range(5)))
-    create(cluster, "chat", "mine")
-    cluster.reconcile("mine")
-    original = storage._parsed
-
-    def count(model: Any, *rest: Any) -> storage.Stored:
-        parsed.append(model["metadata"]["name"])
-        return original(model, *rest)
-
-    monkeypatch.setattr(storage, "_parsed", count)
-    world = cluster.world("mine")
-    for _unused in range(3):
-        worlds.plan(API, world)
-    assert parsed == []
-    cluster.change("mine", storageUri="hf://acme/other")
-    worlds.plan(API, cluster.world("mine"))
-    assert set(parsed) == {"mine"}
