@@ -93,10 +93,10 @@ class Store:
         """How many objects ``by_index`` would give."""
         return len(self._indexes[index].get(value, ()))
 
-    def oldest(self, index: str, value: str, most: int) -> list[Object]:
-        """At most so many of the objects that ``by_index`` would give, the oldest first. The cost does not grow with
-        the number of the others."""
-        return [self._objects[name] for _created, name in self._by_age(index, value)[:most]]
+    def oldest(self, index: str, value: str, most: int, skip: int = 0) -> list[Object]:
+        """At most so many of the objects that ``by_index`` would give, the oldest first, behind those that are skipped.
+        The cost does not grow with the number of the others."""
+        return [self._objects[name] for _created, name in self._by_age(index, value)[skip : skip + most]]
 
     def older(self, index: str, value: str, obj: Object) -> int:
         """How many of the objects that ``by_index`` would give are older than this one, or as old with a smaller key.
@@ -260,9 +260,10 @@ class Stores:
         """How many objects ``list`` would give. Raises as ``list`` does."""
         return self.store(kind).count(index, value)
 
-    def oldest(self, kind: Kind, index: str, value: str, most: int) -> Sequence[Object]:
-        """At most so many of the objects that ``list`` would give, the oldest first. Raises as ``list`` does."""
-        return self.store(kind).oldest(index, value, most)
+    def oldest(self, kind: Kind, index: str, value: str, most: int, skip: int = 0) -> Sequence[Object]:
+        """At most so many of the objects that ``list`` would give, the oldest first, behind those that are skipped.
+        Raises as ``list`` does."""
+        return self.store(kind).oldest(index, value, most, skip)
 
     def older(self, kind: Kind, index: str, value: str, obj: Object) -> int:
         """How many of the objects that ``list`` would give are older than this one. Raises as ``list`` does."""

@@ -49,8 +49,8 @@ class Listers(Protocol):
     def count(self, kind: Kind, index: str, value: str) -> int:
         """How many objects ``list`` would give."""
 
-    def oldest(self, kind: Kind, index: str, value: str, most: int) -> Sequence[Object]:
-        """At most so many of the objects that ``list`` would give, the oldest first."""
+    def oldest(self, kind: Kind, index: str, value: str, most: int, skip: int = 0) -> Sequence[Object]:
+        """At most so many of the objects that ``list`` would give, the oldest first, behind those that are skipped."""
 
     def older(self, kind: Kind, index: str, value: str, obj: Object) -> int:
         """How many of the objects that ``list`` would give are older than this one."""

@@ -41,12 +41,14 @@ the model's uid; the namespace, if the Job has not ended."""
 WORKING, NEW = "working", "new"
 """Indexes of Jobs that hold a turn: the node with the namespace of the authors. New ones have no pods yet."""
 MOST_EXAMINED = 16
-"""Models of one queue that are examined, the oldest first, to find those that wait for a node."""
+"""Models of one kind in a queue that are examined, the oldest first, to find those that wait for a node. The others are
+examined in groups of so many, one after the other: the first models may not be for this node."""
 WOKEN, MOST_WOKEN = 2, 16
 """Models of one queue, and queues, that are examined again when a model is on a node."""
 MOST_JOBS = 16
 """Jobs of one namespace on one node that are examined to know where they write. If there are more, because authors
 forge Jobs, the node's records say where the namespace's models lie."""
+OF_NAMESPACES = tuple(kind for kind in KINDS.values() if kind.namespaced)
 RECHECK_SECONDS = 30.0
 FULL = "NodeFull"
 """Reason of models that no node has room for."""
@@ -206,7 +208,7 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
     free = held.free
     if (free <= 0 and namespace) or held.loads[namespace] >= held.most(namespace):
         return False
-    if _is_written(world, node, held, model, desired.stored.path):
+    if not _position(world).is_examined or _is_written(world, node, held, model, desired.stored.path):
         return False
     mine = (desired.failed, age(model))
     position = sum((one.failed, age(other)) < mine for other, one in _able(world, node, namespace, held))
@@ -229,12 +231,10 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
 
 
 def recheck_seconds(world: World) -> float:
-    """When a model that waits is examined again though nothing changes. Changes of nodes wake the first models of a
-    queue; the longer it is, the less often are those behind them examined."""
-    model, namespace = world.resource, key(world.resource).namespace
-    queued = sum(world.listers.count(kind, QUEUE, namespace) for kind in KINDS.values())
-    behind = uid(model) not in {uid(one) for one in _oldest(world.listers, namespace)}
-    return RECHECK_SECONDS * (max(queued // MOST_EXAMINED, 1) if behind else 1)
+    """When a model that waits is examined again though nothing changes: one that is behind, with its group."""
+    position = _position(world)
+    left = (position.group - position.round) % position.groups or position.groups
+    return RECHECK_SECONDS if position.is_first else left * RECHECK_SECONDS - world.now % RECHECK_SECONDS
 
 
 def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: float) -> list[Key]:
@@ -243,7 +243,7 @@ def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: f
     loads, slot = _loads(listers, node, now), _slot(node, now)
     queues = sorted(_queues(listers), key=lambda one: (loads[one], _order(one, slot)))
     for namespace in queues[:MOST_WOKEN]:
-        waiting = _waiting(listers, settings, node, namespace)
+        waiting = _waiting(listers, settings, node, namespace, now)
         woken += [model for model, _desired in islice(waiting, WOKEN)]
     return [key(one) for one in woken if one["kind"] == kind.kind]
 
@@ -294,7 +294,7 @@ def _recorded_folders(node: Node, namespace: str) -> Iterator[Written]:
 
 def _able(world: World, node: Node, namespace: str, held: Held) -> Iterator[tuple[Object, Desired]]:
     """The models of a queue, but for the world's, that wait for nothing but their turn on a node."""
-    for model, desired in _waiting(world.listers, world.settings, node, namespace):
+    for model, desired in _waiting(world.listers, world.settings, node, namespace, world.now):
         written = _is_written(world, node, held, model, desired.stored.path)
         if uid(model) != uid(world.resource) and not written:
             yield model, desired
@@ -311,19 +311,62 @@ def _is_written(world: World, node: Node, held: Held, model: Object, path: str) 
     return False
 
 
-def _waiting(listers: Listers, settings: Settings, node: Node, namespace: str) -> Iterator[tuple[Object, Desired]]:
+def _waiting(
+    listers: Listers, settings: Settings, node: Node, namespace: str, now: float
+) -> Iterator[tuple[Object, Desired]]:
     """The models of a queue that a node lacks and no Job brings, the oldest first."""
-    for model in _oldest(listers, namespace):
+    for model in _oldest(listers, namespace, now):
         desired = desired_of(model, node, settings)
         if desired and not desired.lacks_room(model, node) and not _has_job(listers, settings, node, model):
             yield model, desired
 
 
-def _oldest(listers: Listers, namespace: str) -> Iterable[Object]:
-    """The models of a queue that are examined."""
-    kinds = [kind for kind in KINDS.values() if kind.namespaced == bool(namespace)]
-    queues = [listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds]
-    return islice(heapq.merge(*queues, key=age), MOST_EXAMINED)
+def _oldest(listers: Listers, namespace: str, now: float) -> Iterator[Object]:
+    """The models of a queue that are examined now."""
+    kinds = OF_NAMESPACES if namespace else folders.CLUSTER_KINDS
+    yield from _merged([listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds])
+    later = []
+    for kind in kinds:
+        behind = listers.count(kind, QUEUE, namespace) - MOST_EXAMINED
+        if behind > 0:
+            skip = MOST_EXAMINED * (1 + _round(now) % math.ceil(behind / MOST_EXAMINED))
+            later.append(listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED, skip))
+    yield from _merged(later)
+
+
+def _merged(queues: Sequence[Sequence[Object]]) -> Iterable[Object]:
+    return queues[0] if len(queues) == 1 else heapq.merge(*queues, key=age)
+
+
+class Position(NamedTuple):
+    """Where a model is among those of its kind in its queue."""
+
+    group: int
+    """-1: it is one of the first, which are always examined."""
+    groups: int
+    """Of all that are not. They are examined in turn."""
+    round: int
+
+    @property
+    def is_first(self) -> bool:
+        return self.group < 0
+
+    @property
+    def is_examined(self) -> bool:
+        return self.is_first or (self.group - self.round) % self.groups == 0
+
+
+def _position(world: World) -> Position:
+    kind, model = storage.kind_of(world.resource), world.resource
+    older = world.listers.older(kind, QUEUE, key(model).namespace, model)
+    behind = world.listers.count(kind, QUEUE, key(model).namespace) - MOST_EXAMINED
+    groups = max(math.ceil(behind / MOST_EXAMINED), 1)
+    return Position(older // MOST_EXAMINED - 1, groups, _round(world.now))
+
+
+def _round(now: float) -> int:
+    """Changes when the next group of each queue is examined."""
+    return int(now // RECHECK_SECONDS)
 
 
 def _queues(listers: Listers) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -217,12 +218,42 @@ def test_a_model_whose_jobs_a_quota_rejects_keeps_no_other_waiting(*, retryable:
 
 
 def test_the_models_of_a_long_queue_are_examined_no_more_often_than_those_of_a_short_one() -> None:
-    cluster, names = Cluster("a"), [f"m{number}" for number in range(200)]
+    cluster, names = Cluster("a"), [f"m{number}" for number in range(208)]
     create(cluster, "chat", *names)
     for _unused in range(2):
         cluster.reconcile("m0")
-    seconds = {name: cluster.recheck(name) for name in ("m3", "m15", "m16", "m199")}
-    assert seconds == {"m3": 30, "m15": 30, "m16": 360, "m199": 360}
+    assert [cluster.recheck(name) for name in ("m3", "m15")] == [30, 30]
+    behind = [cluster.recheck(name) for name in names[turns.MOST_EXAMINED :: turns.MOST_EXAMINED]]
+    assert sorted(filter(None, behind)) == [30 * number for number in range(1, 13)]
+
+
+@pytest.mark.parametrize("kind", ["BaseModel", "FineTunedWeight"])
+@pytest.mark.parametrize("others", [16, 64])
+def test_models_behind_those_of_other_nodes_load_in_turn(kind: str, others: int) -> None:
+    cluster = Cluster("a")
+    names = [f"m{number}" for number in range(others + 20)]
+    for name in names[:others]:
+        cluster.create(name, f"hf://acme/{name}", kind, nodeSelector={"pool": "other"})
+    for name in names[others:]:
+        cluster.create(name, f"hf://acme/{name}", kind)
+    left, rounds = set(names[others:]), 0
+    while left:
+        world, node = cluster.world(names[0]), nodes.read(nodes.trimmed(cluster.nodes["a"]))
+        worlds_of = {name: msgspec.structs.replace(world, resource=cluster.models[name]) for name in left}
+        can = {name for name, one in worlds_of.items() if turns.has_turn(one, node, desired(one, node))}
+        assert len(can) <= 3
+        next_ones = turns.next_on(world.listers, cluster.settings, APIS[kind].resource.kind, node, cluster.now)
+        assert can & {place.name for place in next_ones} or not can
+        for name in can:  # it is loaded at once
+            del cluster.models[name]
+        left, rounds, cluster.now = left - can, rounds + 1, cluster.now + turns.RECHECK_SECONDS
+    assert rounds <= 20 * math.ceil(others / turns.MOST_EXAMINED)
+
+
+def desired(world: World, node: nodes.Node) -> turns.Desired:
+    found = turns.desired_of(world.resource, node, world.settings)
+    assert found is not None
+    return found
 
 
 def test_a_model_without_room_is_in_the_queue_and_wakes_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +397,7 @@ def test_a_look_costs_the_same_however_many_models_and_jobs_another_author_has(
     others: Callable[[Cluster, int], None],
 ) -> None:
     counted = []
-    for count in (30, 1000):
+    for count in (48, 1008):
         cluster = Cluster("a", settings=settings(2))
         others(cluster, count)
         create(cluster, "chat", "mine")
