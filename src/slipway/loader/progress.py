@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from slipway.loader.errors import LoadError
 from slipway.serving.agent import Progress
@@ -25,7 +26,7 @@ class Meter:
         self._clock = clock
         self._started = clock()
         self._done = self._total = self._fetched = self._handled = 0
-        self._files = self._all_files = 0
+        self._files = self._all_files = self._flushing = 0
         self._note = "listing files"
         self.resume = ""
         """From where the next loader may go on, where the folder does not tell."""
@@ -65,6 +66,17 @@ class Meter:
         with self._lock:
             self._files += 1
 
+    @contextmanager
+    def flushing(self) -> Iterator[None]:
+        """While the disk writes what it has of a file, which is not the source's fault."""
+        with self._lock:
+            self._flushing += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._flushing -= 1
+
     def progress(self) -> Progress:
         """The state now, for the agent's report."""
         with self._lock:
@@ -77,9 +89,9 @@ class Meter:
             return Progress(self._done, self._total, message)
 
     def handled(self) -> int | None:
-        """Bytes that were downloaded or verified. None: no file is being loaded."""
+        """Bytes that were downloaded or verified. None: no file is being loaded, or a disk is flushing one."""
         with self._lock:
-            return self._handled if self._files < self._all_files else None
+            return self._handled if self._files < self._all_files and not self._flushing else None
 
     def line(self) -> str:
         """For the log."""

@@ -144,7 +144,9 @@ class Transfer:
             self._resume(part)
             for _unused in range(self._policy.wrong):
                 verifiable = self._receive(part)
-                if part.is_whole(self._entry.size) and (not verifiable or self._is_right()):
+                with self._meter.flushing():
+                    whole = part.is_whole(self._entry.size)
+                if whole and (not verifiable or self._is_right()):
                     part.become(self._final)
                     self._folder.note_done(self._entry)
                     return

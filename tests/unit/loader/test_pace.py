@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import os
 import threading
+from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from slipway.loader import commands
 from slipway.loader.errors import LoadError
 from slipway.loader.progress import LOWEST_RATE, RATE_SECONDS, Meter, Pace
+from slipway.loader.sources.base import Entry
+from slipway.loader.transfer import Policy, Transfer
 
 MINUTE = 60.0
 
@@ -80,6 +86,29 @@ def test_a_load_without_a_file_in_progress_waits(clock: Clock, expected: bool) -
     for _unused in range(60):
         pace.check()
         clock.now += MINUTE
+
+
+def test_a_load_whose_disk_flushes_a_file_for_long_continues(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source has sent all of it."""
+    meter, body = Meter(), io.BytesIO(b"x" * 1000)
+    meter.expect(1000, 2)
+    pace = Pace(meter, clock)
+    pace.check()
+
+    def flush(_file: int) -> None:
+        for _unused in range(20):
+            clock.now += MINUTE
+            pace.check()
+
+    monkeypatch.setattr(os, "fsync", flush)
+    source, folder = MagicMock(), MagicMock()
+    source.read.return_value.__enter__.return_value = MagicMock(start=0, read=body.read, verifiable=True)
+    folder.part.return_value, folder.final.return_value = tmp_path / "part", tmp_path / "file"
+    Transfer(source, folder, Entry(path="file", locator="file", size=1000), Policy(), threading.Event(), meter).run()
+    assert (tmp_path / "file").stat().st_size == 1000
+    assert meter.handled() == 1000
 
 
 def test_the_loader_ends_a_load_that_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
