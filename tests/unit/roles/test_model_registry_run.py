@@ -139,7 +139,7 @@ def test_check_mode_names_the_keys_and_writes_nothing(tmp_path: Path, api: Clust
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"model_registry_s3": {"bucket": "b"}}, "model_registry_s3 names no secret"),
+        ({"model_registry_s3": {"bucket": "b"}}, "model_registry_s3 has no secret"),
         ({"model_registry_external": "https://x"}, "which is not the address of a registry"),
         ({"model_registry_claim": "c", "model_registry_external": "x"}, "Set at most one of them"),
         ({"model_registry_replicas": 2}, "a ReadWriteOnce volume can be mounted on one node only"),

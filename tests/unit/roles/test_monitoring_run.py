@@ -90,7 +90,7 @@ def test_without_the_operator_it_makes_files_and_says_so_until_the_operator_come
     assert "changed=1 " in play(tmp_path, api, "main", "--check", "--diff")
     assert made(api) == set()
     said = play(tmp_path, api, "main", monitoring_service_accounts=["monitoring/prometheus"])
-    assert "Prometheus' operator is not there" in said
+    assert "The cluster has no Prometheus Operator" in said
     assert (
         "The ConfigMap slipway-prometheus in namespace slipway-system contains the scrape configuration and the rules."
         in said
@@ -187,7 +187,7 @@ def test_a_prometheus_is_asked_whether_it_reads_and_evaluates_and_its_token_is_n
 
         handler.health = {"slipway-gateway": "up", "slipway-controller": "down"}
         said = play(tmp_path, api, "verify", failing=True, **asking)
-        assert f"Prometheus at {url} reads no pod of slipway-controller after 2 s." in said
+        assert f"Prometheus at {url} scrapes no pod of slipway-controller after 2 s." in said
         assert "slipway-controller http://slipway-controller/metrics: refused" in said
     finally:
         server.shutdown()

@@ -45,7 +45,7 @@ def test_a_certificate_of_ones_own_is_used_and_its_key_never_shown(tmp_path: Pat
     assert KEY not in said
 
     said = play(tmp_path, api, "main", failing=True, openshift_route_certificate="PEM")
-    assert "openshift_route_certificate and openshift_route_key come together" in said
+    assert "openshift_route_certificate and openshift_route_key must be set together" in said
 
 
 def test_what_the_routers_say_ends_the_wait(tmp_path: Path, api: ClusterApi) -> None:
@@ -64,7 +64,7 @@ def test_a_cluster_whose_routers_do_not_look_at_it_is_told_so(tmp_path: Path, ap
 def test_on_a_cluster_without_routes_it_says_what_there_is_instead(tmp_path: Path, api: ClusterApi) -> None:
     api.kinds = api.kinds[: -len(OPENSHIFT)]
     said = play(tmp_path, api, "main", failing=True)
-    assert "This cluster has no Routes" in said
+    assert "This cluster does not serve route.openshift.io/v1" in said
     assert "gateway_service_type" in said
     assert "changed=0 " in play(tmp_path, api, "uninstall")
 

@@ -75,7 +75,7 @@ def test_all_that_is_in_the_way_stands_in_one_report(tmp_path: Path, api: Cluste
         "Variables of the role gateway are invalid",
         "resourceProfiles.small has no key request",
         "Did you mean nomic-embed-text-cpu",
-        "They may not: patch clusterroles.rbac.authorization.k8s.io, patch deployments.apps.",
+        "Missing: patch clusterroles.rbac.authorization.k8s.io, patch deployments.apps.",
         "Two controllers would manage the models of kubeai",
         "kubectl scale --namespace ai deployment/kubeai --replicas 0",
         "Host gpu-1 is not a node of this cluster",
@@ -95,5 +95,5 @@ def test_an_upgrade_that_was_not_told_of_the_keys_changes_nothing(tmp_path: Path
     said = run_role(tmp_path, api, "preflight", "main", failing=True, preflight_upgrade=True, preflight_images=False)
 
     assert "One problem was found. Nothing was changed. 1. The gateway would accept requests without a key" in said
-    assert "It now requires the keys in Secret gateway-keys" in said
+    assert "The installed gateway requires the keys in Secret gateway-keys" in said
     assert api.writes == []

@@ -72,7 +72,7 @@ def test_a_class_of_another_is_named_and_left_alone(tmp_path: Path, api: Cluster
     said = play(tmp_path, api, "main")
     play(tmp_path, api, "uninstall")
 
-    assert "left alone: RuntimeClass nvidia." in said
+    assert "Not changed, because another installation owns it: RuntimeClass nvidia." in said
     assert handlers(api) == {"nvidia": "nvidia"}
     assert api.writes == ["apply RuntimeClass nvidia-cdi", "delete RuntimeClass nvidia-cdi"]
 

@@ -38,6 +38,7 @@ LISTS: dict[str, list[str]] = {
     "controller_image_pull_secrets": ["first", "second"],
     "controller_namespaces": ["team-a", "team-b"],
     "controller_ome_roots": ["/raid/models", "/mnt/more"],
+    "controller_ome_shared_roots": ["/mnt/shared", "/mnt/more-shared"],
     "controller_prometheus_namespaces": ["metrics", "more-metrics"],
     "gateway_apis": ["krypton", "kubeai"],
     "gateway_cors_origins": ["https://chat.example.org", "http://localhost:3000"],
