@@ -77,3 +77,19 @@ def test_only_the_changed_fields_of_a_single_object_are_shown(tmp_path: Path, ap
 
 def test_without_diff_nothing_of_a_single_object_is_shown(tmp_path: Path, api: ClusterApi) -> None:
     assert "text-of-the-object" not in play(tmp_path, api, config(a="text-of-the-object"))
+
+
+def test_the_live_data_of_a_secret_is_never_shown(tmp_path: Path, api: ClusterApi) -> None:
+    place = {"name": "webhook-cert", "namespace": "a"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": place}
+    api.put({**secret, "data": {"tls.key": "bGl2ZS1rZXk="}})
+
+    output = play(tmp_path, api, config(a="1"), secret, flags=("--diff", "-vvv"))
+    assert "bGl2ZS1rZXk=" not in output
+    assert "ConfigMap a/settings" in output
+    assert api.objects["Secret", "a", "webhook-cert"]["data"] == {"tls.key": "bGl2ZS1rZXk="}
+
+    written = {**secret, "data": {"tls.key": "bmV3LWtleQ=="}}
+    output = play(tmp_path, api, config(a="1"), written, flags=("--diff", "-vvv"))
+    assert "changed=1 " in output
+    assert "changed=0 " in play(tmp_path, api, config(a="1"), written)
