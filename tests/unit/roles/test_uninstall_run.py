@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from .api_server import Object
 from .cluster_api import ClusterApi, Kind
-from .role_run import run_play
+from .role_run import run_play, run_role
 
 pytestmark = [pytest.mark.plays, pytest.mark.timeout(900)]
 
@@ -55,3 +57,36 @@ def test_the_namespace_of_the_demo_s_hub_is_removed(tmp_path: Path, api: Cluster
     assert "changed=1 " in uninstall(tmp_path, api, "hub")
     assert api.writes == ["delete Namespace slipway-hub"]
     assert "changed=0 " in uninstall(tmp_path, api, "hub")
+
+
+class HeldByLoadBalancer(dict[tuple[str, str, str], Object]):
+    """A deleted Service stays until it was read again, as ``held`` says. ``late``: kinds deleted meanwhile."""
+
+    held = False
+    late: tuple[str, ...] = ()
+
+    def __delitem__(self, key: tuple[str, str, str]) -> None:
+        if key[0] == "Service":
+            self.held = True
+            return
+        if self.held:
+            self.late += (key[0],)
+        super().__delitem__(key)
+
+    def get(self, key: tuple[str, str, str], default: Any = None) -> Any:
+        found = super().get(key, default)
+        if key[0] == "Service" and self.held:
+            self.held = False
+            super().__delitem__(key)
+        return found
+
+
+def test_a_service_is_gone_before_its_component_is(tmp_path: Path, api: ClusterApi) -> None:
+    place = {"name": "own", "namespace": "a"}
+    for kind in ("Service", "ConfigMap", "ServiceAccount"):
+        api.put({"apiVersion": "v1", "kind": kind, "metadata": place})
+    objects = api.objects = HeldByLoadBalancer(api.objects)
+
+    run_role(tmp_path, api, "component", "uninstall", component_name="own", component_namespace="a")
+    assert objects == {}
+    assert objects.late == ()
