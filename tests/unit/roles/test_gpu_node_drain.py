@@ -236,7 +236,7 @@ def test_a_node_is_back_when_its_kubelet_has_spoken_and_it_has_all_its_gpus(tmp_
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(told("first", "8"), "its kubelet is not ready"), (told("second", "7"), "it no longer offers as many nvidia.com/gpu")],
+    [(told("first", "8"), "its kubelet is not ready"), (told("second", "7"), "it no longer offers 8 nvidia.com/gpu")],
     ids=["silent", "with-fewer-gpus"],
 )
 def test_a_node_that_is_not_back_in_time_is_told_of(
