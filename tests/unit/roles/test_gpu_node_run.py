@@ -190,7 +190,10 @@ def test_a_driver_of_somebody_else_that_works_is_left_as_it_is(tmp_path: Path) -
     machine.tool("apt-get", f"touch {tmp_path}/apt-get").tool("modprobe", f"touch {tmp_path}/modprobe")
     output = machine.plays("main", gpu_node_drain=False)
 
-    assert "localhost keeps its driver nvidia 580.95.05 open: this role did not install it, and it matches the variables" in output
+    assert (
+        "localhost keeps its driver nvidia 580.95.05 open: this role did not install it, and it matches the variables"
+        in output
+    )
     assert "changed=0" in output
     assert list((tmp_path / "root/etc").iterdir()) == []
     assert not (tmp_path / "apt-get").exists()

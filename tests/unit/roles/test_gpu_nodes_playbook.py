@@ -98,7 +98,9 @@ def test_a_few_hosts_that_are_away_are_left_behind_and_the_others_go_on(tmp_path
     assert "away: it cannot be reached" in output
     assert "settled keeps its driver nvidia 580.95.05 open" in output
     assert "empty has no NVIDIA, AMD or Intel GPU, so it is not changed." in output
-    assert output.index("The run continues with the others.") < output.index("rebooting would reboot: gpu_node_reboot is always.")
+    assert output.index("The run continues with the others.") < output.index(
+        "rebooting would reboot: gpu_node_reboot is always."
+    )
     for host in fleet.hosts:
         assert recap(output, host)["failed"] == 0
     # It would take pods again: who has the credentials reached the cluster.
