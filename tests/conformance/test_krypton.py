@@ -43,6 +43,7 @@ SPEC: dict[str, Object] = {
 }
 STATUS: dict[str, Object] = {
     "phase": STRING | {"enum": ["Failed", "Pending", "Ready"]},
+    "modelId": STRING,  # ours
     "replicas": INTEGER,
     "readyReplicas": INTEGER,
     "url": STRING,
@@ -62,6 +63,9 @@ COLUMNS = [
     ("Phase", "string", ".status.phase"),
     ("Replicas", "integer", ".status.replicas"),
     ("Age", "date", ".metadata.creationTimestamp"),
+    # Ours, as on every kind: after those of the original, which scripts may count.
+    ("State", "string", '.status.conditions[?(@.type=="Ready")].reason'),
+    ("Model ID", "string", ".status.modelId"),
 ]
 EVERY_FIELD: Object = {
     "source": {"huggingface": "acme/tiny", "file": "folder/tiny.gguf"},
