@@ -69,7 +69,7 @@ def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path,
         "name": "slipway-controller-tenant",
     }
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "slipway-controller", "namespace": SYSTEM}]
-    owned = ("objects", "claims", "configmaps", "events", "jobs", "workloads", "pods")
+    owned = ("objects", "claims", "configmaps", "events", "jobs", "workloads", "pods", "scales")
     policies = ("pods", "nodes", "secrets", *(f"owned-{name}" for name in owned))
     held = {f"slipway-controller-{policy}" for policy in policies}
     assert {name for kind, _none, name in api.objects if kind == "ValidatingAdmissionPolicyBinding"} == held

@@ -106,7 +106,7 @@ def test_a_budget_that_never_allows_it_is_named_and_the_node_is_as_before(tmp_pa
 
     assert f"{NODE} is not drained after 3 s" in said
     assert "Cannot evict pod as it would violate the pod's disruption budget" in said
-    assert "Left: models/one" in said
+    assert "Remaining: models/one" in said
     assert "models/always-two allows no disruption: it requires 2 healthy pods and has 2" in said
     assert (api.events[0], api.events[-1]) == (f"cordon {NODE}", f"uncordon {NODE}")
     assert set(api.pods) == {"one"}

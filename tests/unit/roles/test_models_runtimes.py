@@ -133,5 +133,5 @@ def test_runtimes_are_applied_and_removed(tmp_path: Path, api: ClusterApi) -> No
 @pytest.mark.plays
 def test_a_name_that_the_role_does_not_have_is_told_before_anything_is_changed(tmp_path: Path, api: ClusterApi) -> None:
     said = run_role(tmp_path, api, "models", "main", failing=True, models_runtimes="llama-cpp-cpu, nope")
-    assert "there is no nope, but llama-cpp-cpu, ollama-cpu" in said
+    assert "unknown runtime nope. Use llama-cpp-cpu, ollama-cpu" in said
     assert api.writes == []

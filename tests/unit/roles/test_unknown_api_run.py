@@ -28,5 +28,5 @@ def test_a_name_that_is_no_api_is_refused(
     said = run_role(tmp_path, api, role, entry, failing=True, **{variable: [DESCRIPTIONS[0].name, "kryptn"]})
 
     assert "unknown API kryptn" in said
-    assert f"There are {', '.join(one.name for one in DESCRIPTIONS)}" in said
+    assert f"Use {', '.join(one.name for one in DESCRIPTIONS)}" in said
     assert api.objects == {}
