@@ -15,7 +15,7 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import STALLED
 from slipway.kube.names import fitting
 from slipway.kube.objects import SERVICE, Object, deleting, key
-from slipway.serving.diagnosis import WAITING
+from slipway.serving.diagnosis import WAITING, is_ready
 from slipway.serving.route import Refusal, Route, route_metadata
 from slipway.serving.times import unix_time
 from slipway.serving.workload import child
@@ -46,11 +46,16 @@ class Explanation(NamedTuple):
 def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, node_wait_seconds: float) -> Explanation:
     """Why nothing answers, of a resource with these conditions and pods; nothing while it is on its way.
 
+    A ready pod answers, or will in a moment: the workload's own status may lag behind it, and another failure, such as that
+    of one adapter, does not keep it from answering.
+
     ``node_wait_seconds``: how long requests wait for a pod without a node, since a node or a claim may be on its way.
     """
     found = {condition["type"]: condition for condition in conditions}
     stalled, available = found.get(STALLED), found.get("Available")
     if not _is_true(stalled) or stalled is None or _is_true(available):
+        return Explanation()
+    if any(is_ready(pod) and not deleting(pod) for pod in pods):
         return Explanation()
     reason = stalled.get("reason", "")
     if reason not in WAITING:

@@ -48,6 +48,13 @@ def test_a_pod_without_a_node_or_claim_is_waited_for_as_long_as_the_setting_says
     assert explain(told, newer, THEN + 300, 300) == Explanation(Unready(reason), 240)
 
 
+def test_a_failed_adapter_does_not_stop_requests_while_the_workload_lags_behind_its_ready_pod() -> None:
+    ready = {"metadata": {"name": "p"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    assert explain(conditions("AdapterFailed"), [ready], THEN, 300) == Explanation()
+    deleting = {**ready, "metadata": {"name": "p", "deletionTimestamp": SINCE}}
+    assert explain(conditions("AdapterFailed"), [deleting], THEN, 300) == Explanation(Unready("AdapterFailed", True))
+
+
 def test_a_reason_that_is_no_word_is_not_told() -> None:
     assert explain(conditions('no "word"'), [], THEN, 300) == Explanation()
 
