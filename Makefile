@@ -49,13 +49,16 @@ public-images: docker
 
 # Each stage with its roles and plays. ANSIBLE_STDOUT_CALLBACK=default shows every task instead.
 DEMO_STAGES := cluster=local_cluster,images=images+Prepare images and weights,checks=preflight,APIs=crds,controller,gateway,models=hub+models,answers=Ask the models
-.PHONY: demo free-port
+.PHONY: demo free-port free-cache
 # Before minutes of building.
 free-port:
 	@scripts/port.sh $(VARS)
+# Ansible would show nothing while a role waits for another build.
+free-cache:
+	@scripts/cache.sh
 
 # The demo asks its models itself, so it skips the tag verify. A run that changes a single part needs no images.
-demo: free-port setup $(if $(TAGS),docker,public-images) ## Bring up a cluster, install everything and ask a model a question
+demo: free-port setup $(if $(TAGS),docker,public-images) free-cache ## Bring up a cluster, install everything and ask a model a question
 	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
 	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES="$(DEMO_STAGES)" \
 	  ansible-playbook playbooks/demo.yml --skip-tags verify $(if $(TAGS),--tags $(TAGS)) $(if $(VARS),-e @$(VARS))

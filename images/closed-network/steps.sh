@@ -15,16 +15,17 @@ elapsed() { # SECONDS; prints "45 s" or "3 min 5 s"
 
 # ---- One builder at a time ----------------------------------------------------------------------------------------
 
-# Holds the lock FILE until this script and all its child processes have exited. Prints a message before it waits.
+# Holds the lock FILE until this script and all its child processes have exited. Before it waits, it prints what holds
+# the lock and since when.
 hold_lock() { # FILE WHAT
-  local since=''
+  local holder=''
   exec 9>> "$1"
   if ! flock --nonblock 9; then
-    read -r since < "$1" || true
-    say "another $2${since:+ (since $since)}, waiting"
+    read -r holder < "$1" || true
+    say "another $2${holder:+ ($holder)}, waiting"
     flock 9
   fi
-  date +%H:%M > "$1"
+  say "since $(date +%H:%M), process $$: $0" > "$1"
 }
 
 # Creates and locks the cache, and removes files left by a killed build.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import time
@@ -40,19 +41,42 @@ def test_a_held_lock_is_reported_with_its_time_before_anything_starts(bench: Ben
     printed = bench.folder / "printed"
     with (bench.cache / "lock").open("w") as lock, printed.open("w") as output:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write("14:03\n")
+        lock.write("since 14:03, process 7: build.sh\n")
         lock.flush()
         waiting = bench.start("bash", "-c", f'source "{LIB}"; open_cache; say started', stdout=output)
-        until(lambda: printed.read_text() == f"another build is using {bench.cache} (since 14:03), waiting\n")
+        message = f"another build is using {bench.cache} (since 14:03, process 7: build.sh), waiting\n"
+        until(lambda: printed.read_text() == message)
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert waiting.wait(60) == 0
     assert printed.read_text().endswith("waiting\nstarted\n")
 
 
-def test_the_lock_contains_the_time_at_which_it_was_taken(bench: Bench) -> None:
-    ended = bench.script('cat "$CACHE/lock"')
+def test_the_lock_names_its_holder_and_the_time(bench: Bench) -> None:
+    ended = bench.script('cat "$CACHE/lock"; echo "$$"')
 
-    assert len(ended.stdout) == len("14:03\n")
+    line, process = ended.stdout.splitlines()
+    assert re.fullmatch(rf"since \d\d:\d\d, process {process}: bash", line)
+
+
+def test_the_demo_waits_for_another_build_before_its_playbook(bench: Bench) -> None:
+    root = IMAGES.parent
+    dry_run = bench.run("make", "--directory", str(root), "--dry-run", "demo", "TAGS=gateway")
+    before, _playbook, _after = dry_run.stdout.partition("ansible-playbook playbooks/demo.yml")
+    assert before.count("scripts/cache.sh") == 1
+
+    bench.cache.mkdir()
+    printed = bench.folder / "printed"
+    with (bench.cache / "lock").open("w") as lock, printed.open("w") as output:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("since 14:03, process 7: build.sh\n")
+        lock.flush()
+        waiting = bench.start(str(root / "scripts/cache.sh"), stdout=output)
+        until(lambda: bool(printed.read_text()))
+        assert printed.read_text() == (
+            f"another build is using {bench.cache} (since 14:03, process 7: build.sh), waiting\n"
+        )
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert waiting.wait(60) == 0
 
 
 # ---- missing prerequisites -----------------------------------------------------------------------------------------
