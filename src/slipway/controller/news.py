@@ -15,11 +15,13 @@ def news(
 ) -> Iterator[tuple[str, Condition]]:
     """The type of each Event, and its condition: one for each reason that is new.
 
-    No Event for ``passed_through``, for a rejection while it is retried, or for a condition that was never wrong.
+    No Event for ``passed_through``, for a rejection while it is retried, for a condition that was never wrong, or for
+    the end of a rollout without replicas.
     """
     known = {condition["type"]: condition.get("reason") for condition in before}
     refused = any(condition.type == "Accepted" and condition.status == "False" for condition in after)
-    silent = {RETRYING, *passed_through} | ({"NoService"} if refused else set())
+    asleep = any(condition.reason == "ScaledToZero" for condition in after)
+    silent = {RETRYING, *passed_through, *(["NoService"] if refused else []), *(["Complete"] if asleep else [])}
     for condition in after:
         good = condition.status == "True" or condition.reason in SETTLED
         never_wrong = good and known.get(condition.type, RETRYING) == RETRYING

@@ -23,6 +23,16 @@ PASSED_THROUGH = frozenset({"WaitingForPods"})
         ("Available=Ready", "Available=True:Ready", ""),
         ("Available=Ready", "Available=False:CrashLoopBackOff", "Warning CrashLoopBackOff"),
         ("Available=Ready", "Available=False:ScaledToZero", "Normal ScaledToZero"),
+        (
+            "Available=Ready Progressing=RollingOut",
+            "Available=False:ScaledToZero Progressing=False:Complete",
+            "Normal ScaledToZero",
+        ),
+        (
+            "Available=ScaledToZero Progressing=RollingOut",
+            "Available=False:ScaledToZero Progressing=False:Complete",
+            "",
+        ),
         ("Accepted=InvalidSpec", "Accepted=True:Valid", "Normal Valid"),
         # A retry is no news, whichever condition shows it, and neither is its end.
         ("Accepted=Valid", "Accepted=Unknown:Retrying", ""),
