@@ -130,7 +130,7 @@ class Reconciler:
         self._agents, self._scaled, self._reserved, self._catalogs = agents, scaled, reserved, catalogs
         self._expectations = expectations = Expectations()
         self._refused: dict[Key, _Refused] = {}
-        self._rollouts = RolloutEvents(kind, recorder)
+        self._rollouts = RolloutEvents(kind, recorder, MARK)
         self._watches = api.watches(settings)
         listed = {watch.kind: watch for watch in self._watches if watch.listed}
         self._applier = Applier(
@@ -207,12 +207,14 @@ class Reconciler:
                 return await self._report(look, Applied(), rejection, planned=False)
             refused = Applied((error.failure,))
             return await self._report(look, refused, _rejection(refused))
+        before = look.world.children
         applied = await self._apply(resource, plan)
         if not (applied.failures or applied.errors or applied.waiting):
-            self._rollouts.record_rollouts(resource, look.world.children, plan.children)
+            self._rollouts.record_rollouts(resource, before, plan.children)
         latest = self._latest(resource)
         if applied.waited or latest is not resource:
             look = self._look(latest)
+        self._rollouts.record_resets(resource, before, look.world.children, plan.children)
         self._agents.follow(self.kind, key(latest), look.world.pods, plan.adapters)
         if self._catalogs is not None:
             self._catalogs.follow(self.kind, key(latest), plan.catalog)

@@ -1,11 +1,11 @@
-"""Rollouts: the Events of a resource whose pods are replaced or drained."""
+"""Rollouts: the Events of a resource whose pods are replaced or drained, or whose replicas are set back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from slipway.kube.events import Recorder
-from slipway.kube.objects import Key, Kind, Object, deleting, key
+from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key
 from slipway.serving.api import World
 from slipway.serving.diagnosis import ended, template_digest
 from slipway.serving.job import job_of
@@ -22,10 +22,11 @@ Children = Mapping[tuple[Kind, Key], Object]
 
 
 class RolloutEvents:
-    """Records Events for the resources of one kind: RolloutStarted and Draining."""
+    """Records Events for the resources of one kind: RolloutStarted, ReplicasReset and Draining."""
 
-    def __init__(self, kind: Kind, recorder: Recorder) -> None:
-        self._kind, self._recorder = kind, recorder
+    def __init__(self, kind: Kind, recorder: Recorder, mark: str) -> None:
+        """``mark``: the annotation of children with the digest of their last apply."""
+        self._kind, self._recorder, self._mark = kind, recorder, mark
         self._draining: dict[Key, frozenset[str]] = {}
         """The uids of the draining pods of each resource, which have their Event."""
 
@@ -33,6 +34,12 @@ class RolloutEvents:
         """``before``: the children before the apply; ``applied``: the applied ones."""
         for message in rollouts(before, applied):
             self._recorder.record(self._kind, resource, "Normal", "RolloutStarted", message)
+
+    def record_resets(self, resource: Object, before: Children, after: Children, applied: Iterable[Object]) -> None:
+        """``before`` and ``after``: the children before and after the apply; ``applied``: the applied ones."""
+        for message in resets(before, after, applied, self._mark):
+            text = f"{message} Set the replicas in {self._kind.kind} {key(resource).name} instead."
+            self._recorder.record(self._kind, resource, "Normal", "ReplicasReset", text)
 
     def record_draining(self, world: World) -> None:
         """Records one Event for all pods that began to drain since the last call."""
@@ -52,6 +59,18 @@ def rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
     known = {(kind.kind, name): child for (kind, name), child in before.items()}
     pairs = ((known.get((child["kind"], key(child))), child) for child in applied)
     return [_rollout(old, new) for old, new in pairs if old is not None and _is_rollout(old, new)]
+
+
+def resets(before: Children, after: Children, applied: Iterable[Object], mark: str) -> list[str]:
+    """A message for each workload that another client had scaled: the apply changed its replicas, but not its mark. It
+    does not name the number of that client, so that repetitions are one Event. Pure."""
+    old, new = ({(kind.kind, name): child for (kind, name), child in one.items()} for one in (before, after))
+    names = [(child["kind"], key(child)) for child in applied if _replicas(child) is not None]
+    return [
+        f"{kind} {name.name} was scaled by another client and is back at {_replicas(new[kind, name])}."
+        for kind, name in names
+        if (kind, name) in old and (kind, name) in new and _was_scaled(old[kind, name], new[kind, name], mark)
+    ]
 
 
 def draining(pods: Iterable[Object], known: frozenset[str], now: float) -> tuple[str, frozenset[str]]:
@@ -117,6 +136,16 @@ def _is_rollout(old: Object, new: Object) -> bool:
         return False
     before, after = (template_digest(one.get("spec", {}).get("template", {})) for one in (old, new))
     return None not in (before, after) and before != after
+
+
+def _was_scaled(old: Object, new: Object, mark: str) -> bool:
+    digests = [annotations_of(one).get(mark) for one in (old, new)]
+    return _replicas(old) != _replicas(new) and digests[0] is not None and digests[0] == digests[1]
+
+
+def _replicas(workload: Object) -> int | None:
+    replicas: int | None = (workload.get("spec") or {}).get("replicas")
+    return replicas
 
 
 def _grace(pod: Object) -> float:

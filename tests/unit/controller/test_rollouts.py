@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from slipway.apis.kubeai import KUBEAI
-from slipway.controller.rollouts import draining, rollouts
+from slipway.controller.reconciler import MARK
+from slipway.controller.rollouts import draining, resets, rollouts
 from slipway.kube.conditions import timestamp
 from slipway.kube.events import Recorder
 from slipway.kube.objects import DEPLOYMENT, POD, SERVICE, Key, Kind, Object
@@ -82,6 +83,33 @@ def test_objects_without_pods_and_new_workloads_have_no_rollout() -> None:
     assert rollouts({(SERVICE, Key("models", "a")): service}, [service, config, deployment("1")]) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "planned", "messages"),
+    [
+        ((5, "1"), (2, "1"), 2, ["Deployment model-a was scaled by another client and is back at 2."]),
+        ((2, "1"), (2, "1"), 2, []),
+        ((5, "1"), (2, "2"), 2, []),
+        ((2, None), (3, None), 3, []),
+        # Slipway does not set the replicas: an autoscaler does.
+        ((5, "1"), (2, "1"), None, []),
+    ],
+    ids=["another client", "unchanged", "a changed spec", "no mark", "an autoscaler"],
+)
+def test_a_reset_is_a_change_of_replicas_without_a_changed_plan(
+    before: tuple[int, str | None], after: tuple[int, str | None], planned: int | None, messages: list[str]
+) -> None:
+    def children(replicas: int, mark: str | None) -> dict[tuple[Kind, Key], Object]:
+        child = deployment("1", replicas)
+        child["metadata"]["annotations"] = {} if mark is None else {MARK: mark}
+        return {(DEPLOYMENT, Key("models", OWN)): child}
+
+    applied = deployment("1")
+    applied["spec"]["replicas"] = planned
+    assert resets(children(*before), children(*after), [applied], MARK) == messages
+    assert resets({}, children(*after), [applied], MARK) == []
+    assert resets(children(*before), {}, [applied], MARK) == []
+
+
 def test_each_draining_pod_is_in_one_message() -> None:
     message, known = draining([pod("b"), pod("a")], frozenset(), NOW)
     assert message == "Pods a, b drain: no new requests, and at most 600 s for requests in flight."
@@ -147,3 +175,25 @@ async def test_a_draining_pod_has_one_event(server, cluster, parts, eventually, 
 
     messages = [message for reason, message in events if reason == "Draining"]
     assert messages == ["Pod p drains: no new requests, and at most 600 s for requests in flight."]
+
+
+async def test_replicas_that_another_client_set_are_reported(
+    server, cluster, client, session, start, eventually, rest, events
+):
+    async with controlled(KUBEAI, client, session, start, Settings(system_namespace="system")):
+        await apply_kubeai_model(server, cluster)
+        await eventually(lambda: cluster.find(DEPLOYMENT, OWN))
+        await rest(lambda: len(server.writes))
+        for replicas in (4, 5):
+            current = cluster.find(DEPLOYMENT, OWN)
+            scaled = current | {"spec": current["spec"] | {"replicas": replicas}}
+            await server.store(cluster.path(DEPLOYMENT, OWN), scaled)
+            await eventually(lambda: cluster.find(DEPLOYMENT, OWN)["spec"]["replicas"] == 1)
+            await rest(lambda: len(server.writes))
+        await apply_kubeai_model(server, cluster, minReplicas=2)
+        await eventually(lambda: cluster.find(DEPLOYMENT, OWN)["spec"]["replicas"] == 2)
+        await rest(lambda: len(server.writes))
+
+    messages = [message for reason, message in events if reason == "ReplicasReset"]
+    text = "Deployment model-a was scaled by another client and is back at 1. Set the replicas in Model a instead."
+    assert messages == [text] * 2
