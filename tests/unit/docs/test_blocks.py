@@ -49,6 +49,14 @@ def test_bash_parses(block: Block) -> None:
     subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=60)
 
 
+def test_a_namespace_that_may_exist_is_applied_by_the_server() -> None:
+    """Otherwise, kubectl prints a warning if another client has created it, as the demo does."""
+    piped = re.compile(r"^kubectl create namespace .*\| kubectl apply (.*)$", re.MULTILINE)
+    options = [found for block in BLOCKS for found in piped.findall(block.text)]
+    assert options
+    assert [found for found in options if "--server-side" not in found] == []
+
+
 @each([block for block in BLOCKS if "elsewhere" in block.marks], ids=lambda block: block.name)
 def test_what_is_tried_elsewhere_names_where(block: Block) -> None:
     assert (ROOT / block.marks["elsewhere"]).is_file()

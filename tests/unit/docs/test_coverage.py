@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import reference
 
+from slipway import __version__
 from slipway.apis.deckhouse.metrics import NAMES as MODELS_METRICS
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
 from slipway.apis.kubeai import settings as config
@@ -121,6 +122,10 @@ def test_every_metric_is_told() -> None:
     shown = words("reference/controller.md") | words("reference/gateway.md")
     assert metrics()
     assert metrics() - shown == set()
+
+
+def test_the_example_of_the_pages_api_has_the_version_of_this_source() -> None:
+    assert f'"version": "{__version__}"' in (DOCS / "reference/page.md").read_text()
 
 
 @pytest.mark.parametrize(
