@@ -382,17 +382,17 @@ def test_the_controllers_account_may_label_a_pod_with_its_adapters(cluster: Clus
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"spec": {"unschedulable": True}}, "nothing of their spec"),
-        ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": None}}}, "by labels that begin with"),
-        ({"metadata": {"labels": {"tests.slipway.inference/mine": "x"}}}, "by labels that begin with"),
-        ({"metadata": {"annotations": {"note": "x"}}}, "by annotations that begin with"),
+        ({"spec": {"unschedulable": True}}, "not change their spec"),
+        ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": None}}}, "in labels that begin with"),
+        ({"metadata": {"labels": {"tests.slipway.inference/mine": "x"}}}, "in labels that begin with"),
+        ({"metadata": {"annotations": {"note": "x"}}}, "in annotations that begin with"),
         ({"metadata": {"finalizers": ["attacker.example/holds"]}}, "not change their finalizers"),
     ],
 )
 def test_the_controllers_account_may_change_nothing_else_of_a_node(cluster: Cluster, change: Object, told: str) -> None:
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
     before = a_node(cluster)
-    with pytest.raises(DynamicApiError, match=f"The controller may say of nodes which models they have.*{told}"):
+    with pytest.raises(DynamicApiError, match=f"The controller may record the models of nodes, but.*{told}"):
         controller.patch("Node", "", before["metadata"]["name"], change)
     after = a_node(cluster)
     # The controller labels nodes at the same time, so compare only the fields in the change.
