@@ -99,5 +99,5 @@ def test_a_namespace_that_is_not_there_ends_the_play_by_its_name_before_anything
     tmp_path: Path, api: ClusterApi
 ) -> None:
     said = install(tmp_path, api, "team-a", "team-x", "team-y", failing=True)
-    assert "namespaces that are not there: team-x, team-y. Create them, or take them out of the list." in said
+    assert "namespaces that do not exist: team-x, team-y. Create them, or remove them from the list." in said
     assert api.writes == []
