@@ -100,5 +100,5 @@ def test_where_another_plugin_serves_nothing_is_changed(tmp_path: Path, api: Gpu
     )
     said = play(tmp_path, api, "main")
 
-    assert "GPUs of NVIDIA are served by DaemonSet nvidia-device-plugin in namespace kube-system" in said
+    assert "DaemonSet nvidia-device-plugin in namespace kube-system already serves the GPUs of NVIDIA" in said
     assert api.writes == []
