@@ -95,7 +95,7 @@ def test_a_few_hosts_that_are_away_are_left_behind_and_the_others_go_on(tmp_path
     output = fleet.plays("--check", "-vvv")
 
     assert "1 of 4 hosts failed. The run continues with the others." in output
-    assert "away: it cannot be reached" in output
+    assert "away: unreachable" in output
     assert "settled keeps its driver nvidia 580.95.05 open" in output
     assert "empty has no NVIDIA, AMD or Intel GPU, so it is not changed." in output
     assert output.index("The run continues with the others.") < output.index(
