@@ -12,13 +12,14 @@ from slipway.artifacts.weights import Weights
 from slipway.engines.flags import FlagTable, Value, names_flag, without_effect
 from slipway.engines.gpus import Devices, named
 from slipway.engines.log_patterns import SOMETHING, Download, LogPattern, match_log
+from slipway.engines.optional_paths import Switches, disabled
 from slipway.engines.python import PYTHON
 from slipway.engines.retired import Renewal, Retired, is_ours, renewed
 from slipway.engines.sealed import Seals, cleared, seals_in
 from slipway.kube.objects import Object
 from slipway.serving.diagnosis import Failure
 from slipway.serving.drain import Drain
-from slipway.serving.server import Probe, Probes
+from slipway.serving.server import Container, Probe, Probes
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - a pod's own address is not known before it runs
 """Addresses that an engine may listen on."""
@@ -173,6 +174,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     """What it serves of ``serving.paths``, in any version or edition that is known. Empty: nothing is told, and nothing
     is refused."""
+    optional_paths: Mapping[str, Switches] = {}
+    """Those of them that it serves only if an argument or a variable enables them."""
     sealed_by: Seals = Seals()
     """What makes it refuse requests without its own key."""
     devices: Devices = Devices()
@@ -226,10 +229,13 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         names = (*self.sealed_by.clearable, *(self.sealed_by.clearable_today if today else ()))
         return cleared(env, env_from, names)
 
-    def paths_of(self, *replaced: object) -> tuple[str, ...]:
-        """What it serves; empty where something of it is replaced by the user's own, such as its image: that may serve
-        anything."""
-        return () if any(replaced) else self.paths
+    def paths_of(self, container: Container, *replaced: object) -> tuple[str, ...]:
+        """What it serves in its container. Empty if the user replaces something of it, such as its image: that may
+        serve anything."""
+        if any(replaced):
+            return ()
+        lacking = disabled(container, self.optional_paths)
+        return tuple(path for path in self.paths if path not in lacking)
 
     def image(self, accelerator: str) -> str:
         """Its public image for an accelerator; empty: there is none."""

@@ -18,6 +18,7 @@ from slipway.engines.log_patterns import (
     UNSUPPORTED,
     log_patterns,
 )
+from slipway.engines.optional_paths import Switches
 from slipway.engines.sealed import Seals
 
 CACHE = "/cache"
@@ -141,6 +142,17 @@ LLAMACPP = Engine(
         "/tokenize",
         "/detokenize",
     ),
+    # Without them it answers 501, which clients repeat. A reranker ranks by its pooling.
+    optional_paths={
+        "/v1/embeddings": Switches(
+            flags=frozenset(("--embedding", "--embeddings", "--rerank", "--reranking")),
+            variables=frozenset(("LLAMA_ARG_EMBEDDINGS", "LLAMA_ARG_RERANKING")),
+        ),
+        "/v1/rerank": Switches(
+            flags=frozenset(("--rerank", "--reranking", "--pooling")),
+            variables=frozenset(("LLAMA_ARG_RERANKING", "LLAMA_ARG_POOLING")),
+        ),
+    },
     metrics=Metrics(
         running="llamacpp:requests_processing",
         waiting="llamacpp:requests_deferred",

@@ -37,7 +37,7 @@ def plan(view: View) -> Plan:
         created=created_unix(world.resource),
         owned_by="krypton",
         source=str(model.weights),
-        paths=LLAMACPP.paths_of(model.spec.image),
+        paths=LLAMACPP.paths_of(server.engine, model.spec.image),
     )
     made = workload(server, scale, (ServiceSpec(server.name, server.selector, route),))
     refuse_sealed(made.deployment, LLAMACPP.container, LLAMACPP)

@@ -21,7 +21,7 @@ def plan(view: View) -> Plan:
     """Raises InvalidSpecError."""
     model, world = view.valid(), view.world
     server, scale = pods.server(model), pods.scale(model)
-    made = workload.workload(server, scale, pods.addresses(model, failing=view.failing))
+    made = workload.workload(server, scale, pods.addresses(model, server.engine, failing=view.failing))
     refuse_sealed(made.deployment, CONTAINER, model.engine)
     deployment = workload.with_labels_of(made.deployment, pods.rightly_labelled(view.deployment))
     before = (*network.ingress(server, world.settings, policed=world.policed), *made.beside)

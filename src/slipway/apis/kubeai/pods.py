@@ -100,9 +100,10 @@ def scale(model: Model) -> Scale:
     return Scale(model.replicas, model.config.model_rollouts.surge)
 
 
-def addresses(model: Model, *, failing: bool) -> tuple[ServiceSpec, ...]:
-    """The model's own Service first, then one for the pods that have each adapter."""
-    plain = route(model, failing=failing)
+def addresses(model: Model, container: Container, *, failing: bool) -> tuple[ServiceSpec, ...]:
+    """The model's own Service first, then one for the pods that have each adapter. ``container``: that of the
+    engine."""
+    plain = route(model, container, failing=failing)
     return (
         ServiceSpec(names.service_name(model.name), names.selector(model.name), plain),
         *(
@@ -117,7 +118,7 @@ def addresses(model: Model, *, failing: bool) -> tuple[ServiceSpec, ...]:
     )
 
 
-def route(model: Model, *, failing: bool) -> Route:
+def route(model: Model, container: Container, *, failing: bool) -> Route:
     """``failing``: requests are not to wait for the model as long as for one that starts."""
     spec = model.spec
     scaled = not spec.autoscaling_disabled and not failing
@@ -131,7 +132,7 @@ def route(model: Model, *, failing: bool) -> Route:
         labels=model.labels,
         scale=ScaleTarget("kubeai.org", "v1", "models", model.name) if scaled else None,
         drop_model_field=not model.engine.reads_model_field,
-        paths=model.engine.paths_of(spec.image),
+        paths=model.engine.paths_of(container, spec.image),
     )
     if spec.load_balancing.strategy == "LeastLoad":
         return plain

@@ -319,7 +319,8 @@ def scale(world: World, service: Service) -> Scale:
     )
 
 
-def address(service: Service) -> ServiceSpec:
+def address(service: Service, container: Container) -> ServiceSpec:
+    """``container``: that of the engine."""
     endpoint = service.endpoint
     route = Route(
         models=(service.name, *service.further_names),
@@ -328,7 +329,7 @@ def address(service: Service) -> ServiceSpec:
         source=redact_url(service.model.source),
         name=service.name,
         features=(FEATURES[mode(service.spec)],),
-        paths=service.engine.paths_of(service.spec.image, service.spec.command),
+        paths=service.engine.paths_of(container, service.spec.image, service.spec.command),
     )
     return ServiceSpec(
         service_name(service.name),

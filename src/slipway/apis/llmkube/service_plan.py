@@ -23,7 +23,7 @@ def plan(view: View) -> Plan:
     if service.model.hardware.accelerator == METAL:
         return Plan(children=())
     server, scale = pods.server(service, operation.pod_annotations(view, service)), pods.scale(world, service)
-    made = workload.workload(server, scale, (pods.address(service),))
+    made = workload.workload(server, scale, (pods.address(service, server.engine),))
     deployment = made.deployment
     refuse_sealed(deployment, service.engine.container, service.engine)
     scaler = (autoscaling.scaler(service, server, view.most_replicas),) if autoscaling.autoscaled(service) else ()
