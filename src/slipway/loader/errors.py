@@ -22,4 +22,4 @@ class TransientError(Exception):
 
 
 class StoppedError(Exception):
-    """The load was stopped; the next one resumes it."""
+    """The load was stopped."""

@@ -187,7 +187,7 @@ def main(argv: list[str]) -> int:
         write_termination_message(str(error))
         return LATER if error.transient else NEVER
     except StoppedError:
-        write_termination_message("stopped; the next run resumes from here")
+        write_termination_message("stopped")
         return STOPPED
     if options.command in (*report_commands.COMMANDS, *registry_commands.COMMANDS):
         write_termination_message(message)

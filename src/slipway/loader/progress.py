@@ -100,7 +100,7 @@ class Meter:
 
 
 class Pace:
-    """Ends a load whose source sends next to nothing. The next load resumes it."""
+    """Ends a load whose source sends next to nothing."""
 
     def __init__(self, meter: Meter, clock: Callable[[], float] = time.monotonic) -> None:
         self._meter, self._clock = meter, clock
@@ -120,7 +120,7 @@ class Pace:
         if now - since >= RATE_SECONDS and handled - before < LOWEST_RATE * (now - since):
             rate = human((handled - before) / (now - since))
             text = f"the source sent {rate}/s for {(now - since) / 60:.0f} min, less than {human(LOWEST_RATE)}/s"
-            raise LoadError(f"{text}: check the source and the network; the next load resumes this one")
+            raise LoadError(f"{text}: check the source and the network")
 
 
 def human(size: float) -> str:

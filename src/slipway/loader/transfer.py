@@ -62,7 +62,7 @@ class Retrier:
         self._failures += 1
         if self._failures >= self._policy.attempts:
             raise LoadError(
-                f"{what}: {error}; gave up after {self._failures} attempts: run it again to resume",
+                f"{what}: {error}; gave up after {self._failures} attempts: run it again",
                 transient=True,
             ) from error
         pause = self._policy.pause(self._failures, error.retry_after)

@@ -142,7 +142,7 @@ def test_a_term_signal_ends_it_at_once_and_progress_is_told_meanwhile(hub: Servi
     assert 1000 <= done < len(WEIGHTS)
     process.send_signal(signal.SIGTERM)
     status, line = end_of(process)
-    assert (status, line) == (143, "slipway loader: stopped; the next run resumes from here")
+    assert (status, line) == (143, "slipway loader: stopped")
 
 
 def _stalls(reached: threading.Event) -> Callable[[web.Request], Any]:

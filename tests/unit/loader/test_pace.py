@@ -115,6 +115,6 @@ def test_the_loader_ends_a_load_that_is_too_slow(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(commands, "LOG_PERIOD", 0.01)
     silent, minutes = threading.Event(), itertools.count()
     meter = loading()
-    with pytest.raises(LoadError, match="check the source"):
+    with pytest.raises(LoadError, match=r"check the source and the network$"):
         commands.with_progress(silent.wait, meter, None, Pace(meter, lambda: MINUTE * next(minutes)))
     silent.set()
