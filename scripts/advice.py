@@ -2,8 +2,10 @@
 
 usage: advice.py
 
-A heading names one reason or several. The paragraph that begins with "Do." has the advice. If a table with the heading
-"message" has advice for each message, its rows are kept apart, and the paragraph is for all other messages.
+A heading names one reason or several. The paragraph that begins with "Do." has the advice. If it begins with the name
+of a reason and a colon, each part with such a label is for the reasons in the label, and the others have no advice.
+If a table with the heading "message" has advice for each message, its rows are kept apart, and the paragraph is for
+all other messages.
 Reasons about which nothing is to be done are left out.
 """
 
@@ -51,7 +53,7 @@ def advice(page: str) -> dict[str, Any]:
     for names, text in zip(parts[1::2], parts[2::2], strict=True):
         own = text.partition("\n## ")[0]
         said = _DO.search(own)
-        do = plain(said.group(1)) if said else ""
+        advised = by_reason(said.group(1) if said else "", names.split(", "))
         table = not said or "| message | do |" in own
         rows = {plain(row[0]): plain(row[1]) for row in _ROW.findall(own)} if table else {}
         cases = {
@@ -59,10 +61,25 @@ def advice(page: str) -> dict[str, Any]:
             for message, do in rows.items()
             if message not in ("message", "---")
         }
-        entry = {"do": do, "cases": cases}
-        if (do and do != "Nothing.") or cases:
-            found |= {name: {key: value for key, value in entry.items() if value} for name in names.split(", ")}
+        for name, do in advised.items():
+            entry = {"do": do, "cases": cases}
+            if (do and do != "Nothing.") or cases:
+                found[name] = {key: value for key, value in entry.items() if value}
     return found
+
+
+def by_reason(text: str, names: list[str]) -> dict[str, str]:
+    """The advice of a paragraph for each reason of its heading."""
+    any_name = f"`(?:{'|'.join(names)})`"
+    label = re.compile(rf"({any_name}(?:, {any_name})*): ")
+    if not label.match(text):
+        return dict.fromkeys(names, plain(text))
+    parts = label.split(text)[1:]
+    advised = dict.fromkeys(names, "")
+    for labelled, part in zip(parts[::2], parts[1::2], strict=True):
+        do = plain(part)
+        advised |= dict.fromkeys(re.findall(r"\w+", labelled), do[:1].upper() + do[1:])
+    return advised
 
 
 def plain(text: str) -> str:

@@ -31,13 +31,9 @@ ADVICE: Mapping[str, str] = {
         "not the controller's: replace the pod (see Orders to loaders)."
     ),
     "LoadingAdapter": (
-        "Wait. The first adapter of a service replaces its pods, unless extraArgs contains "
-        "--enable-lora. If this takes long, check the status of the InferenceService."
+        "Wait. The first adapter of a service replaces its pods, unless extraArgs contains --enable-lora."
     ),
-    "ServiceNotReady": (
-        "Wait. The first adapter of a service replaces its pods, unless extraArgs contains "
-        "--enable-lora. If this takes long, check the status of the InferenceService."
-    ),
+    "ServiceNotReady": ("Check the status of the InferenceService."),
     "Leaving": (
         "Wait. After ten minutes, the Model is deleted in any case, and its directory "
         "models/<name>-<uid> remains on the volume."
@@ -129,58 +125,27 @@ ADVICE: Mapping[str, str] = {
         "in the namespace, or ask the operator for a larger quota. kubectl get gpuquotas "
         "--all-namespaces shows the usage."
     ),
-    "QuotaReserved": (
-        "Wait until other services release enough GPUs. Or request fewer GPUs, suspend another service "
-        "in the namespace, or ask the operator for a larger quota. kubectl get gpuquotas "
-        "--all-namespaces shows the usage."
-    ),
+    "QuotaReserved": ("Wait."),
     "QuotaTooSmall": (
-        "QuotaTooSmall: request fewer GPUs or replicas, or lower autoscaling.maxReplicas. "
-        "PriorityTooLow: set a higher priority. In both cases, you can ask the operator to change the "
-        "quota."
+        "Request fewer GPUs or replicas, lower autoscaling.maxReplicas, or ask the operator for a larger quota."
     ),
-    "PriorityTooLow": (
-        "QuotaTooSmall: request fewer GPUs or replicas, or lower autoscaling.maxReplicas. "
-        "PriorityTooLow: set a higher priority. In both cases, you can ask the operator to change the "
-        "quota."
-    ),
-    "ServiceNotFound": (
-        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
-        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose "
-        "another name. PortTaken: choose another containerPort."
-    ),
-    "RuntimeMismatch": (
-        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
-        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose "
-        "another name. PortTaken: choose another containerPort."
-    ),
-    "NamespaceNotAllowed": (
-        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
-        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose "
-        "another name. PortTaken: choose another containerPort."
-    ),
-    "AdapterNameTaken": (
-        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
-        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose "
-        "another name. PortTaken: choose another containerPort."
-    ),
-    "PortTaken": (
-        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
-        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose "
-        "another name. PortTaken: choose another containerPort."
-    ),
+    "PriorityTooLow": ("Set a higher priority, or ask the operator to lower minPriority."),
+    "ServiceNotFound": ("Create the service."),
+    "RuntimeMismatch": ("Use the runtime sglang or vllm."),
+    "NamespaceNotAllowed": ("Move the adapter to the service's namespace."),
+    "AdapterNameTaken": ("Choose another name."),
+    "PortTaken": ("Choose another containerPort."),
     "FieldsIgnored": ("Remove the fields in the message, or use a runtime that supports them."),
     "RetiredFlags": (
         "Remove the flags from spec.args, or use the successors in the message. To keep an old flag, set "
         "spec.image to a version that supports it: the controller does not change the arguments of "
         "custom images."
     ),
-    "SpeculativeMissingModel": ("Create the Model or name another one, or set the missing field."),
-    "SpeculativeMissingConfig": ("Create the Model or name another one, or set the missing field."),
+    "SpeculativeMissingModel": ("Create the Model, or name another one."),
+    "SpeculativeMissingConfig": ("Set the missing field."),
     "IdleCheckUnsupported": ("Raise controller_drain_seconds above the duration of your longest answers."),
-    "NotCreated": ("Install Pyrra, or use the indicator availability."),
-    "SLOCreated": ("Install Pyrra, or use the indicator availability."),
-    "IndicatorUnsupportedForRuntime": ("Install Pyrra, or use the indicator availability."),
+    "NotCreated": ("Install Pyrra."),
+    "IndicatorUnsupportedForRuntime": ("Use the indicator availability."),
     "MetalOutOfReach": ("Choose another accelerator, or serve the model on the Mac."),
     "InvalidSource": (
         "Correct the spec. Use files with a Hub repository or a bucket directory, and sha256 with a single file."
@@ -209,8 +174,8 @@ ADVICE: Mapping[str, str] = {
         "Fix the problem in the log lines. The loader runs as user 65532 (controller_run_as_user), which "
         "must have read access to the file. If the pod does not start, its node may lack the file."
     ),
-    "PVCNotFound": ("Create the claim, or check its volume. Copy the weights to the volume."),
-    "PVCNotBound": ("Create the claim, or check its volume. Copy the weights to the volume."),
+    "PVCNotFound": ("Create the claim and copy the weights to it, or correct its name in the spec."),
+    "PVCNotBound": ("Check the claim's volume, and copy the weights to it."),
     "SecretNotFound": (
         "Create the object, or correct its name in the spec. Secrets and ConfigMaps must be in the model's namespace."
     ),
@@ -233,8 +198,8 @@ ADVICE: Mapping[str, str] = {
     ),
     "FileNotFound": ("Correct the path, or add the file."),
     "UnsupportedModel": ("Use a newer image of the engine, or another engine."),
-    "BaseModelNotFound": ("Correct spec.model.name, create the model, or enable it."),
-    "BaseModelDisabled": ("Correct spec.model.name, create the model, or enable it."),
+    "BaseModelNotFound": ("Correct spec.model.name, or create the model."),
+    "BaseModelDisabled": ("Enable the model."),
     "BaseModelNotReady": (
         'Check the model: kubectl describe clusterbasemodels.ome.io "$MODEL" shows the progress and the '
         "errors of each node. If its spec has no modelFormat, the controller sets it when a node has the "
@@ -312,37 +277,15 @@ ADVICE: Mapping[str, str] = {
         "Delete unused BaseModels, or select fewer nodes with spec.storage.nodeSelector. As the "
         "operator, use ClusterBaseModels for models of several namespaces: they have no such limit."
     ),
-    "NoNode": (
-        "NoNode: label a node, or change the selectors. LoadFailed: fix the problem in the message. "
-        "ClaimNotFound, ClaimNotBound: create the claim, or check its volume."
-    ),
-    "LoadFailed": (
-        "NoNode: label a node, or change the selectors. LoadFailed: fix the problem in the message. "
-        "ClaimNotFound, ClaimNotBound: create the claim, or check its volume."
-    ),
-    "ClaimNotFound": (
-        "NoNode: label a node, or change the selectors. LoadFailed: fix the problem in the message. "
-        "ClaimNotFound, ClaimNotBound: create the claim, or check its volume."
-    ),
-    "ClaimNotBound": (
-        "NoNode: label a node, or change the selectors. LoadFailed: fix the problem in the message. "
-        "ClaimNotFound, ClaimNotBound: create the claim, or check its volume."
-    ),
+    "NoNode": ("Label a node, or change the selectors."),
+    "LoadFailed": ("Fix the problem in the message."),
+    "ClaimNotFound": ("Create the claim."),
+    "ClaimNotBound": ("Check its volume."),
     "PublicationFailed": (
-        "PublicationFailed: fix the problem in the message; if the upload expired, delete the Model and "
-        "create it again. InsufficientStorage: delete unused Models, or ask the operator to raise "
-        "depot_capacity_limit. ArtifactVanished: delete the Model and create it again."
+        "Fix the problem in the message; if the upload expired, delete the Model and create it again."
     ),
-    "InsufficientStorage": (
-        "PublicationFailed: fix the problem in the message; if the upload expired, delete the Model and "
-        "create it again. InsufficientStorage: delete unused Models, or ask the operator to raise "
-        "depot_capacity_limit. ArtifactVanished: delete the Model and create it again."
-    ),
-    "ArtifactVanished": (
-        "PublicationFailed: fix the problem in the message; if the upload expired, delete the Model and "
-        "create it again. InsufficientStorage: delete unused Models, or ask the operator to raise "
-        "depot_capacity_limit. ArtifactVanished: delete the Model and create it again."
-    ),
+    "InsufficientStorage": ("Delete unused Models, or ask the operator to raise depot_capacity_limit."),
+    "ArtifactVanished": ("Delete the Model and create it again."),
     "InvalidRefreshInterval": ("Set a duration such as 10m or 1h30m. The minimum is 30 seconds."),
     "Stale": (
         "Check the address in the message, a proxy or firewall between the clusters, and the other "
@@ -390,16 +333,13 @@ ADVICE: Mapping[str, str] = {
     ),
     "InvalidCertificate": (
         "Put the other cluster's CA into the Secret. A depot's CA is in the ConfigMap slipway-depot-ca "
-        "in its namespace. For AddressNotAllowed, use another address."
+        "in its namespace."
     ),
     "InvalidAuthority": (
         "Put the other cluster's CA into the Secret. A depot's CA is in the ConfigMap slipway-depot-ca "
-        "in its namespace. For AddressNotAllowed, use another address."
+        "in its namespace."
     ),
-    "AddressNotAllowed": (
-        "Put the other cluster's CA into the Secret. A depot's CA is in the ConfigMap slipway-depot-ca "
-        "in its namespace. For AddressNotAllowed, use another address."
-    ),
+    "AddressNotAllowed": ("Use another address."),
     "WaitingForService": ("Wait. If it takes long, check the service; the message includes its state."),
     "WaitingForPod": ("Wait. If it takes long, check the service; the message includes its state."),
     "Running": ("Wait. If it takes long, check the service; the message includes its state."),
@@ -423,12 +363,8 @@ ADVICE: Mapping[str, str] = {
         "Create a new BenchmarkJob. If the nodes are full, request less CPU in podOverride.resources "
         "(default: half a core)."
     ),
-    "OutputNotServed": (
-        "Write the results to a claim or a bucket. Set a tokenizer from the Hub in the field that the message names."
-    ),
-    "TokenizerUnknown": (
-        "Write the results to a claim or a bucket. Set a tokenizer from the Hub in the field that the message names."
-    ),
+    "OutputNotServed": ("Write the results to a claim or a bucket."),
+    "TokenizerUnknown": ("Set a tokenizer from the Hub in the field that the message names."),
     "Unschedulable": (
         "Lower resources.requests (for a KubeAI Model, choose another resourceProfile or a lower count), "
         "add nodes, or free some. If an autoscaler adds nodes, raise "
@@ -438,18 +374,9 @@ ADVICE: Mapping[str, str] = {
         "Wait until other services end, raise priority, or add nodes. If no node offers the resource, "
         "check its device plugin: kubectl describe nodes lists the resource under Allocatable."
     ),
-    "NotYet": (
-        "For CPU and memory, install metrics-server. For the engine's metrics, install an adapter (see "
-        "LLMKube autoscaling)."
-    ),
-    "FailedGetResourceMetric": (
-        "For CPU and memory, install metrics-server. For the engine's metrics, install an adapter (see "
-        "LLMKube autoscaling)."
-    ),
-    "FailedGetPodsMetric": (
-        "For CPU and memory, install metrics-server. For the engine's metrics, install an adapter (see "
-        "LLMKube autoscaling)."
-    ),
+    "NotYet": ("Wait."),
+    "FailedGetResourceMetric": ("Install metrics-server."),
+    "FailedGetPodsMetric": ("Install an adapter (see LLMKube autoscaling)."),
     "PodsRejected": (
         "Fix the problem in the message. If a quota requires it, set resources.limits.memory. If Pod "
         "Security rejects a KubeAI pod or cache Job, set modelServerPods (see KubeAI's system "

@@ -39,6 +39,29 @@ def test_a_heading_of_several_reasons_speaks_for_each() -> None:
     assert SCRIPT.advice(page) == {"One": {"do": "See there, `now`."}, "Two": {"do": "See there, `now`."}}
 
 
+def test_a_part_of_the_advice_may_be_for_some_reasons_of_the_heading() -> None:
+    page = "# T\n\n## One, Two, Three, Four\n\n**Do.** `One`: see `Four`. `Two`, `Three`: wait. Then look.\n"
+    assert SCRIPT.advice(page) == {
+        "One": {"do": "See `Four`."},
+        "Two": {"do": "Wait. Then look."},
+        "Three": {"do": "Wait. Then look."},
+    }
+
+
+def test_no_advice_is_for_another_reason_of_its_heading() -> None:
+    page = SCRIPT.PAGE.read_text()
+    groups = [names.split(", ") for names in SCRIPT._HEADING.findall(page)]
+    advised = {reason: json.dumps(entry) for reason, entry in SCRIPT.advice(page).items()}
+    foreign = [
+        (reason, other)
+        for names in groups
+        for reason in names
+        for other in names
+        if other != reason and f"`{other}`" in advised.get(reason, "")
+    ]
+    assert foreign == []
+
+
 def test_rows_of_a_table_are_cases() -> None:
     rows = ("| message | do |", "| --- | --- |", "| cannot write ...: denied | Be root. |", "| gone | Wait. |")
     page = "\n".join(("## One\n\n**Means.** A:\n", *rows, ""))
