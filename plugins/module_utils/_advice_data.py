@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 ADVICE: Mapping[str, str] = {
+    "NotReady": ("Wait. If it does not change, read the controller's log."),
     "WaitingForPods": (
         "Wait. The engine's log shows the download. If the start takes longer than startupTimeout, the "
         "reason becomes StartupTimeout."
@@ -281,6 +282,14 @@ ADVICE: Mapping[str, str] = {
     "LoadFailed": ("Fix the problem in the message."),
     "ClaimNotFound": ("Create the claim."),
     "ClaimNotBound": ("Check its volume."),
+    "Loading": ("Wait. The message shows the progress on each node."),
+    "WaitingForTurn": ("Wait. The message shows the progress on each node."),
+    "HasTurn": ("Wait."),
+    "NextInNamespace": ("Wait."),
+    "WaitingInNamespace": ("Wait."),
+    "Pending": ("Wait."),
+    "WaitingForUserUpload": ("Upload the files with the Secret in status.upload."),
+    "Publishing": ("Wait."),
     "PublicationFailed": (
         "Fix the problem in the message; if the upload expired, delete the Model and create it again."
     ),

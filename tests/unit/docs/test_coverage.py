@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -31,6 +33,7 @@ from slipway.engines.ollama import OLLAMA
 from slipway.engines.python import PYTHON
 from slipway.gateway import errors
 from slipway.gateway.settings import Settings as GatewaySettings
+from slipway.kube import errors as client_errors
 from slipway.serving import paths
 from slipway.serving.diagnosis import MISSING
 from slipway.serving.route import Route
@@ -50,18 +53,54 @@ METRIC_CALLS = {
 REASON = re.compile(r"[A-Z][A-Za-z]+")
 
 
+RETRIED = {
+    error.reason for error in vars(client_errors).values() if isinstance(error, type) and hasattr(error, "reason")
+} - {"Invalid", "Forbidden", "NotFound", "Unauthorized", "Unreachable"}
+"""Reasons of the API server that no condition shows: the controller retries, and shows Retrying."""
+
+
+def name_of(source: Path) -> str:
+    """The name by which a source is imported."""
+    return ".".join(source.relative_to(ROOT / "src").with_suffix("").parts)
+
+
+def constants_of(tree: ast.Module) -> dict[str, str]:
+    """The string constants of a module, also those of an assignment to several names."""
+    assignments = [node for node in tree.body if isinstance(node, ast.Assign)]
+    sides = ((elements(node.targets[0]), elements(node.value)) for node in assignments)
+    pairs = [pair for targets, values in sides for pair in zip(targets, values, strict=False)]
+    return {
+        target.id: value.value
+        for target, value in pairs
+        if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+
+
+def elements(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple) else [node]
+
+
+@cache
+def modules() -> tuple[tuple[ast.Module, dict[str, str]], ...]:
+    """The syntax tree of each source, with the string constants that it has, imports, or finds in imported modules."""
+    trees = {name_of(source): ast.parse(source.read_text()) for source in SOURCES}
+    own = {name: constants_of(tree) for name, tree in trees.items()}
+    sources = []
+    for name, tree in trees.items():
+        constants = {}
+        for node in ast.walk(tree):
+            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+                local, there = alias.asname or alias.name, own.get(str(node.module), {})
+                module = own.get(f"{node.module}.{alias.name}", {})
+                constants |= {f"{local}.{constant}": value for constant, value in module.items()}
+                constants |= {local: there[alias.name]} if alias.name in there else {}
+        sources.append((tree, constants | own[name]))
+    return tuple(sources)
+
+
 def calls(names: Container[str]) -> Iterator[tuple[ast.Call, str, dict[str, str]]]:
     """Calls of these names in the sources, with the string constants of their module."""
-    for source in SOURCES:
-        tree = ast.parse(source.read_text())
-        constants = {
-            node.targets[0].id: node.value.value
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        }
+    for tree, constants in modules():
         for node in ast.walk(tree):
             name = getattr(getattr(node, "func", None), "id", "")
             if isinstance(node, ast.Call) and name in names:
@@ -72,8 +111,9 @@ def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
     """The strings that an expression may stand for, as far as it says so."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
-    if isinstance(node, ast.Name):
-        return [constants[node.id]] if node.id in constants else []
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = ast.unparse(node)
+        return [constants[name]] if name in constants else []
     inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
     return (
         [text for child in inner for text in texts(child, constants)]
@@ -82,13 +122,35 @@ def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
     )
 
 
+def is_prose(node: ast.expr) -> bool:
+    """Whether an expression is a message: a text with several words, or one with values in it."""
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+    )
+
+
+def reason_nodes(node: ast.AST) -> list[ast.expr]:
+    """The expressions of a node that may be reasons: arguments of calls, values of variables, and what precedes a
+    message in a tuple."""
+    if isinstance(node, ast.Tuple):
+        return [first for first, second in itertools.pairwise(node.elts) if is_prose(second)]
+    if isinstance(node, ast.Assign):
+        pairs = zip(elements(node.targets[0]), elements(node.value), strict=False)
+        return [value for target, value in pairs if getattr(target, "id", "") == "reason"]
+    if not isinstance(node, ast.Call):
+        return []
+    positions = REASON_CALLS.get(getattr(node.func, "id", ""), ())
+    keywords = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+    return [*keywords, *(node.args[position] for position in positions if position < len(node.args))]
+
+
 def reasons() -> set[str]:
     found = {row.reason for row in (*LLAMACPP.log_patterns, *OLLAMA.log_patterns, *PYTHON)}
     found |= {row.reason for row in MISSING}
-    for call, name, constants in calls(REASON_CALLS):
-        for position in REASON_CALLS[name]:
-            found.update(*(texts(argument, constants) for argument in call.args[position : position + 1]))
-    return {reason for reason in found if REASON.fullmatch(reason)}
+    for tree, constants in modules():
+        for node in ast.walk(tree):
+            found.update(*(texts(expression, constants) for expression in reason_nodes(node)))
+    return {reason for reason in found if REASON.fullmatch(reason)} - RETRIED
 
 
 def metrics() -> set[str]:
@@ -108,7 +170,7 @@ def test_every_reason_is_found_in_the_source() -> None:
     known = {
         "ImagePullBackOff", "CrashLoopBackOff", "DownloadFailed", "Unschedulable", "StartupTimeout", "OOMKilled",
         "CreateContainerConfigError", "PodsRejected", "InvalidSpec", "NameTaken", "NameConflict", "WaitingForPods",
-        "RollingOut", "Complete", "Ready", "Valid", "Routed",
+        "RollingOut", "Complete", "Ready", "Valid", "Routed", "OnClaim", "Completed", "WaitingForTurn", "HasTurn",
     }  # fmt: skip
     assert known <= reasons()
 
