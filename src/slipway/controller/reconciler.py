@@ -196,7 +196,9 @@ class Reconciler:
             plan = self._plan(look)
             changed = await self._patch_self(resource, plan)
             if changed is not None:
-                resource = changed
+                # The indexes of the store must have the patch, too: a plan may look for its own resource there.
+                await self._expectations.met(uid(changed))
+                resource = self._latest(changed)
                 look = self._look(resource)
                 plan = self._plan(look)
         except (InvalidSpecError, _RefusedError) as error:

@@ -67,8 +67,9 @@ class Process:
 SAMPLE = 6
 """CI tests every sixth write, alternating between a death before and after it; the lane tests all."""
 Writes = Mapping[str, int]
-"""Name of a write, such as ``PATCH jobs`` or ``PATCH models/status`` -> its maximum number in a life. Combined writes
-have up to two more than on an idle machine."""
+"""Name of a write, such as ``PATCH jobs`` or ``PATCH models/status`` -> its maximum number in a life. A status has two
+more than on an idle machine, because timing decides how many changes one write combines. More of the other writes mean
+that the controller undoes what it did."""
 
 
 def moments(writes: Writes) -> list[Any]:
@@ -96,7 +97,8 @@ def name_of(method: str, path: str) -> str:
 
 
 def is_combined(write: str) -> bool:
-    """Whether timing decides how many changes one such write combines."""
+    """Whether timing decides how many changes one such write combines. A patch of a Model can have the records of two
+    directories whose Jobs end at the same time."""
     return write.endswith("/status") or write == "PATCH models"
 
 

@@ -24,7 +24,7 @@ SETTINGS = Settings(system_namespace="system", apis={"llmkube": {"revalidateSeco
 WRITES = {
     "POST priorityclasses": 1,
     "POST persistentvolumeclaims": 1,
-    "PATCH models": 12,
+    "PATCH models": 9,
     "PATCH models/status": 7,
     "PATCH inferenceservices/status": 8,
     "PATCH services": 2,

@@ -13,6 +13,7 @@ from slipway.apis.llmkube.model_types import KIND
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report, written
+from slipway.kube.client import Client
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings
@@ -161,6 +162,30 @@ async def test_a_source_that_changes_is_loaded_and_what_nobody_has_any_more_is_r
     await ended(server, cluster, "a-download", message=report(file="other.gguf"))
     await eventually(lambda: told(cluster, "a", "path") == f"/models/{names.cache_key(OTHER)}/other.gguf")
     await eventually(lambda: set(inventory(cluster)) == {names.cache_key(OTHER)})
+
+
+async def test_the_record_of_a_new_source_is_written_once_and_stays(
+    server, cluster, running, eventually, rest, monkeypatch
+):
+    """The controller once acted on a store that did not show its last patch, and removed the record."""
+    merge_patch, texts = Client.merge_patch, []
+
+    async def recorded(self, kind, name, body, **options):
+        annotations = body["metadata"].get("annotations", {})
+        texts.extend(text for place, text in annotations.items() if place.endswith(names.cache_key(OTHER)))
+        return await merge_patch(self, kind, name, body, **options)
+
+    monkeypatch.setattr(Client, "merge_patch", recorded)
+    await model(server, cluster, "a")
+    await eventually(lambda: cluster.find(JOB, "a-download") and inventory(cluster))
+    await ended(server, cluster, "a-download", message=report())
+    await eventually(lambda: told(cluster, "a") == "Ready" and cluster.find(JOB, "a-download") is None)
+    current = cluster.get(KIND, "a")
+    await server.store(cluster.path(KIND, "a"), {**current, "spec": {**current["spec"], "source": OTHER}})
+    await eventually(lambda: cluster.find(JOB, "a-evict") and cluster.find(JOB, "a-download"))
+    await rest(lambda: len(server.log))
+    assert len(texts) == 1
+    assert texts[0] is not None
 
 
 async def test_weights_of_another_hash_are_refused_for_every_kind_of_source_and_not_fetched_again(
