@@ -82,15 +82,6 @@ def narrow(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
         yield made
 
 
-def test_waiting_requests_go_on_when_a_server_appears(patient: Cold, make_engine: Callable[..., Engine]) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(patient.ask) for _unused in range(5)]
-        wait_for(lambda: waiting(patient.gateway) == 5)
-        patient.give(make_engine("warm"))
-        assert [answer.result().status_code for answer in asked] == [200] * 5
-    wait_for(lambda: waiting(patient.gateway) == 0)
-
-
 def test_a_server_that_does_not_listen_yet_is_waited_for(patient: Cold, make_engine: Callable[..., Engine]) -> None:
     """Requests also wait across retries: another model's server, which starts first, shows that HAProxy retries."""
     late, sooner = (make_engine(name, start=False) for name in ("late", "sooner"))
@@ -106,7 +97,9 @@ def test_a_server_that_does_not_listen_yet_is_waited_for(patient: Cold, make_eng
         assert [answer.result().status_code for answer in asked] == [200] * 5
 
 
-def test_too_many_are_turned_away_while_the_others_wait(patient: Cold, make_engine: Callable[..., Engine]) -> None:
+def test_too_many_are_turned_away_while_the_others_wait_for_a_server(
+    patient: Cold, make_engine: Callable[..., Engine]
+) -> None:
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(patient.ask) for _unused in range(5)]
         wait_for(lambda: waiting(patient.gateway) == 5)
@@ -114,6 +107,7 @@ def test_too_many_are_turned_away_while_the_others_wait(patient: Cold, make_engi
         assert waiting(patient.gateway) == 5
         patient.give(make_engine("warm"))
         assert [answer.result().status_code for answer in asked] == [200] * 5
+    wait_for(lambda: waiting(patient.gateway) == 0)
     assert refused.status_code == 429
     assert refused.json()["error"]["code"] == "too_many_waiting"
     assert int(refused.headers["retry-after"]) > 0
