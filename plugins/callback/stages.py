@@ -14,7 +14,7 @@ author:
 description:
   - A stage is a play, or one or more roles. Its line shows its number, its duration and the number of changes.
   - Roles that a role imports or includes belong to its stage.
-  - Messages of C(ansible.builtin.debug) are shown.
+  - Messages of C(ansible.builtin.debug) are shown after the line of their stage.
   - The usual output goes to a file.
   - The last lines summarize what failed, and name that file.
 extends_documentation_fragment:
@@ -116,8 +116,8 @@ class CallbackModule(DefaultCallback):
         self._failed: dict[str, tuple[str, dict[str, Any]]] = {}
         self._path = ""
         self._began = time.monotonic()
-        # Whether the line of the stage is still incomplete.
-        self._open = False
+        # Messages of the running stage, which are shown after its line.
+        self._messages: list[str] = []
 
     def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
@@ -154,7 +154,6 @@ class CallbackModule(DefaultCallback):
         self._leave()
         self._stage = Stage(name, time.monotonic())
         self._screen.display(self._heading(name), newline=False)
-        self._open = True
 
     def _leave(self, failed: bool = False) -> None:
         stage = self._stage
@@ -165,10 +164,10 @@ class CallbackModule(DefaultCallback):
         self._changed += stage.changed
         outcome = stringc("failed", "red") if failed else "ok    " if stage.done else "off   "
         line = f"{outcome}  {_seconds(time.monotonic() - stage.began):>10}  {_changes(stage.changed)}"
-        # A message has ended the line that names the stage.
-        heading = "" if self._open else self._heading(stage.name)
-        self._open = False
-        self._screen.display(f"{heading}{line}".rstrip())
+        self._screen.display(line.rstrip())
+        for message in self._messages:
+            self._screen.display(message)
+        self._messages = []
 
     def _heading(self, name: str) -> str:
         if name not in self._names:
@@ -185,7 +184,7 @@ class CallbackModule(DefaultCallback):
             self._stage.done += 1
             self._stage.changed += bool(returned.get("changed"))
         if task.action in ("debug", "ansible.builtin.debug") and isinstance(returned.get("msg"), str):
-            self._show_message(returned["msg"])
+            self._add_message(returned["msg"])
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
@@ -225,12 +224,13 @@ class CallbackModule(DefaultCallback):
         for line in str(returned.get("hint") or "").splitlines()[:HINT_LINES]:
             self._show(line)
 
-    def _show_message(self, text: str) -> None:
-        if self._open:
-            self._screen.display("")
-        self._open = False
-        if text.strip():
+    def _add_message(self, text: str) -> None:
+        if not text.strip():
+            return
+        if self._stage is None:
             self._screen.display(text.rstrip("\n"))
+        else:
+            self._messages.append(text.rstrip("\n"))
 
     def _show(self, text: str) -> None:
         if text.strip():

@@ -112,10 +112,9 @@ def test_each_stage_is_a_line_and_messages_of_the_playbook_are_shown(folder: Pat
         " 1/4  first     ok N s  1 change",
         " 2/4  optional  off N s",
         " 3/4  rest      ok N s",
-        " 4/4  Ask       ",
+        " 4/4  Ask       ok N s",
         "the answer",
         "  is 42",
-        " 4/4  Ask       ok N s",
         "Done in N s, 1 change.",
     ]
     assert "rescued later" in log.read_text()
