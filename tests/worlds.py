@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from slipway.controller.pods import workload_of
 from slipway.kube.objects import POD, Key, Kind, Object
 from slipway.kube.store import Store, Stores
 from slipway.serving.api import Api, Plan, Reference, Rejection, StatusResult, World
@@ -53,6 +54,9 @@ class Known(Stores):
 
     def pods_of(self, _owner: Kind, index: str, value: str) -> list[Object]:
         return list(self.list(POD, index, value))
+
+    def pods_of_workload(self, workload: Kind, name: Key) -> list[Object]:
+        return [pod for pod in self.list(POD) if workload_of(pod) == (workload, name)]
 
 
 def _named(reference: Reference, obj: Object) -> Object:

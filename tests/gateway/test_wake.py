@@ -153,6 +153,25 @@ async def test_a_model_that_nobody_may_scale_is_waited_for_only_briefly(cluster:
     assert cluster.written == []
 
 
+async def test_a_route_sets_how_long_requests_wait_for_a_model_that_a_controller_starts(
+    shared: Standalone, make_engine: Callable[..., Engine]
+) -> None:
+    engine, slow = make_engine("late"), {"route": {"wakeSeconds": int(WAKE_SECONDS)}, "endpoints": []}
+    shared.route({"late": slow, "never": {"route": {"wakeSeconds": 2}, "endpoints": []}})
+    wait_for(lambda: "static:never 2s" in (shared.run / "wake.map").read_text())
+    settle(shared)
+    async with aiohttp.ClientSession() as session:
+        late = asyncio.create_task(ask(session, shared, "late"))
+        assert await ask(session, shared, "never") == 503
+        plane = DataPlane(load(shared.config))
+        assert await plane.requests(["static:late", "static:never", "static:unknown"]) == {
+            "static:late": 1,
+            "static:never": 0,
+        }
+        shared.route({"late": {**slow, "endpoints": [engine.endpoint]}})
+        assert await late == 200
+
+
 async def test_nobody_is_woken_for_clients_that_left(cluster: Cluster) -> None:
     cluster.replicas = 1  # starts, and takes long
     async with aiohttp.ClientSession() as session:

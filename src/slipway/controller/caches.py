@@ -128,6 +128,10 @@ class Caches(Stores):
         found = self.list(POD, index, value)
         return [pod for pod in found if self.owner_of_pod(owner, pod) or self._outlives(owner, pod)]
 
+    def pods_of_workload(self, workload: Kind, name: Key) -> list[Object]:
+        """See :class:`slipway.serving.api.Listers`."""
+        return self.pods_of_children([(workload, name)])
+
     def _outlives(self, owner: Kind, pod: Object) -> bool:
         return deleting(pod) and self._orphans.is_of(owner, pod)
 

@@ -1,17 +1,18 @@
-"""Gateways: how many requests every Service has in flight and waiting, summed over all gateway pods."""
+"""Gateways: how many requests Services have in flight and waiting, summed over all gateway pods."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from slipway.decoding import refuse_longer
+from slipway.decoding import decode_json, refuse_longer
 from slipway.kube.client import Client
 from slipway.kube.informer import Informer
 from slipway.kube.objects import POD, Key, Object, deleting
@@ -26,6 +27,8 @@ REMEMBERED_SECONDS = 30.0
 """How long the last numbers of a gateway count that cannot be asked."""
 METRICS_BYTES = 64 << 20
 """Of one gateway's metrics: those of 10,000 models have a tenth of that."""
+AT_ONCE = 256
+"""Services that one request to a gateway names."""
 COUNTED = ("slipway_gateway_requests_in_flight", "slipway_gateway_requests_waiting")
 UP = "slipway_gateway_haproxy_up"
 
@@ -58,7 +61,7 @@ class Gateways:
     async def traffic(self) -> Traffic:
         """The sum of what all gateways say. Never raises."""
         wanted = self._wanted()
-        answers = await asyncio.gather(*(self._ask(address) for address in wanted))
+        answers = await asyncio.gather(*(self._ask(address, "/metrics", parse) for address in wanted))
         now = time.monotonic()
         asked = dict(zip(wanted, answers, strict=True))
         self._known |= {address: _Known(answer, now) for address, answer in asked.items() if answer is not None}
@@ -74,6 +77,20 @@ class Gateways:
         missing = [address for address, answer in asked.items() if answer is None and wanted[address]]
         return Traffic(total, complete=bool(wanted) and not missing)
 
+    async def requests(self, services: Iterable[Key]) -> Traffic:
+        """The same for these Services only, without what is remembered. Never raises."""
+        required = self._wanted()
+        paths = _requests_paths(sorted(services))
+        queries = [(address, path) for address in required for path in paths]
+        answers = await asyncio.gather(*(self._ask(address, path, parse_requests) for address, path in queries))
+        total: dict[Key, float] = {}
+        missing = False
+        for (address, _path), answer in zip(queries, answers, strict=True):
+            missing = missing or (answer is None and required[address])
+            for service, requests in (answer or {}).items():
+                total[service] = total.get(service, 0.0) + requests
+        return Traffic(total, complete=bool(required) and not missing)
+
     def _wanted(self) -> dict[str, bool]:
         """Address -> whether its numbers must not be missing: pods that start or end need not answer."""
         if self._addresses:
@@ -81,12 +98,14 @@ class Gateways:
         pods = [pod for pod in self.pods.store.all() if pod.get("status", {}).get("podIP")]
         return {_address(pod): is_ready(pod) and not deleting(pod) for pod in pods}
 
-    async def _ask(self, address: str) -> Mapping[Key, float] | None:
+    async def _ask(
+        self, address: str, path: str, read: Callable[[str], Mapping[Key, float]]
+    ) -> Mapping[Key, float] | None:
         try:
-            asked = self._session.get(f"http://{address}/metrics", timeout=LIMIT, allow_redirects=False)
+            asked = self._session.get(f"http://{address}{path}", timeout=LIMIT, allow_redirects=False)
             async with asked as response:
                 response.raise_for_status()
-                return parse(await _text(response))
+                return read(await _text(response))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             log.debug("gateway %s: %r", address, error)
             return None
@@ -115,6 +134,18 @@ def parse(text: str) -> dict[Key, float]:
     if not found and not up:
         raise ValueError("the gateway knows nothing of its requests")
     return found
+
+
+def parse_requests(text: str) -> dict[Key, float]:
+    """A gateway's answer about some Services. Raises ValueError."""
+    numbers = decode_json(text, dict[str, int], most=METRICS_BYTES)
+    return {Key(*service.split("/", 1)): float(number) for service, number in numbers.items() if "/" in service}
+
+
+def _requests_paths(services: Sequence[Key]) -> list[str]:
+    """Paths that together name all of these Services."""
+    parts = (services[start : start + AT_ONCE] for start in range(0, len(services), AT_ONCE))
+    return [f"/requests?{urlencode([('service', str(service)) for service in part])}" for part in parts]
 
 
 def _address(pod: Object) -> str:

@@ -21,6 +21,7 @@ from slipway.controller.caches import Caches
 from slipway.controller.catalogs import Catalogs
 from slipway.controller.conditions import ConditionsCollector
 from slipway.controller.delivery import Deliveries
+from slipway.controller.demands import Demands
 from slipway.controller.gateways import Gateways
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.samples import SamplesCollector
@@ -106,8 +107,10 @@ def _manager(
     )
     recorder = Recorder(client, "slipway-controller", metrics=metrics)
     scaled = ScaledResources()
+    gateways = Gateways(client, pods, namespace, settings.gateways)
+    demands = Demands(gateways)
     reconcilers = [
-        Reconciler(api, client, caches, settings, recorder, agents, scaled, RESERVED, catalogs) for api in apis
+        Reconciler(api, client, caches, settings, recorder, agents, scaled, RESERVED, catalogs, demands) for api in apis
     ]
     resources = [reconciler.resources for reconciler in reconcilers]
     metrics.registry.register(ConditionsCollector(resources))
@@ -118,7 +121,6 @@ def _manager(
     async def take_key() -> None:
         agents.sign_with(await signing_key(client, key_namespace))
 
-    gateways = Gateways(client, pods, namespace, settings.gateways)
     autoscaler = Autoscaler(client, caches, scaled, gateways, namespace, recorder, metrics)
     deliveries = [
         Deliveries(one, client, caches, settings, recorder, settings.namespaces)
@@ -134,7 +136,7 @@ def _manager(
         controllers=[*(one.controller(settings.workers, metrics) for one in reconcilers), *delivering],
         elector=elector,
         first=take_key,
-        background=[recorder.run, autoscaler.run],
+        background=[recorder.run, autoscaler.run, demands.run],
         listen=settings.listen,
         metrics=metrics,
     )

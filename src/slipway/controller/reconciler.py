@@ -19,6 +19,7 @@ import msgspec
 from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.catalogs import Catalogs
+from slipway.controller.demands import Demands
 from slipway.controller.files import content
 from slipway.controller.news import news
 from slipway.controller.patches import difference, own_patch
@@ -120,14 +121,16 @@ class Reconciler:
         scaled: ScaledResources,
         reserved: Labels,
         catalogs: Catalogs | None = None,
+        demands: Demands | None = None,
     ) -> None:
-        """``reserved``: labels that no author may give to pods. ``catalogs``: who reads those of other clusters; None:
-        nobody does."""
+        """``reserved``: labels that no author may give to pods. ``catalogs`` reads those of other clusters, and
+        ``demands`` counts requests, if given."""
         self.kind = kind = api.resource.kind
         self.resources = caches.informer(kind)
         self._api, self._client = api, client
         self._caches, self._settings, self._recorder = caches, settings, recorder
         self._agents, self._scaled, self._reserved, self._catalogs = agents, scaled, reserved, catalogs
+        self._demands = demands
         self._expectations = expectations = Expectations()
         self._refused: dict[Key, _Refused] = {}
         self._rollouts = RolloutEvents(kind, recorder, MARK)
@@ -164,6 +167,8 @@ class Reconciler:
         self._agents.on_change(self.kind, made.queue.add)
         if self._catalogs is not None:
             self._catalogs.on_change(self.kind, made.queue.add)
+        if self._demands is not None:
+            self._demands.on_change(self.kind, made.queue.add)
         return made
 
     def _enqueued(self, watch: Watch, change: Change) -> Iterable[Key]:
@@ -188,6 +193,8 @@ class Reconciler:
         self._agents.forget(self.kind, name)
         if self._catalogs is not None:
             self._catalogs.follow(self.kind, name, None)
+        if self._demands is not None:
+            self._demands.follow(self.kind, name, ())
         return Result()
 
     async def _sync(self, resource: Object) -> Result:
@@ -220,6 +227,8 @@ class Reconciler:
         self._agents.follow(self.kind, key(latest), look.world.pods, plan.adapters)
         if self._catalogs is not None:
             self._catalogs.follow(self.kind, key(latest), plan.catalog)
+        if self._demands is not None:
+            self._demands.follow(self.kind, key(latest), plan.counted, plan.satisfied)
         self._follow(look.world, self._api.scaling(look.view))
         self._rollouts.record_draining(look.world)
         return await self._report(look, applied, _rejection(applied))
@@ -388,6 +397,7 @@ class Reconciler:
             listers=self._caches,
             agents=self._agents.reports(pods),
             catalogs=self._catalogs.known if self._catalogs is not None else {},
+            demand=self._demands.known if self._demands is not None else {},
             file=content,
             policed=any(map(self._caches.policed, _namespaces(resource, children))),
         )

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from slipway.gateway import haproxy, haproxy_socket, metrics, render, runtime_diff, tokens
@@ -23,6 +23,8 @@ _ARRIVAL_SECONDS = 0.05
 _RELOAD_PAUSE = 5.0
 """Seconds between two reloads."""
 
+_BACKENDS_AND_SERVERS = 6
+"""What ``show stat`` shows, as a sum of bits."""
 SHOW_HOLD = "show slipway hold"
 """Answered by hold.lua."""
 
@@ -153,6 +155,19 @@ class DataPlane:
         """How many requests wait, by backend. Raises CommandError."""
         async with haproxy_socket.session(self._socket) as session:
             return metrics.waiting(await session.query(SHOW_HOLD))
+
+    async def requests(self, backends: Sequence[str]) -> dict[str, int]:
+        """How many requests these backends have in flight or waiting. Raises CommandError."""
+        async with haproxy_socket.session(self._socket) as session:
+            statistics = await session.query_all(
+                [f"show stat {backend} {_BACKENDS_AND_SERVERS} -1" for backend in backends]
+            )
+            hold = await session.query_all([f"{SHOW_HOLD} {backend}" for backend in backends])
+        numbers: dict[str, int] = {}
+        for answer, waiting in zip(statistics, hold, strict=True):
+            if answer.startswith("# "):  # otherwise HAProxy does not have the backend yet
+                numbers |= metrics.requests(answer, waiting)
+        return numbers
 
     async def counters(self) -> metrics.Answers:
         """What HAProxy counted. Raises CommandError."""

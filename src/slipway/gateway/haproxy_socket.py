@@ -37,6 +37,10 @@ class Session:
         (answer,) = await self._send([command])
         return answer
 
+    async def query_all(self, commands: Sequence[str]) -> list[str]:
+        """Sends commands at once and returns the answer to each. Raises CommandError."""
+        return await self._send(commands) if commands else []
+
     async def _send(self, commands: Sequence[str]) -> list[str]:
         """Sends commands at once and returns the answer to each. Raises CommandError."""
         for command in commands:

@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from slipway.gateway import errors
+from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.keys import UNLIMITED, Rights
 from slipway.gateway.limits import KEY_HEADER, backends_of, learns_refusal
 from slipway.gateway.selector import HEADER
@@ -24,6 +25,8 @@ from slipway.serving.selector import InvalidSelectorError, Requirement, chosen, 
 
 MOST_SELECTOR = 1024
 """Characters of a label selector, which is held against every model of the list."""
+MOST_COUNTED = 256
+"""Services whose requests are counted for one answer."""
 KNOWN_SECONDS = 30.0
 """How long the model list waits for the first table."""
 BAD_REQUEST, BROKEN = 400, 500
@@ -181,11 +184,16 @@ def _respond(error: errors.ErrorResponse) -> web.Response:
 
 
 def operations(
-    ready: Callable[[], bool], refresh: Callable[[], Awaitable[None]], text: Callable[[], bytes]
+    ready: Callable[[], bool],
+    refresh: Callable[[], Awaitable[None]],
+    text: Callable[[], bytes],
+    requests: Callable[[Sequence[str]], Awaitable[Mapping[str, int]]],
 ) -> web.Application:
-    """``/healthz`` (the process runs), ``/readyz`` (the first table is applied and no end is near), ``/metrics``.
+    """``/healthz`` (the process runs), ``/readyz`` (the first table is applied and no end is near), ``/metrics``, and
+    ``/requests`` for the requests in flight or waiting for the given Services.
 
-    A scrape awaits `refresh`, then gets `text`.
+    A scrape awaits `refresh`, then gets `text`. `requests` gives the numbers by ``namespace/name`` and may raise
+    CommandError.
     """
 
     async def healthz(_unused: web.Request) -> web.Response:
@@ -199,8 +207,24 @@ def operations(
         await refresh()
         return web.Response(body=text(), headers=headers)
 
+    async def counted(request: web.Request) -> web.Response:
+        services = request.query.getall("service", [])
+        if len(services) > MOST_COUNTED:
+            raise web.HTTPBadRequest(reason=f"More than {MOST_COUNTED} Services")
+        try:
+            return web.json_response(dict(await requests(services)))
+        except CommandError as error:
+            raise web.HTTPServiceUnavailable(reason="HAProxy does not answer") from error
+
     application = web.Application(middlewares=[in_our_shape])
-    application.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    application.add_routes(
+        [
+            web.get("/healthz", healthz),
+            web.get("/readyz", readyz),
+            web.get("/metrics", metrics),
+            web.get("/requests", counted),
+        ]
+    )
     return application
 
 

@@ -10,7 +10,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -102,6 +102,11 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
     async def counters() -> Answers:
         return (await dataplane.counters())._replace(passed_over=reconciler.passed_over)
 
+    async def requests(services: Sequence[str]) -> Mapping[str, int]:
+        backends = {service.replace("/", ":"): service for service in services}
+        numbers = await dataplane.requests([name for name in backends if name in reconciler.table.backends])
+        return {backends[name]: number for name, number in numbers.items()}
+
     async with AsyncExitStack() as stack:
         if table is not None:
             feeds: list[Run] = [partial(FileSource(table).run, reconciler.publish)]
@@ -122,7 +127,7 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
             page.add_to(models)
         await stack.enter_async_context(http_api.served(models, door))
         refresh = partial(_refresh, collector, counters)
-        operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text)
+        operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text, requests)
         await stack.enter_async_context(http_api.served(operations, settings.control_listen))
         work = asyncio.create_task(_together(reconciler.run, reconciler.look, partial(_beat, pulse), *feeds))
         await _until_signalled(work)

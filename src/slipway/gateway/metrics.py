@@ -167,6 +167,18 @@ def _first_bytes(text: str, known: Set[str]) -> Metric:
     return family
 
 
+def requests(statistics: str, hold: str) -> dict[str, int]:
+    """How many requests are in flight or waiting, by backend. ``statistics``: rows of backends and their servers."""
+    rows = list(csv.DictReader(io.StringIO(statistics.removeprefix("# "))))
+    held = waiting(hold)
+    retried = {row["pxname"]: row for row in rows if row["svname"] == unanswered.NAME}
+    return {
+        name: _number(row, "scur") - _number(retried.get(name, {}), "scur") + held.get(name, 0)
+        for row in rows
+        if row["svname"] == "BACKEND" and ":" in (name := row["pxname"])
+    }
+
+
 def waiting(hold: str) -> dict[str, int]:
     """How many requests wait, by backend, of the answer about waiting requests."""
     return {backend: int(now) for backend, now, *_refused in map(str.split, hold.splitlines())}

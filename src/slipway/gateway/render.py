@@ -13,6 +13,7 @@ from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
 from slipway.serving import paths
+from slipway.serving.route import Route
 
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
@@ -33,6 +34,12 @@ def unready(table: RoutingTable) -> dict[str, str]:
         for name, backend in table.backends.items()
         if (told := backend.unready) and not backend.endpoints
     }
+
+
+def _wake_text(route: Route) -> str:
+    """How long requests wait for a model that is started for them: ``300s``, or 1 as for every such model. Empty: it is
+    not."""
+    return f"{route.wake_seconds}s" if route.wake_seconds else "1" * (route.scale is not None)
 
 
 class DesiredState(NamedTuple):
@@ -59,7 +66,7 @@ class DesiredState(NamedTuple):
             **rewrite.maps(self.table),
             haproxy.LACKS_MAP: haproxy.lacks_map(self.table),
             HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
-            "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
+            "wake.map": {name: text for name, b in self.table.backends.items() if (text := _wake_text(b.route))},
             UNREADY: unready(self.table),
             REFUSED: dict(self.table.refused),
             "rings.map": balancing.rings(self.table),

@@ -17,6 +17,7 @@ from slipway.kube.objects import Key, Kind, Object, key
 from slipway.kube.store import Change, IndexFunction
 from slipway.serving.agent import AdapterSet, AgentReport
 from slipway.serving.catalogs import Catalog, CatalogAddress
+from slipway.serving.demand import Demand
 from slipway.serving.freedoms import Freedom
 from slipway.serving.readiness import Readiness
 from slipway.serving.route import RoutedService
@@ -62,6 +63,10 @@ class Listers(Protocol):
         """The pods for which an index function gave a value, if the value can be trusted: a workload of a resource of
         the kind ``owner`` made them. A terminating pod whose workload is gone counts if it was known before. If the
         controller started later, the pod counts if it mounts a folder of its node or a claim."""
+
+    def pods_of_workload(self, workload: Kind, name: Key) -> Sequence[Object]:
+        """The pods that name a workload as their origin, also while it is gone. Authors can create such pods in their
+        own namespaces."""
 
 
 Trim = Callable[[Object], Object | None]
@@ -119,6 +124,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """uid of a pod -> what the loader in it told last."""
     catalogs: Mapping[str, Catalog] = {}
     """Name of a resource whose plan has a catalog read -> what is known of it. Those not asked yet are missing."""
+    demand: Mapping[Key, Demand] = {}
+    """Service that a plan counts -> whether it has requests, without those that were not looked at yet."""
     file: Callable[[str], bytes] = lambda _path: b""
     """Content of a file of the controller's own, such as a key that is mounted; empty where there is none."""
     policed: bool = False
@@ -171,6 +178,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What every ready pod shall have loaded beside its model."""
     catalog: CatalogAddress | None = None
     """A catalog of another cluster that is to be read from now on."""
+    counted: tuple[Key, ...] = ()
+    """Services whose requests are counted from now on. The resource is reconciled when they begin or end."""
+    satisfied: tuple[Key, ...] = ()
+    """Counted Services that have what their requests need. Their requests matter only while another one has some."""
 
 
 class InvalidSpecError(Exception):

@@ -158,6 +158,9 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The model's labels, for requests that choose by ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
     """What to scale from zero. None: requests wait for endpoints, and nothing is scaled."""
+    wake_seconds: _Wait = 0
+    """How long requests wait for its endpoints if the controller starts it for them. The gateway's own limit for models
+    that are started from zero still holds. 0: as ``scale`` has it."""
     drop_model_field: bool = False
     """Whether to hide a form's field ``model`` from the engine, which would misread it as a name of its own."""
     aliases: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_IDS)] = ()

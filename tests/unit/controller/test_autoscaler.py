@@ -44,6 +44,7 @@ class Gateway:
         self.requests: dict[tuple[str, str], float] = {}
         self.status = 200
         self.delay = 0.0
+        self.queries: list[list[str]] = []
 
     async def metrics(self, _unused: web.Request) -> web.Response:
         await asyncio.sleep(self.delay)
@@ -53,6 +54,13 @@ class Gateway:
         ]
         return web.Response(status=self.status, text="\n".join(["slipway_gateway_haproxy_up 1.0", *lines, ""]))
 
+    async def count(self, request: web.Request) -> web.Response:
+        await asyncio.sleep(self.delay)
+        self.queries.append(request.query.getall("service"))
+        numbers = {"/".join(service): int(number) for service, number in self.requests.items()}
+        answer = {service: numbers[service] for service in self.queries[-1] if service in numbers}
+        return web.json_response(answer, status=self.status)
+
 
 @pytest.fixture
 async def gateways():
@@ -61,6 +69,7 @@ async def gateways():
     for _unused in range(3):
         gateway, application = Gateway(), web.Application()
         application.router.add_get("/metrics", gateway.metrics)
+        application.router.add_get("/requests", gateway.count)
         runner = web.AppRunner(application, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -378,3 +387,22 @@ def test_an_event_tells_the_figures_that_decided() -> None:
         "Scaled from 0 to 1 replica: 0 requests in flight or waiting now, 1.5 on average over 60 s;"
         " 8 shall be at each replica."
     )
+
+
+async def test_requests_for_some_services_are_added_over_all_gateways(client: Any, session: Any, gateways: Any) -> None:
+    (first, second, third), addresses = gateways
+    counter = Gateways(client, session, "system", addresses)
+    first.requests, second.requests = {("models", "a"): 2, ("models", "other"): 9}, {("models", "a"): 3}
+    traffic = await counter.requests([Key("models", "a")])
+    assert traffic == ({Key("models", "a"): 5.0}, True)
+    third.status = 404  # a gateway of an earlier version
+    traffic = await counter.requests([Key("models", "a")])
+    assert traffic == ({Key("models", "a"): 5.0}, False)
+
+
+async def test_requests_for_many_services_are_counted_in_parts(client: Any, session: Any, gateways: Any) -> None:
+    (first, *_others), addresses = gateways
+    services = [Key("models", f"a-{number}") for number in range(gateways_module.AT_ONCE + 1)]
+    traffic = await Gateways(client, session, "system", addresses).requests(services)
+    assert traffic.complete
+    assert sorted(map(len, first.queries)) == [1, gateways_module.AT_ONCE]

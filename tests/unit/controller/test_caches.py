@@ -25,7 +25,7 @@ from slipway.kube.applier import OWNER as OWNER_INDEX
 from slipway.kube.client import Client
 from slipway.kube.lease import LeaderElector
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, NETWORK_POLICY, NODE, POD, SERVICE, Key, Kind, Object
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, NETWORK_POLICY, NODE, POD, SERVICE, Key, Kind, Object, key
 from slipway.kube.store import Change
 from slipway.serving.api import USES, Api, Watch
 from slipway.serving.claims import Rules
@@ -323,6 +323,15 @@ def test_a_pod_that_ended_before_the_controller_started_uses_what_it_mounts(
     pod = {"metadata": metadata | {"deletionTimestamp": ENDING}, "spec": {"containers": [], "volumes": volumes}}
     seen.informer(POD)._accept({"apiVersion": "v1", "kind": "Pod", **pod})
     assert readers(seen) == expected
+
+
+def test_pods_of_a_workload_are_found_after_it_is_gone() -> None:
+    """The garbage collector deletes them later, and until then they hold their GPUs."""
+    seen = serving(Caches(None, LLMKUBE, SETTINGS))  # type: ignore[arg-type]
+    for namespace in ("models", "others"):
+        used_by(seen, "stays", namespace, ("ReplicaSet", "gone-abc"))
+    used_by(seen, "other", maker=("ReplicaSet", "chat-abc"))
+    assert [key(pod) for pod in seen.pods_of_workload(DEPLOYMENT, Key("models", "gone"))] == [Key("models", "stays")]
 
 
 async def test_the_controller_has_one_informer_a_kind(client: Client, metrics: Metrics) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from slipway.gateway.metrics import Answers, HaproxyCollector
+from slipway.gateway.metrics import Answers, HaproxyCollector, requests
 
 COLUMNS = (
     "pxname svname scur act bin bout wretr wredis cli_abrt srv_abrt"
@@ -50,6 +50,11 @@ def test_who_waited_for_the_next_server_is_counted_once() -> None:
     shown = text(Answers(f"{STATISTICS}\n{waited}", FIRST_BYTES, "")).splitlines()
     assert 'slipway_gateway_requests_total{code="2xx",model="m",namespace="ns"} 2.0' in shown
     assert 'slipway_gateway_requests_in_flight{model="m",namespace="ns"} 1.0' in shown
+
+
+def test_requests_in_flight_and_waiting_are_added_by_backend() -> None:
+    retried = "ns:m,unanswered,1,0,0,0,0,0,0,0,0,1,0,0,0,0"
+    assert requests(f"{STATISTICS}\n{retried}", "ns:m 5 3 4 0\nns:other 9 0 0 0\n") == {"ns:m": 6}
 
 
 def test_servers_that_are_passed_over_are_told_of_each_model() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from slipway.gateway import http_api
+from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.selector import HEADER
 from slipway.gateway.table import Backend, Card, RoutingTable
 
@@ -180,9 +181,29 @@ async def test_so_have_errors_of_the_port_for_health() -> None:
     async def refresh() -> None:
         raise RuntimeError("HAProxy does not answer")
 
-    application = http_api.operations(lambda: True, refresh, lambda: b"")
+    async def count(_services: Sequence[str]) -> Mapping[str, int]:
+        raise CommandError("HAProxy does not answer")
+
+    application = http_api.operations(lambda: True, refresh, lambda: b"", count)
+    many = "&".join(f"service=a/{number}" for number in range(http_api.MOST_COUNTED + 1))
+    paths = {"/nothing": 404, "/metrics": 500, "/requests?service=a/b": 503, f"/requests?{many}": 400}
     async with TestClient(TestServer(application)) as client:
-        for path, status in (("/nothing", 404), ("/metrics", 500)):
+        for path, status in paths.items():
             async with client.get(path) as answer:
                 assert answer.status == status
                 assert (await answer.json())["error"]["message"]
+
+
+async def test_the_controller_reads_the_requests_of_the_services_that_it_names() -> None:
+    async def refresh() -> None:
+        raise AssertionError("the metrics of all models are not read")
+
+    async def count(services: Sequence[str]) -> Mapping[str, int]:
+        return {service: 2 for service in services if service == "team/a"}
+
+    application = http_api.operations(lambda: True, refresh, lambda: b"", count)
+    async with (
+        TestClient(TestServer(application)) as client,
+        client.get("/requests?service=team/a&service=b/c") as answer,
+    ):
+        assert await answer.json() == {"team/a": 2}

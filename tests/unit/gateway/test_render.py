@@ -105,6 +105,19 @@ def test_each_error_is_json_in_either_shape(error: errors.ErrorResponse) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("route", "entries"),
+    [
+        pytest.param(Route(), {}, id="not started for requests"),
+        pytest.param(COLD, {"team:a": "1"}, id="started by the gateway"),
+        pytest.param(Route(wake_seconds=300), {"team:a": "300s"}, id="started by the controller"),
+    ],
+)
+def test_requests_wait_longer_for_a_model_that_is_started_for_them(route: Route, entries: dict[str, str]) -> None:
+    table = RoutingTable({"team:a": Backend("team", "a", (), route)}, {}, {}, ())
+    assert DesiredState(table).maps(Settings())["wake.map"] == entries
+
+
 def test_every_rule_that_answers_with_an_error_leaves_its_shape_to_lua() -> None:
     text = files(Settings(ui=True, api_keys_secret="keys"), STATE)["haproxy.cfg"]
     answers = [line for line in text.splitlines() if "return status" in line and "application/json" in line]

@@ -67,7 +67,10 @@ local function sweep(room, now)
 end
 
 local function limits(backend)
-    return woken_backends:lookup(backend) and WOKEN or USUAL
+    local woken = woken_backends:lookup(backend)
+    if not woken then return USUAL end
+    local seconds = tonumber(woken:match("^(%d+)s$"))   -- the route's own
+    return seconds and {seconds = math.min(seconds, WOKEN.seconds), places = WOKEN.places} or WOKEN
 end
 
 -- Who has most, and how much.
@@ -213,20 +216,28 @@ local function hold(txn)
     txn:set_var("txn.hold", ended)
 end
 
--- "show slipway hold" on the command socket: one line a model, "backend waiting full timeout failed".
-local function show(applet)
+local function show_one(applet, backend)
+    local room, total = waiting[backend], totals[backend] or {full = 0, timeout = 0, failed = 0}
+    applet:send(("%s %d %d %d %d\n"):format(backend, room and room.count or 0, total.full, total.timeout, total.failed))
+end
+
+-- "show slipway hold" on the command socket: one line a model, "backend waiting full timeout failed". With a backend: only
+-- its line, so that the cost does not grow with the others.
+local function show(applet, ...)
     local now = clock()
+    local words = {...}
+    local last = words[#words]
+    if last and last:find(":", 1, true) then
+        if waiting[last] then sweep(waiting[last], now) end
+        return show_one(applet, last)
+    end
     local names = {}
     for backend, room in pairs(waiting) do
         sweep(room, now)
         names[backend] = true
     end
     for backend in pairs(totals) do names[backend] = true end
-    for backend in pairs(names) do
-        local room, total = waiting[backend], totals[backend]
-        total = total or {full = 0, timeout = 0, failed = 0}
-        applet:send(("%s %d %d %d %d\n"):format(backend, room and room.count or 0, total.full, total.timeout, total.failed))
-    end
+    for backend in pairs(names) do show_one(applet, backend) end
 end
 
 core.register_action("hold", {"http-req"}, hold)

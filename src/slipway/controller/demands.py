@@ -1,0 +1,105 @@
+"""Demands: reads the requests for the Services that plans count, and enqueues a resource when they begin or end.
+
+The autoscaler reads the metrics of all models every two seconds, for averages. Here a request waits for the next step
+of its resource, so the looks are more frequent, and the gateways count for the given Services only. The cost does not
+grow with the models of others. Nothing is stored: a controller that restarts knows everything after one look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import NamedTuple, Protocol
+
+from slipway.controller.gateways import Traffic
+from slipway.kube.objects import Key, Kind
+from slipway.serving.demand import Demand, observe
+
+log = logging.getLogger(__name__)
+
+SECONDS = 0.5
+"""Between two looks."""
+_REST = 5.0
+"""The gateways rest at least so many times as long as a look took."""
+
+_Subject = tuple[Kind, Key]
+
+
+class _Followed(NamedTuple):
+    """Services of a resource. See :class:`slipway.serving.api.Plan`."""
+
+    counted: frozenset[Key]
+    satisfied: frozenset[Key]
+
+
+class Gateways(Protocol):
+    """See :class:`slipway.controller.gateways.Gateways`."""
+
+    async def requests(self, services: Iterable[Key]) -> Traffic:
+        """Requests for each of these Services at all gateways. Never raises."""
+
+
+class Demands:
+    """Counts requests for all resources whose plans ask for it. Only the leader looks."""
+
+    def __init__(self, gateways: Gateways, clock: Callable[[], float] = time.time) -> None:
+        self._gateways, self._clock = gateways, clock
+        self._followed: dict[_Subject, _Followed] = {}
+        self._known: dict[Key, Demand] = {}
+        self._listeners: dict[Kind, Callable[[Key], None]] = {}
+
+    @property
+    def known(self) -> Mapping[Key, Demand]:
+        """Demand by Service, without Services that were not looked at yet."""
+        return self._known
+
+    def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
+        """Calls ``listener`` with the key of a resource of ``kind`` when requests for its Services begin or end."""
+        self._listeners[kind] = listener
+
+    def follow(self, kind: Kind, name: Key, counted: Sequence[Key], satisfied: Sequence[Key] = ()) -> None:
+        """Counts the requests for these Services from now on, and for no other Service of this resource."""
+        if counted:
+            self._followed[kind, name] = _Followed(frozenset(counted), frozenset(satisfied))
+        else:
+            self._followed.pop((kind, name), None)
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        while True:
+            began = time.monotonic()
+            try:
+                await self.look()
+            except Exception:  # the next look may succeed
+                log.exception("Could not count requests; trying again")
+            took = time.monotonic() - began
+            await asyncio.sleep(max(SECONDS - took, _REST * took))
+
+    async def look(self) -> None:
+        """Looks once at all counted Services."""
+        counted = {service for followed in self._followed.values() for service in followed.counted}
+        if not counted:
+            self._known = {}
+            return
+        traffic, now = await self._gateways.requests(counted), self._clock()
+        before = self._known
+        self._known = {
+            service: demand
+            for service in counted
+            if (demand := _observe(before.get(service), traffic, service, now)) is not None
+        }
+        changed = {service for service, demand in self._known.items() if before.get(service) != demand}
+        for (kind, name), followed in list(self._followed.items()):
+            if kind in self._listeners and self._is_news(changed, followed):
+                self._listeners[kind](name)
+
+    def _is_news(self, changed: Set[Key], followed: _Followed) -> bool:
+        others = followed.counted - followed.satisfied
+        waits = any(service in self._known and self._known[service].busy for service in others)
+        return not changed.isdisjoint(followed.counted if waits else others)
+
+
+def _observe(before: Demand | None, traffic: Traffic, service: Key, now: float) -> Demand | None:
+    return observe(before, int(traffic.requests.get(service, 0)), now, complete=traffic.complete)

@@ -1,0 +1,27 @@
+"""Demand: whether requests for a Service are in flight or waiting at the gateways, and since when. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What all gateways together report about one Service."""
+
+    busy: bool
+    """Whether requests for it are in flight or waiting."""
+    since: float
+    """Unix seconds since when ``busy`` has this value, as far as this process has observed it."""
+
+
+def observe(before: Demand | None, requests: int, now: float, *, complete: bool) -> Demand | None:
+    """The demand after one more look; None: not known yet.
+
+    ``complete``: whether all gateways answered. A gateway that did not may have requests, so no Service becomes idle.
+    """
+    busy = requests > 0
+    if not busy and not complete:
+        return before
+    if before is not None and before.busy == busy:
+        return before
+    return Demand(busy, now)
