@@ -176,6 +176,7 @@ APIS: Mapping[str, Any] = {
             "modelrouters.inference.llmkube.dev",
             "loraadapters.inference.llmkube.dev",
             "gpuquotas.inference.llmkube.dev",
+            "modelpools.inference.llmkube.dev",
         ],
         "models": {
             "definition": "models.inference.llmkube.dev",
@@ -321,12 +322,33 @@ APIS: Mapping[str, Any] = {
                 "refused": {"type": "Accepted", "status": "False"},
                 "telling": [{"type": "Accepted"}],
             },
+            {
+                "group": "inference.llmkube.dev",
+                "version": "v1alpha1",
+                "kind": "ModelPool",
+                "plural": "modelpools",
+                "namespaced": True,
+                "url": "",
+                "ready": {"all": [{"type": "Accepted"}, {"type": "MembersValid"}]},
+                "failed": {
+                    "any": [{"type": "Accepted", "status": "False"}, {"type": "MembersValid", "status": "False"}],
+                },
+                "refused": {"type": "Accepted", "status": "False"},
+                "telling": [{"type": "Accepted"}, {"type": "MembersValid"}, {"type": "SlotAllocated"}],
+            },
         ],
         "rules": {
             "resources": [
                 {
                     "apiGroups": ["inference.llmkube.dev"],
-                    "resources": ["models", "inferenceservices", "modelrouters", "loraadapters", "gpuquotas"],
+                    "resources": [
+                        "models",
+                        "inferenceservices",
+                        "modelrouters",
+                        "loraadapters",
+                        "gpuquotas",
+                        "modelpools",
+                    ],
                     "verbs": ["get", "list", "watch", "patch"],
                 },
                 {
@@ -337,6 +359,7 @@ APIS: Mapping[str, Any] = {
                         "modelrouters/status",
                         "loraadapters/status",
                         "gpuquotas/status",
+                        "modelpools/status",
                     ],
                     "verbs": ["patch"],
                 },
@@ -348,6 +371,7 @@ APIS: Mapping[str, Any] = {
                         "modelrouters/finalizers",
                         "loraadapters/finalizers",
                         "gpuquotas/finalizers",
+                        "modelpools/finalizers",
                     ],
                     "verbs": ["update"],
                 },

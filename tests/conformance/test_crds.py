@@ -28,7 +28,7 @@ def test_the_shipped_definitions_are_those_of_the_types(tmp_path: Path) -> None:
     [
         ("krypton", "krypton*"),
         ("kubeai", "kubeai*"),
-        ("(models|services|routers|adapters|quotas)[.].*llmkube", "llmkube-inference*"),
+        ("(models|services|routers|adapters|quotas|pools)[.].*llmkube", "llmkube-inference*"),
         ("(models|weights|runtimes|services|benchmarkjobs)[.]ome", "ome-[!am]*"),
         ("ai[.]deckhouse[.]io", "deckhouse*"),
     ],

@@ -40,6 +40,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("llmkube", "ModelRouter"): Row("llmkube/router"),
     ("llmkube", "LoRAAdapter"): Row("llmkube/lora-adapter", "Available"),
     ("llmkube", "GPUQuota"): Row("llmkube/quota"),
+    ("llmkube", "ModelPool"): Row("llmkube/pool"),
     ("ome", "BaseModel"): Row("ome/model-of-a-namespace"),
     ("ome", "ClusterBaseModel"): Row("ome/model"),
     ("ome", "FineTunedWeight"): Row("ome/weight"),

@@ -52,12 +52,12 @@ def enqueued():
 
 @pytest.fixture
 def demands(gateways, enqueued):
-    made = Demands(gateways, clock=lambda: 100.0)
-    made.on_change(TOY, enqueued.append)
-    return made
+    demands = Demands(gateways, clock=lambda: 100.0)
+    demands.on_change(TOY, enqueued.append)
+    return demands
 
 
-async def test_nobody_is_asked_where_nothing_is_counted(demands, gateways):
+async def test_the_gateways_get_no_query_without_counted_services(demands, gateways):
     await demands.look()
     assert gateways.queries == []
 
@@ -97,7 +97,7 @@ async def test_requests_of_a_satisfied_service_are_news_only_while_others_wait(d
     assert not demands.known[A].busy
 
 
-async def test_requests_of_others_are_no_news(demands, gateways, enqueued):
+async def test_requests_for_other_services_enqueue_nothing(demands, gateways, enqueued):
     demands.follow(TOY, POOL, [A])
     demands.follow(TOY, OTHER, [B])
     await demands.look()
@@ -107,7 +107,7 @@ async def test_requests_of_others_are_no_news(demands, gateways, enqueued):
     assert enqueued == [OTHER]
 
 
-async def test_nothing_is_kept_of_a_service_that_is_counted_no_more(demands, gateways, enqueued):
+async def test_the_demand_of_a_service_is_dropped_when_it_is_no_longer_counted(demands, gateways, enqueued):
     demands.follow(TOY, POOL, [A, B])
     await demands.look()
     demands.follow(TOY, POOL, [B])
@@ -118,7 +118,7 @@ async def test_nothing_is_kept_of_a_service_that_is_counted_no_more(demands, gat
     assert not demands.known
 
 
-async def test_a_silent_gateway_makes_nobody_idle(demands, gateways, enqueued):
+async def test_without_an_answer_from_every_gateway_no_service_becomes_idle(demands, gateways, enqueued):
     demands.follow(TOY, POOL, [A])
     gateways.numbers = {A: 1}
     await demands.look()
@@ -146,12 +146,12 @@ async def test_a_resource_is_reconciled_when_requests_begin(
     caches = Caches(client, [api], SETTINGS, pod_managers=("kubeai",))
     agents, recorder = Agents(client, session), Recorder(client, "test", metrics=metrics)
     agents.sign_with(KEY)
-    made = Reconciler(
+    controller = Reconciler(
         api, client, caches, SETTINGS, recorder, agents, ScaledResources(), RESERVED, demands=demands
     ).controller(2, metrics)
     for informer in caches.informers:
         start(informer.run())
-    start(made.run())
+    start(controller.run())
     await cluster.config()
     await cluster.toy()
     await eventually(lambda: cluster.get_status().get("busy") is False)

@@ -85,7 +85,7 @@ def test_llmkube_adds_what_its_weights_autoscalers_and_priorities_need() -> None
     shared = {"get", "list", "watch", "create", "patch"}
     own = {
         ("inference.llmkube.dev", f"{kind}{suffix}"): verbs
-        for kind in ("models", "inferenceservices", "modelrouters", "loraadapters", "gpuquotas")
+        for kind in ("models", "inferenceservices", "modelrouters", "loraadapters", "gpuquotas", "modelpools")
         for suffix, verbs in OWN_VERBS.items()
     }
     assert added == own | {

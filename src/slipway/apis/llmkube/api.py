@@ -18,6 +18,8 @@ from slipway.apis.llmkube import (
     nodes,
     operation,
     pods,
+    pool_status,
+    pools,
     quota_status,
     quotas,
     readiness,
@@ -25,10 +27,12 @@ from slipway.apis.llmkube import (
     service_plan,
     service_resolve,
     service_status,
+    surroundings,
     usage,
 )
 from slipway.apis.llmkube.lora_types import LORA_ADAPTER
 from slipway.apis.llmkube.model_types import MODEL
+from slipway.apis.llmkube.pool_types import MODEL_POOL
 from slipway.apis.llmkube.quota_types import GPU_QUOTA
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
 from slipway.kube.objects import (
@@ -71,6 +75,7 @@ QUOTA_INDEXES = {
     quotas.DENIED: quotas.by_denied,
     quotas.RESERVED: quotas.by_reserved,
 }
+POOL_INDEXES = {pools.MEMBERS: pools.by_member, pools.MEMBER_PODS: pools.by_member_pods}
 READ_OF_MODELS = ("spec", "status")
 """What a service reads of its Models, beside whether they are going."""
 
@@ -97,7 +102,7 @@ def _watches_of_models(settings: Settings) -> tuple[Watch, ...]:
 def _watches_of_services(_settings: Settings) -> tuple[Watch, ...]:
     kind = INFERENCE_SERVICE.kind
     indexes = {
-        REFERENCES: by_reference(service_resolve.references),
+        REFERENCES: by_reference(surroundings.references),
         **scheduling.INDEXES,
         NAMESPACE: by_namespace,
     }
@@ -111,6 +116,7 @@ def _watches_of_services(_settings: Settings) -> tuple[Watch, ...]:
         Watch(kind=quotas.NAMESPACES, enqueue=_of_namespace, trim=only_labels),
         Watch(kind=MODEL.kind, enqueue=_of_model, indexes={NAMESPACE: by_namespace}),
         Watch(kind=LORA_ADAPTER.kind, enqueue=_of_adapter, indexes=ADAPTER_INDEXES),
+        Watch(kind=MODEL_POOL.kind, enqueue=_members_of_pool, indexes=POOL_INDEXES),
         Watch(kind=PRIORITY_CLASS, enqueue=referenced_by(kind, PRIORITY_CLASS)),
     )
 
@@ -126,6 +132,14 @@ def _watches_of_adapters(_settings: Settings) -> tuple[Watch, ...]:
 
 def _watches_of_quotas(_settings: Settings) -> tuple[Watch, ...]:
     return (Watch(kind=INFERENCE_SERVICE.kind, enqueue=quotas.quotas_of, indexes=QUOTA_INDEXES),)
+
+
+def _watches_of_pools(_settings: Settings) -> tuple[Watch, ...]:
+    return (
+        Watch(kind=MODEL_POOL.kind, enqueue=_rival_pools, indexes=POOL_INDEXES),
+        Watch(kind=INFERENCE_SERVICE.kind, enqueue=_pool_of_service),
+        Watch(kind=POD, enqueue=_pool_of_pod),
+    )
 
 
 def only_labels(namespace: Object) -> Object:
@@ -168,6 +182,50 @@ def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
     return [key(one) for one in loras.rivals_of(change, listers)]
+
+
+def _members_of_pool(change: Change, _listers: Listers) -> Iterable[Key]:
+    """The services that a pool names or named, if its spec is new or it has decided for the first time. Otherwise those
+    that the slot leaves or goes to."""
+    old, new = change.old, change.new
+    if not (old and new and _same_spec(old, new) and pools.decided(old) == pools.decided(new)):
+        members = {name for state in (old, new) if state for name in pools.member_names(state)}
+    else:
+        holders = {(slot.resident, slot.pending) for slot in map(pools.slot_of, (old, new))}
+        members = {name for pair in holders for name in pair if name} if len(holders) > 1 else set()
+    return [Key(change.key.namespace, name) for name in members]
+
+
+def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
+    """The pools that get a member or lose it to this one: of each member the two oldest."""
+    old, new = change.old, change.new
+    if old and new and _same_spec(old, new):
+        return ()
+    places = {place for state in (old, new) if state for place in pools.by_member(state)}
+    rivals = {key(pool) for place in places for pool in listers.oldest(MODEL_POOL.kind, pools.MEMBERS, place, 2)}
+    return rivals - {change.key}
+
+
+def _pool_of_service(change: Change, listers: Listers) -> Iterable[Key]:
+    """The pool that a service belongs to, if something changed that a pool reads."""
+    old, new = change.old, change.new
+    if old and new and pool_status.read_of(old) == pool_status.read_of(new):
+        return ()
+    pool = pools.pool_of(listers, change.key)
+    return [key(pool)] if pool else []
+
+
+def _pool_of_pod(change: Change, listers: Listers) -> Iterable[Key]:
+    """The pool that may wait until a pod is gone."""
+    label = labels(change.old).get(names.SERVICE_LABEL) if change.old and stops(change) else None
+    if not label:
+        return ()
+    place = f"{change.key.namespace}/{label}"
+    return [key(pool) for pool in listers.oldest(MODEL_POOL.kind, pools.MEMBER_PODS, place, 1)]
+
+
+def _same_spec(old: Object, new: Object) -> bool:
+    return generation(old) == generation(new) and deleting(old) == deleting(new)
 
 
 def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
@@ -276,3 +334,14 @@ QUOTAS = Table(
     plan=quota_status.plan,
     status=quota_status.status,
 )
+POOLS = Table(
+    name="llmkube",
+    resource=MODEL_POOL,
+    condition_types=pool_status.CONDITIONS,
+    readiness=readiness.MODEL_POOL,
+    watches=_watches_of_pools,
+    resolve=pool_status.resolve,
+    plan=pool_status.plan,
+    status=pool_status.status,
+)
+"""The replicas of its members are in their own plans."""

@@ -16,13 +16,8 @@ ACTIVE = "ScalingActive"
 """The autoscaler's condition: whether it finds its metrics."""
 
 
-def stopped(service: Service) -> bool:
-    """Whether it is to have no replicas, whatever the autoscaler would say."""
-    return service.spec.suspend or service.spec.replicas == 0
-
-
 def autoscaled(service: Service) -> bool:
-    return service.spec.autoscaling is not None and not stopped(service)
+    return service.spec.autoscaling is not None and not service.stopped and service.pool is None
 
 
 def observed(world: World, name: str) -> Object:
@@ -36,8 +31,10 @@ def replicas(world: World, service: Service, name: str) -> int | None:
     Until it has, what there is stays: taking the number back would leave one replica.
     """
     bounds = service.spec.autoscaling
-    if stopped(service):
+    if service.stopped:
         return 0
+    if service.pool:
+        return 1
     if bounds is None:
         return service.spec.replicas
     running = (world.child(DEPLOYMENT, name) or {}).get("spec", {}).get("replicas", 0)

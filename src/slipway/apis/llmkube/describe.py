@@ -18,6 +18,7 @@ from slipway.apis.llmkube.engines import ENGINES
 from slipway.apis.llmkube.lora_types import KIND as LORA_ADAPTER
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.operation import OBJECTIVE
+from slipway.apis.llmkube.pool_types import KIND as MODEL_POOL
 from slipway.apis.llmkube.quota_types import KIND as GPU_QUOTA
 from slipway.apis.llmkube.router_types import KIND as MODEL_ROUTER
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
@@ -68,10 +69,11 @@ ADAPTERS = Resource(
 )
 
 QUOTAS = Resource(kind=GPU_QUOTA, readiness=readiness.GPU_QUOTA, phase="", url="", authored=False)
+POOLS = Resource(kind=MODEL_POOL, readiness=readiness.MODEL_POOL, url="")
 
 DESCRIPTION = Description(
     name="llmkube",
-    resources=(MODELS, SERVICES, ROUTERS, ADAPTERS, QUOTAS),
+    resources=(MODELS, SERVICES, ROUTERS, ADAPTERS, QUOTAS, POOLS),
     grants=Grants(
         work=(
             Grant(JOB, MANAGE),  # load, check and remove weights

@@ -294,7 +294,7 @@ def _scheduling(service: Service) -> Object:
     shared = spec.resources.gpu_sharing.mode == "shared" and found.vendor != "amd"
     nodes = llmkube(service.settings).shared_gpu_nodes if shared else {}
     return {
-        "nodeSelector": {**nodes, **spec.node_selector},
+        "nodeSelector": {**nodes, **spec.node_selector, **(service.pool.nodes if service.pool else {})},
         "resourceClaims": list(found.claims),
         "affinity": affinity(spec, found),
         "tolerations": [*(taint for taint in found.tolerations if taint not in spec.tolerations), *spec.tolerations],
@@ -329,6 +329,7 @@ def address(service: Service, container: Container) -> ServiceSpec:
         source=redact_url(service.model.source),
         name=service.name,
         features=(FEATURES[mode(service.spec)],),
+        wake_seconds=service.pool.wait_seconds if service.pool else 0,
         paths=service.engine.paths_of(container, service.spec.image, service.spec.command),
     )
     return ServiceSpec(

@@ -62,6 +62,14 @@ LORA_ADAPTER = Readiness(
     telling=(Condition("Available"), LOADED, REACHED),
 )
 
+MODEL_POOL = Readiness(
+    ready=AllOf((Condition("Accepted"), Condition("MembersValid"))),
+    answering=AllOf((IN_PLACE, Condition("MembersValid"))),
+    failed=AnyOf((Condition("Accepted", "False"), Condition("MembersValid", "False"))),
+    refused=Condition("Accepted", "False"),
+    telling=(Condition("Accepted"), Condition("MembersValid"), Condition("SlotAllocated")),
+)
+
 GPU_QUOTA = Readiness(
     ready=Condition("Accepted"),
     failed=Condition("Accepted", "False"),

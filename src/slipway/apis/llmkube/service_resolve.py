@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.llmkube import loras, placement, quotas, ranks, service_flags, usage
+from slipway.apis.llmkube import loras, placement, pools, quotas, ranks, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
 from slipway.apis.llmkube.hardware import Accelerators, accelerators, gpus_of, sharing_fault
 from slipway.apis.llmkube.loras import Lora
-from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.placement import Placed, Wanted
+from slipway.apis.llmkube.pools import Membership
 from slipway.apis.llmkube.quotas import Record
 from slipway.apis.llmkube.runtime_types import SpeculativeDecoding
 from slipway.apis.llmkube.scheduling import VALUES, has_node
 from slipway.apis.llmkube.service_types import Endpoint, InferenceServiceSpec
 from slipway.apis.llmkube.settings import llmkube
+from slipway.apis.llmkube.surroundings import draft_of, model_of, pool_of, runs, suggestion
 from slipway.artifacts.weights import Unnamed
 from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
 from slipway.engines.flags import Value, given_flags
@@ -26,8 +27,7 @@ from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError, Reference, World
 from slipway.serving.diagnosis import ended
 from slipway.serving.settings import Settings
-from slipway.serving.watches import NAMESPACE
-from slipway.spelling import NAMES, did_you_mean, unknown
+from slipway.spelling import unknown
 
 TASKS: dict[str, Task] = {"chat": "generate", "embedding": "embed", "rerank": "rerank"}
 MODE_FLAGS = {
@@ -50,6 +50,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     loras: tuple[Lora, ...] = ()
     """The adapters that its engine is to load while it runs."""
+    pool: Membership | None = None
+    """What follows from the ModelPool that it belongs to."""
     controller_key: str = ""
     """See World."""
 
@@ -92,6 +94,16 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         """How llama.cpp has tokens proposed; None: it has not."""
         asked = self.spec.speculative_decoding
         return asked if asked and asked.active and self.spec.runtime == "llamacpp" else None
+
+    @property
+    def off(self) -> bool:
+        """Whether its own spec wants no replicas."""
+        return self.spec.suspend or self.spec.replicas == 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has no replicas, whatever an autoscaler would set."""
+        return self.off or (self.pool is not None and not self.pool.awake)
 
     @property
     def looked_after(self) -> bool:
@@ -151,33 +163,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
             field = "args" if spec.runtime == "generic" else "extraArgs"
             return f"{field} sets {', '.join(changed)}: remove it, or requests would not reach the model"
         return None
-
-
-def references(resource: Object) -> tuple[Reference, ...]:
-    """The Models of a service, and the class that says how important it is."""
-    spec, namespace = resource["spec"], resource["metadata"]["namespace"]
-    found = tuple(Reference(MODEL, namespace, name) for name in usage.model_names(resource))
-    given = spec.get("priorityClassName")
-    return (*found, Reference(PRIORITY_CLASS, "", given)) if given else found
-
-
-def model_of(world: World, name: str) -> Object | None:
-    """A Model of the service's namespace as last observed."""
-    return world.get(Reference(MODEL, world.resource["metadata"]["namespace"], name))
-
-
-def _meant(world: World, name: str) -> str:
-    """The end of a message about a Model that is not there: those of the namespace that are called alike. Of a
-    namespace with many nobody is told."""
-    namespace = world.resource["metadata"]["namespace"]
-    if world.listers.count(MODEL, NAMESPACE, namespace) > NAMES:
-        return "."
-    known = (key(model).name for model in world.list(MODEL, NAMESPACE, namespace))
-    return did_you_mean(name, known) or "."
-
-
-def draft_of(world: World) -> Object | None:
-    return model_of(world, usage.draft_name(world.resource["spec"]))
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,16 +239,16 @@ def _kept(view: View, service: Service) -> Record:
 def _most(service: Service) -> int:
     """All replicas that there may be."""
     spec = service.spec
-    if spec.suspend or spec.replicas == 0:
-        return 0
+    if service.stopped or service.pool:
+        return int(not service.stopped)
     return spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas
 
 
 def _starts_without_gpus(service: Service, deployment: Object | None) -> bool:
     """Whether it gets its first pods, and these need no GPUs."""
-    runs = bool(deployment and deployment["spec"].get("replicas", 1))
+    running = bool(deployment and deployment["spec"].get("replicas", 1))
     needless = not _count(service) and service.model.hardware.accelerator != METAL
-    return needless and not runs and bool(_most(service))
+    return needless and not running and bool(_most(service))
 
 
 def _count(service: Service) -> int:
@@ -309,7 +294,7 @@ def read(world: World) -> Service:
     model, draft = model_of(world, spec.model_ref), draft_of(world)
     if model is None:
         text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}"
-        raise InvalidSpecError("ModelNotFound", f"{text}{_meant(world, spec.model_ref)}")
+        raise InvalidSpecError("ModelNotFound", f"{text}{suggestion(world, spec.model_ref)}")
     needless = not usage.given_weights(resource["spec"])
     name = key(resource).name
     wanted = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
@@ -321,7 +306,7 @@ def read(world: World) -> Service:
     missing = usage.draft_name(resource["spec"]) if draft is None and spec.runtime == "llamacpp" else ""
     if missing:
         text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} to propose tokens"
-        raise InvalidSpecError("ModelNotFound", f"{text}{_meant(world, missing)}")
+        raise InvalidSpecError("ModelNotFound", f"{text}{suggestion(world, missing)}")
     second = (
         Wanted(resource=draft, service=name, spec=_model_spec(draft), files=_takes_files(spec), draft=True)
         if draft
@@ -335,6 +320,7 @@ def read(world: World) -> Service:
         draft=_placed(second, spec, world.settings) if second else None,
         settings=world.settings,
         loras=loras.of_service(world, resource),
+        pool=pools.membership(pool_of(world), name, runs=runs(world)),
         controller_key=world.controller_key,
     )
     _check(service)

@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from slipway.apis.llmkube import autoscaling, operation, pods, ranks, service_flags, usage
+from slipway.apis.llmkube import autoscaling, operation, pods, pools, runtime_settings, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES
 from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.placement import own_claim, unready
@@ -23,11 +23,10 @@ from slipway.apis.llmkube.service_resolve import (
     METAL,
     Service,
     View,
-    draft_of,
     mode,
-    model_of,
     priority,
 )
+from slipway.apis.llmkube.surroundings import model_of, pool_of
 from slipway.apis.llmkube.updated import stamped
 from slipway.engines.flags import NOT_KNOWN
 from slipway.engines.log_patterns import Download
@@ -49,15 +48,14 @@ CONDITIONS = REPORTED | {
     "SGLangSpecValid",
     "SLOReady",
     "ScalingActive",
+    pools.GRANTED,
     "SpeculativeInvalid",
     "Suspended",
     "VLLMSpecValid",
 }
 """Types of the conditions that InferenceServices have."""
-SPEC_VALID = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}
-"""Runtime -> the condition of its settings."""
 MODEL_FAILED = "ModelFailed"
-PASSED_THROUGH = frozenset({"ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"})
+PASSED_THROUGH = pools.PASSED_THROUGH | {"ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"}
 """Reasons that services go through on their way."""
 OUT_OF_REACH = Rejection(
     "MetalOutOfReach",
@@ -95,7 +93,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     fields: Object = {
         "phase": _phase(world, found, told),
         "replicas": told.replicas,
-        "desiredReplicas": _desired(resource, found.deployment),
+        "desiredReplicas": _desired(world, found),
         "readyReplicas": told.ready_replicas,
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
         **_of_service(world, found),
@@ -212,8 +210,13 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
     return diagnose(deployment, judged, limits, world.now, partial(engine.explain, download=download))
 
 
-def _desired(resource: Object, deployment: Object | None) -> int:
-    """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set."""
+def _desired(world: World, found: Found) -> int:
+    """Desired replicas: the number in the Deployment, which an autoscaler may have set. A member of a pool without a
+    Deployment gets none, so that the others need not wait for it."""
+    resource, deployment = world.resource, found.deployment
+    uncreated = found.service is None or found.service.stopped or found.rejection is OUT_OF_REACH
+    if deployment is None and uncreated and pool_of(world):
+        return 0
     spec = resource["spec"] if deployment is None else deployment["spec"]
     wanted: int = spec.get("replicas", 1)
     return 0 if resource["spec"].get("suspend") else wanted
@@ -222,7 +225,7 @@ def _desired(resource: Object, deployment: Object | None) -> int:
 def _phase(world: World, found: Found, told: Report) -> str:
     suspended = found.service is not None and found.service.spec.suspend
     refused = permanent(found.rejection)
-    ready, desired = told.ready_replicas, _desired(world.resource, found.deployment)
+    ready, desired = told.ready_replicas, _desired(world, found)
     if suspended:
         return "Suspended"
     if not ready and (refused or found.diagnosis.failure):
@@ -290,25 +293,30 @@ def _at_gateway(found: Found, route: Sequence[Condition]) -> list[Condition]:
 def _others(view: View, found: Found) -> tuple[Condition, ...]:
     service, world = found.service, view.world
     if service is None:
-        return _spec_invalid(world.resource["spec"], found.rejection)
+        return runtime_settings.invalid(world.resource["spec"], found.rejection)
     if found.rejection is OUT_OF_REACH:
         return ()
     conditions = [fields_used(unused(service, world.resource["spec"]))]
-    if service.accelerators.count and _desired(world.resource, found.deployment):
+    if service.accelerators.count and _desired(world, found):
         conditions.append(_gpu_available(found))
     if found.adapters:
         conditions.append(_adapters_loaded(found))
+    if pool := pool_of(world):
+        conditions.append(pools.granted(pool, service.pool, _obstacle(view, found), off=service.off))
     if autoscaling.autoscaled(service):
         conditions.append(_scaling_active(world))
-    if service.spec.runtime == "vllm":
-        conditions += _vllm(world, service)
-    if service.spec.runtime == "sglang" and world.resource["spec"].get("sglangConfig"):
-        conditions.append(_sglang(service))
+    conditions += runtime_settings.conditions(world, service)
     conditions += operation.conditions(view, service)
     if service.spec.suspend:
         text = "The service is suspended: it has no replicas until spec.suspend is false."
         conditions.append(Condition("Suspended", "True", "Suspended", text))
     return tuple(conditions)
+
+
+def _obstacle(view: View, found: Found) -> str:
+    """Why the service would not start. Empty: it would."""
+    refused = permanent(found.rejection)
+    return refused.message if refused else (view.waits or ("", ""))[1]
 
 
 def unused(service: Service, written: Object) -> dict[str, str]:
@@ -342,7 +350,9 @@ def _outdone(service: Service) -> dict[str, str]:
     draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
     sglang = spec.sglang_config.speculative
     told = (
-        ("autoscaling", spec.autoscaling and autoscaling.stopped(service), "the service is to have no replicas"),
+        ("autoscaling", spec.autoscaling and service.off, "the service is to have no replicas"),
+        ("autoscaling", spec.autoscaling and service.pool, pools.IN_POOL),
+        ("replicas", spec.replicas > 1 and service.pool, pools.IN_POOL),
         ("resources.gpu", count and spec.resources.gpu not in (0, count), "hardware.gpu.count of the Model is taken"),
         ("resources.memory", spec.resources.memory and spec.resources.host_memory, "resources.hostMemory is taken"),
         ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName is taken"),
@@ -376,36 +386,6 @@ def _scaling_active(world: World) -> Condition:
     if told is None:
         return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not looked at its metrics yet.")
     return Condition(autoscaling.ACTIVE, told["status"], told["reason"], told.get("message", ""))
-
-
-def _spec_invalid(spec: Object, rejection: Rejection | None) -> tuple[Condition, ...]:
-    """The runtime's own condition, if its settings are why the spec is refused."""
-    kind = SPEC_VALID.get(spec.get("runtime", ""))
-    if kind and rejection and rejection.message.startswith(ranks.PLACES):
-        return (Condition(kind, "False", rejection.reason, rejection.message),)
-    return ()
-
-
-def _vllm(world: World, service: Service) -> list[Condition]:
-    """What of the settings of vLLM is taken, and what it goes without."""
-    config = service.spec.vllm_config
-    asked = config.speculative
-    if asked.enabled and not (asked.model and draft_of(world)):
-        what = f"there is no Model {asked.model}" if asked.model else "speculative.model names no Model"
-        text = f"Speculative decoding is off: {what}."
-        return [
-            Condition("VLLMSpecValid", "False", "SpeculativeMissingModel", text),
-            Condition("SpeculativeInvalid", "True", "SpeculativeMissingModel", text),
-        ]
-    return [Condition("VLLMSpecValid", "True", "Valid", "The settings of vLLM are taken as they are.")]
-
-
-def _sglang(service: Service) -> Condition:
-    asked = service.spec.sglang_config.speculative
-    if asked.enabled and not asked.active:
-        text = "Speculative decoding is off: sglangConfig.speculative needs algorithm and draftModelPath."
-        return Condition("SGLangSpecValid", "False", "SpeculativeMissingConfig", text)
-    return Condition("SGLangSpecValid", "True", "Valid", "The settings of SGLang are taken as they are.")
 
 
 def _degraded(told: Report) -> Condition:

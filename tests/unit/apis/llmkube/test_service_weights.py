@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from slipway.apis.llmkube import SERVICES, usage
-from slipway.apis.llmkube.service_resolve import references
+from slipway.apis.llmkube.surroundings import references
 from slipway.kube.objects import DEPLOYMENT
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.settings import Settings, Sources
