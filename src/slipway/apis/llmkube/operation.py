@@ -9,6 +9,7 @@ from slipway.apis.llmkube.service_resolve import Service, View
 from slipway.kube.conditions import Condition
 from slipway.kube.names import fitting
 from slipway.kube.objects import Kind, Object, deleting
+from slipway.serving.drain import MARGIN_SECONDS
 from slipway.serving.policies import UNMOVED, disruption_budget
 from slipway.serving.server import ModelServer, Scale
 from slipway.serving.times import unix_time
@@ -105,13 +106,31 @@ def conditions(view: View, service: Service) -> list[Condition]:
     found = []
     if service.spec.slo:
         found.append(_objective(view, service, service.spec.slo))
-    if service.spec.rollout_policy.wait_for_idle and not service.spec.rollout_policy.force:
-        text = (
-            "Rollouts wait for no idle replica. Each pod that is replaced goes on answering what it works on for"
-            f" {service.settings.drain_seconds} seconds, and gets no new requests meanwhile."
-        )
-        found.append(Condition("RolloutDeferred", "False", "IdleCheckUnsupported", text))
+    if service.waits_for_idle:
+        found.append(_rollout(service))
     return found
+
+
+def _rollout(service: Service) -> Condition:
+    """What happens to pods that a rollout replaces."""
+    drain = service.engine.drain(service.settings.drain_seconds)
+    if not _finishes(service):
+        text = (
+            "Rollouts do not wait for idle replicas, because it is unknown whether a pod is idle. A terminating pod"
+            f" gets no new requests, and has {drain.grace_seconds - MARGIN_SECONDS} seconds for its current ones."
+        )
+        return Condition("RolloutDeferred", "False", "IdleCheckUnsupported", text)
+    text = (
+        "Rollouts start at once and replace one pod at a time. A terminating pod gets no new requests, and has"
+        f" {drain.seconds} seconds for its current ones."
+    )
+    return Condition("RolloutDeferred", "False", "PodsFinish", text)
+
+
+def _finishes(service: Service) -> bool:
+    """Whether a terminating pod continues until it is idle."""
+    drain = service.engine.drain(service.settings.drain_seconds)
+    return drain.shell and drain.seconds > 0
 
 
 def _objective(view: View, service: Service, slo: Slo) -> Condition:
@@ -128,10 +147,13 @@ def _objective(view: View, service: Service, slo: Slo) -> Condition:
 def without_effect(service: Service) -> dict[str, str]:
     """Field -> why it has no effect."""
     spec, sharing = service.spec, service.spec.resources.gpu_sharing
-    unasked, patience = "replicas are not asked whether they are idle", spec.max_pod_lifetime_idle_timeout_seconds
+    patience, seconds = spec.max_pod_lifetime_idle_timeout_seconds, service.settings.drain_seconds
+    unknown, limit = "it is unknown whether a pod is idle", f"a terminating pod has {seconds} seconds for its requests"
+    longer = spec.rollout_policy.idle_timeout_seconds > seconds
     told = (
-        ("rolloutPolicy.waitForIdle", spec.rollout_policy.wait_for_idle, unasked),
-        ("maxPodLifetimeIdleTimeoutSeconds", patience is not None, unasked),
+        ("rolloutPolicy.waitForIdle", service.waits_for_idle and not _finishes(service), unknown),
+        ("rolloutPolicy.idleTimeoutSeconds", service.waits_for_idle and longer, limit),
+        ("maxPodLifetimeIdleTimeoutSeconds", patience is not None, limit),
         ("resources.gpuSharing.memoryLimitGiB", sharing.memory_limit_gi_b, "nothing holds the program to it"),
         ("endpoint.gateway.gatewayRef", service.further_names, "Slipway's own gateway serves the model"),
         ("slo", spec.slo and not measured(service, spec.slo), "the runtime has no metric of latency"),

@@ -25,13 +25,13 @@ class Disruption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RolloutPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Replacement of pods after a change. The controller does not check whether replicas are idle: a terminating pod
-    finishes its requests, and the condition RolloutDeferred reports this."""
+    """Replacement of pods after a change. Rollouts are not deferred: a terminating pod finishes its requests, and the
+    condition RolloutDeferred reports this."""
 
     wait_for_idle: bool = False
-    """Requests that only idle pods are replaced."""
+    """Replaces pods with GPUs one at a time, so that the other replicas answer, instead of all at once."""
     idle_timeout_seconds: Annotated[int, Meta(ge=0)] = 300
-    """Maximum seconds to wait for an idle pod."""
+    """Seconds that a pod has for its requests. Every pod has as many as the operator allows."""
     force: bool = False
     """Disables waitForIdle."""
 

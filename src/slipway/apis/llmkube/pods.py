@@ -310,7 +310,9 @@ def scale(world: World, service: Service) -> Scale:
     The other way is always said in full: what the API server has filled in would stand in the way of this one.
     """
     history = service.spec.revision_history_limit
-    gpus, one_by_one = service.accelerators.count > 0, service.spec.max_pod_lifetime_seconds is not None
+    spec, gpus = service.spec, service.accelerators.count > 0
+    several = (spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas) > 1
+    one_by_one = spec.max_pod_lifetime_seconds is not None or (service.waits_for_idle and several)
     return Scale(
         autoscaling.replicas(world, service, workload_name(service.name)),
         surge=0 if gpus else 1,

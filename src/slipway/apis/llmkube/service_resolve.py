@@ -96,6 +96,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return asked if asked and asked.active and self.spec.runtime == "llamacpp" else None
 
     @property
+    def waits_for_idle(self) -> bool:
+        """Whether a rollout must not interrupt requests."""
+        return self.spec.rollout_policy.wait_for_idle and not self.spec.rollout_policy.force
+
+    @property
     def off(self) -> bool:
         """Whether its own spec wants no replicas."""
         return self.spec.suspend or self.spec.replicas == 0

@@ -141,10 +141,35 @@ def test_pods_are_kept_from_karpenter_where_the_service_says_always() -> None:
     assert name not in template(world(disruption={}))
 
 
-def test_a_rollout_that_should_wait_for_idle_pods_is_told_not_to() -> None:
-    asked = world(rolloutPolicy={"waitForIdle": True})
-    assert reasons(asked)["RolloutDeferred"] == "False/IdleCheckUnsupported"
-    assert "rolloutPolicy.waitForIdle (" in unused(rolloutPolicy={"waitForIdle": True})
+def test_a_rollout_that_waits_for_idle_pods_replaces_pods_with_gpus_one_at_a_time() -> None:
+    one_by_one = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    waits = {"rolloutPolicy": {"waitForIdle": True}, **ONE_GPU}
+
+    def strategy(**spec: Any) -> Object:
+        rollout: Object = child(world(**waits | spec), "Deployment")["spec"]["strategy"]
+        return rollout
+
+    assert strategy(replicas=2) == one_by_one
+    assert strategy(autoscaling={"maxReplicas": 2}) == one_by_one
+    assert strategy(replicas=1) == {"type": "Recreate"}
+    assert strategy(replicas=2, rolloutPolicy={"waitForIdle": True, "force": True}) == {"type": "Recreate"}
+
+
+def test_a_rollout_without_a_drain_does_not_wait_for_idle_pods() -> None:
+    generic = {"runtime": "generic", "image": "acme/engine:1", "rolloutPolicy": {"waitForIdle": True}}
+    assert reasons(world(**generic))["RolloutDeferred"] == "False/IdleCheckUnsupported"
+    assert "rolloutPolicy.waitForIdle (" in unused(**generic)
+    undrained = msgspec.structs.replace(world(rolloutPolicy={"waitForIdle": True}), settings=Settings(drain_seconds=0))
+    assert reasons(undrained)["RolloutDeferred"] == "False/IdleCheckUnsupported"
+
+
+def test_a_rollout_that_waits_for_idle_pods_reports_their_time_limit() -> None:
+    waits = world(rolloutPolicy={"waitForIdle": True, "idleTimeoutSeconds": 600})
+    assert reasons(waits)["RolloutDeferred"] == "False/PodsFinish"
+    assert pod(waits)["spec"]["terminationGracePeriodSeconds"] >= waits.settings.drain_seconds
+    assert unused(rolloutPolicy={"waitForIdle": True}) == ""
+    longer = unused(rolloutPolicy={"waitForIdle": True, "idleTimeoutSeconds": 601})
+    assert "rolloutPolicy.idleTimeoutSeconds (a terminating pod has 600 seconds for its requests)" in longer
     assert "maxPodLifetimeIdleTimeoutSeconds (" in unused(maxPodLifetimeIdleTimeoutSeconds=0)
     assert "RolloutDeferred" not in reasons(world(rolloutPolicy={"waitForIdle": True, "force": True}))
 
