@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,15 +107,3 @@ def test_the_definition_agrees_with_the_original(kind: str, version: str, tmp_pa
     command = [sys.executable, str(COMPARE), str(tmp_path), str(reference), "--allow", str(allowed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("api", ["kubeai", "llmkube"])
-def test_the_table_of_features_names_tests_that_there_are(api: str) -> None:
-    page = (ROOT / "docs/reference" / f"{api}.md").read_text()
-    table = page.partition("## Features of ")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`(test_\w+(?:\.py)?)`", table))
-    folder = ROOT / "tests" / "unit" / "apis" / api
-    there = {path.name: path.read_text() for path in folder.glob("test_*.py")}
-    functions = {name for text in there.values() for name in re.findall(r"def (test_\w+)", text)}
-    assert named
-    assert named <= functions | there.keys()
