@@ -101,3 +101,15 @@ def test_definitions_are_removed_together_and_only_if_asked(tmp_path: Path, inst
 
     run_role(tmp_path, installed, "crds", "uninstall", crds_purge=True)
     assert sorted(installed.writes) == deletions
+
+
+@pytest.mark.plays
+def test_each_definition_that_stays_is_named_with_its_reason(tmp_path: Path, installed: ClusterApi) -> None:
+    terminating = {"type": "Terminating", "status": "True", "message": "some instances are still in deletion"}
+    definition(installed)["status"]["conditions"].append(terminating)
+    installed.objects = KeptUntilAllAreDeleted({**installed.objects, ("Pod", "a", "keeps"): {}})
+
+    output = run_role(tmp_path, installed, "crds", "uninstall", failing=True, crds_purge=True, crds_wait_timeout=1)
+    assert "These definitions still exist after 1 s" in output
+    assert f"{KUBEAI}: some instances are still in deletion" in output
+    assert "models.krypton.ai: no reason was given" in output
