@@ -212,7 +212,7 @@ def test_a_profile_that_goes_takes_its_objects_along_and_its_daemon_set_last() -
     plugins = [ours("slipway-nvidia-device-plugin"), ours("slipway-nvidia-device-plugin-shared")]
     left = rendered(chosen=["nvidia"], _ours={"resources": plugins})["__device_plugin_left"]
 
-    assert {one["name"] for one in left} == {"slipway-nvidia-device-plugin-shared"}
+    assert {one["metadata"]["name"] for one in left} == {"slipway-nvidia-device-plugin-shared"}
     assert [one["kind"] for one in left][-2:] == ["ConfigMap", "DaemonSet"]
     assert len(left) == 7
 

@@ -102,3 +102,19 @@ def test_where_another_plugin_serves_nothing_is_changed(tmp_path: Path, api: Gpu
 
     assert "DaemonSet nvidia-device-plugin in namespace kube-system already serves the GPUs of NVIDIA" in said
     assert api.writes == []
+
+
+@pytest.mark.parametrize("interrupted", [False, True], ids=["at once", "after an interruption"])
+def test_everything_of_the_plugins_is_removed(tmp_path: Path, api: GpuCluster, *, interrupted: bool) -> None:
+    before = {*api.objects} | {("Pod", "slipway-devices", f"{NVIDIA_S}-one")}
+    play(tmp_path, api, "main")
+    place = {"name": "own", "namespace": "slipway-devices"}
+    api.put({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": place})
+    del api.objects["Node", "", "one"]["status"]["allocatable"]["nvidia.com/gpu"]
+    if interrupted:
+        del api.objects["DaemonSet", "slipway-devices", NVIDIA_S]
+        del api.objects["ServiceAccount", "slipway-devices", "own"]
+
+    play(tmp_path, api, "uninstall")
+    left = {*api.objects} - before
+    assert left == (set() if interrupted else {("ServiceAccount", "slipway-devices", "own")})
