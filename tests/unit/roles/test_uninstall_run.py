@@ -18,17 +18,20 @@ CACHE = {"app.kubernetes.io/managed-by": "slipway"}
 OURS = {"app.kubernetes.io/part-of": "slipway"}
 
 
-def uninstall(folder: Path, api: ClusterApi, tags: str) -> str:
+PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
+
+
+def uninstall(folder: Path, api: ClusterApi, tags: str, **variables: Any) -> str:
     cluster = {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"}
     return run_play(
         folder,
         {"import_playbook": "slipway.inference.uninstall"},
-        *("--extra-vars", json.dumps({"slipway_environment": cluster}), "--tags", tags),
+        *("--extra-vars", json.dumps({"slipway_environment": cluster, **variables}), "--tags", tags),
     )
 
 
 def test_what_is_left_is_told(tmp_path: Path, api: ClusterApi) -> None:
-    api.kinds += (Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False),)
+    api.kinds += (PRIORITY_CLASS,)
     definition = {"name": "things.example.com", "labels": OURS}
     api.put(
         {
@@ -90,3 +93,39 @@ def test_a_service_is_gone_before_its_component_is(tmp_path: Path, api: ClusterA
     run_role(tmp_path, api, "component", "uninstall", component_name="own", component_namespace="a")
     assert objects == {}
     assert objects.late == ()
+
+
+def test_what_models_leave_behind_is_removed(tmp_path: Path, api: ClusterApi) -> None:
+    """Caches only if they are to be purged, and nothing of others."""
+    api.kinds += (PRIORITY_CLASS,)
+    credentials = {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/component": "credentials"}
+    for name in ("a", "b"):
+        for version, kind, labels in (("v1", "PersistentVolumeClaim", CACHE), ("v1", "Secret", credentials)):
+            for owner, own in (("ours", labels), ("others", {})):
+                metadata = {"name": f"{owner}-{name}", "namespace": "models", "labels": own}
+                storage = {"spec": {"resources": {"requests": {"storage": "1Gi"}}}} if own == CACHE else {}
+                api.put({"apiVersion": version, "kind": kind, "metadata": metadata, **storage})
+        metadata = {"name": f"ours-{name}", "labels": CACHE}
+        api.put({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata})
+    others = {key for key in api.objects if key[2].startswith("others-")}
+    caches = {("PersistentVolumeClaim", "models", f"ours-{name}") for name in ("a", "b")}
+
+    uninstall(tmp_path, api, "models")
+    assert {*api.objects} == others | caches
+    uninstall(tmp_path, api, "models", slipway_purge=True)
+    assert {*api.objects} == others
+
+
+def test_nothing_of_the_controller_is_left(tmp_path: Path, api: ClusterApi) -> None:
+    run_role(tmp_path, api, "controller", "main", controller_wait_timeout=10)
+    for version, kind, name in (
+        ("v1", "ConfigMap", "slipway-autoscaler"),
+        ("v1", "Secret", "slipway-controller-signing"),
+        ("coordination.k8s.io/v1", "Lease", "slipway-controller"),
+    ):
+        metadata = {"name": name, "namespace": "slipway-system"}
+        api.put({"apiVersion": version, "kind": kind, "metadata": metadata})
+
+    run_role(tmp_path, api, "controller", "uninstall", controller_wait_timeout=10)
+    assert {*api.objects} == {("Namespace", "", "slipway-system")}
+    assert "changed=0 " in run_role(tmp_path, api, "controller", "uninstall", controller_wait_timeout=10)
