@@ -85,6 +85,14 @@ def test_every_api_is_known_to_every_role() -> None:
 
 
 @each(FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_objects_are_removed_by_one_call(file: Path) -> None:
+    """Each call starts a Python that takes longer than all its requests do."""
+    removing = [task for task in mappings(file) if task.get("kubernetes.core.k8s", {}).get("state") == "absent"]
+
+    assert [task["name"] for task in removing if "loop" in task] == []
+
+
+@each(FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_tasks_that_see_secrets_show_nothing(file: Path) -> None:
     """What they do is told, what they see is not: neither in output nor in differences."""
     tasks = [task for task in mappings(file) if _sees_secrets(task)]
