@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Prints how many seconds each test file takes, from pytest's JUnit XML reports.
 
-usage: scripts/durations.py tests/output/units.xml > tests/durations.json
+usage: pytest -n 4 -m 'not full and not plays' --junitxml tests/output/units.xml tests/unit tests/gateway
+       scripts/durations.py tests/output/units.xml > tests/durations.json
 
 tests/conftest.py runs the slowest files first. The list is only a hint: it need not contain new files, and entries for
 deleted files have no effect.
