@@ -44,8 +44,7 @@ class World:
             "uid": f"{kind.group}/{namespace}/{name}",
             "creationTimestamp": CREATED,
         }
-        told = [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions]
-        obj: Object = {"metadata": metadata, "status": {"conditions": told}}
+        obj: Object = {"metadata": metadata, "status": {"conditions": conditions_of(*conditions)}}
         if replicas is not None:
             obj["spec"] = {"replicas": replicas}
         if leaving:
@@ -92,6 +91,11 @@ class World:
         return Cluster(read, dict(self.owners), faults, **others), table
 
 
+def conditions_of(*rows: tuple[str, str, str, str]) -> list[Object]:
+    """Conditions as a status has them. Rows: type, status, reason, message."""
+    return [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in rows]
+
+
 def summary(
     ready: tuple[str, str, str], reconciling: bool = False, stalled: bool = False
 ) -> tuple[tuple[str, str, str, str], ...]:
@@ -105,6 +109,7 @@ def summary(
     )
 
 
+ROUTED = ("Routed", "True", "Routed", "Requests reach it.")
 READY = summary(("True", "Ready", "1 of 1 replicas answers."))
 
 

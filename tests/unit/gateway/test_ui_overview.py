@@ -9,7 +9,7 @@ import pytest
 from slipway.gateway.metrics import Answers, Figures, figures
 from slipway.gateway.ui import overview, resources
 from slipway.gateway.ui.overview import Model
-from tests.ui.worlds import CHAT, KRYPTON, KUBEAI, READY, SCALE, World, every_state, summary
+from tests.ui.worlds import CHAT, KRYPTON, KUBEAI, READY, ROUTED, SCALE, World, every_state, summary
 
 
 def shown(world: World, counted: dict[str, Figures] | None = None) -> dict[str, Model]:
@@ -49,7 +49,7 @@ def test_what_to_do_is_in_the_words_of_the_troubleshooting_page() -> None:
 
 def test_a_model_that_no_controller_has_seen_leads_to_the_controller() -> None:
     assert (
-        shown(every_state())["sandbox/new"].advice == "See that Slipway's controller runs, and that it serves this API."
+        shown(every_state())["sandbox/new"].advice == "Check that Slipway's controller is running and serves this API."
     )
 
 
@@ -148,16 +148,76 @@ def test_long_messages_and_lists_of_conditions_are_cut() -> None:
     assert len(read.conditions[0].message) < resources.MOST_MESSAGE + 10
 
 
-def test_nothing_but_identity_replicas_and_conditions_is_kept_of_a_resource() -> None:
+@pytest.mark.parametrize(
+    ("spec", "devices"),
+    [
+        ({"resourceProfile": "nvidia-gpu-l4:2"}, {"nvidia-gpu-l4": 2}),
+        ({"resourceProfile": "cpu:1"}, {}),
+        ({"resources": {"limits": {"nvidia.com/gpu": "1", "cpu": 4, "memory": "8Gi"}}}, {"nvidia.com/gpu": 1}),
+        ({"resources": {"requests": {"amd.com/gpu": 2}, "limits": {"amd.com/gpu": 2}}}, {"amd.com/gpu": 2}),
+        ({"resources": {"gpu": 4, "cpu": "2"}}, {"gpu": 4}),
+        ({"resources": {"gpu": 0}}, {}),
+        ({"engine": {"runner": {"resources": {"limits": {"nvidia.com/gpu": "8"}}}}}, {"nvidia.com/gpu": 8}),
+        ({"resources": {"limits": {f"vendor.example/{n}": 1 for n in range(99)}}}, 8),
+        ({"resourceProfile": "<b>:1"}, {}),
+        ({"resourceProfile": 10**5000, "resources": {"gpu": 10**5000, "limits": {"a.b/c": True, "a.b/d": 1e9}}}, {}),
+        ({"resources": {"limits": {"x" * 5000 + "/gpu": 1, "a.b/gpu": "-1", "a.b/mib": "1Gi"}}}, {}),
+        ({"resources": "text", "engine": []}, {}),
+    ],
+)
+def test_devices_of_a_replica_are_those_that_the_spec_names(spec: Any, devices: Any) -> None:
+    read = resources.read(KUBEAI, resources.trim({"metadata": {"name": "m", "uid": "u"}, "spec": spec}))
+    assert (len(read.devices) if isinstance(devices, int) else read.devices) == devices
+
+
+@pytest.mark.parametrize(
+    ("status", "progress"),
+    [
+        ({"progress": "17%"}, 17),
+        ({"progress": "999%"}, 100),
+        ({"progress": "<b>1</b>%"}, None),
+        ({"doneBytes": 1, "totalBytes": 3}, 33),
+        ({"cache": {"loaded": False, "doneBytes": 5 << 30, "totalBytes": 10 << 30}}, 50),
+        ({"doneBytes": -5, "totalBytes": 3}, 0),
+        ({"doneBytes": 5, "totalBytes": 0}, None),
+        ({"doneBytes": "5", "totalBytes": [9]}, None),
+        ({"cache": "text"}, None),
+    ],
+)
+def test_progress_is_a_percentage_in_the_status(status: Any, progress: int | None) -> None:
+    read = resources.read(KUBEAI, resources.trim({"metadata": {"name": "m", "uid": "u"}, "status": status}))
+    assert read.progress == progress
+
+
+def test_progress_is_shown_while_weights_load() -> None:
+    world = World()
+    world.declare(KUBEAI, "ns", "loads", *summary(("False", "LoadingCache", "Wait."), reconciling=True))
+    world.declare(KUBEAI, "ns", "loaded", *READY)
+    for _kind, obj in world.resources:
+        obj["status"]["cache"] = {"doneBytes": 1, "totalBytes": 2}
+    models = shown(world)
+    assert (models["ns/loads"].progress, models["ns/loaded"].progress) == (50, None)
+
+
+def test_weights_are_resources_without_service_and_route() -> None:
+    world = every_state()
+    world.declare(KUBEAI, "ns", "weights", *READY)
+    world.declare(KUBEAI, "ns", "refused", *summary(("False", "InvalidSpec", "No."), stalled=True), ROUTED)
+    assert [name for name, model in shown(world).items() if model.weights] == ["ns/weights"]
+
+
+def test_only_identity_figures_and_conditions_are_kept_of_a_resource() -> None:
     obj = {
         "metadata": {"namespace": "ns", "name": "m", "uid": "u", "annotations": {"secret": "x"}, "labels": {"a": "b"}},
-        "spec": {"replicas": 2, "env": {"TOKEN": "x"}},
-        "status": {"phase": "Ready", "conditions": []},
+        "spec": {"replicas": 2, "env": {"TOKEN": "x"}, "resourceProfile": "nvidia-gpu-l4:1"},
+        "status": {"phase": "Ready", "conditions": [], "progress": "17%", "upload": {"token": "x"}},
     }
     kept = resources.trim(obj)
     assert kept == {
         "metadata": {"namespace": "ns", "name": "m", "uid": "u"},
         "spec": {"replicas": 2},
+        "devices": {"nvidia-gpu-l4": 1},
+        "progress": 17,
         "status": {"conditions": []},
     }
 

@@ -71,6 +71,12 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Replicas that get no requests, as they answer errors or nothing while others answer well."""
     first_byte_ms: int | None = None
     """Mean time to the first byte of an answer."""
+    devices: Mapping[str, int] = {}
+    """GPUs and other devices of one replica, by type, if the spec names them."""
+    progress: int | None = None
+    """Percentage of the weights that is loaded, while they load."""
+    weights: bool = False
+    """Whether it holds weights for others and answers no requests itself."""
     conflicts: tuple[str, ...] = ()
     """What is wrong with its routes."""
 
@@ -183,7 +189,7 @@ class _View:
         services = self._services.get(resource.uid, ())  # those that the table does not have, too
         reachable = not services or any(self._ids.get(name) for name in services)
         state, told = _state(resource, backends, reachable=reachable)
-        return self._model(
+        model = self._model(
             backends,
             services,
             kind=resource.kind,
@@ -193,6 +199,12 @@ class _View:
             created=resource.created,
             wanted=resource.wanted,
             told=told,
+        )
+        return msgspec.structs.replace(
+            model,
+            devices=resource.devices,
+            progress=resource.progress if state in ("starting", "updating") else None,
+            weights=not services and _serves_nothing(resource),
         )
 
     def bare(self, backend: Backend) -> Model:
@@ -278,8 +290,13 @@ def _adapter(backend: Backend, backends: Sequence[Backend]) -> bool:
     return backend is not backends[0] and set(backend.endpoints) <= set(backends[0].endpoints)
 
 
+def _serves_nothing(resource: Resource) -> bool:
+    """Whether its controller reports no route: it does for each kind that answers requests."""
+    return bool(resource.conditions) and not resource.leaving and resource.condition(ROUTED) is None
+
+
 _NOTHING = Told("", "", "", "")
-_UNSEEN = "See that Slipway's controller runs, and that it serves this API."
+_UNSEEN = "Check that Slipway's controller is running and serves this API."
 
 
 def _advice(state: str, told: Told) -> str:
@@ -295,7 +312,7 @@ def _state(resource: Resource, backends: Sequence[Backend], *, reachable: bool) 
     if resource.leaving:
         return "leaving", _NOTHING if ready.status == "True" else ready
     if not ready.status:
-        return "unseen", Told("", "", "", "No controller has said anything of it yet.")
+        return "unseen", Told("", "", "", "No controller has reported a status yet.")
     if ready.status != "True":
         return ("failed", stalled) if stalled.status == "True" else ("starting", ready)
     if stalled.status == "True":

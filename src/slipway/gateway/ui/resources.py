@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from slipway.kube.client import Client
@@ -14,6 +15,15 @@ MOST_CONDITIONS = 20
 """Conditions that are kept of one resource."""
 MOST_MESSAGE = 2000
 """Characters that are kept of a condition's message, which may have a container's last lines."""
+MOST_DEVICES = 8
+"""Types of devices that are kept of one resource."""
+_DEVICE = r"[A-Za-z0-9][A-Za-z0-9./_-]{0,62}"
+_PROFILE = re.compile(rf"(?P<type>{_DEVICE}):(?P<count>[0-9]{{1,4}})")
+_EXTENDED = re.compile(rf"(?=[^/]+/){_DEVICE}")
+"""Name of a resource that only some nodes have, such as ``nvidia.com/gpu``."""
+_COUNT = re.compile(r"[0-9]{1,4}")
+_MOST_COUNT = 10_000
+_PERCENT = re.compile(r"([0-9]{1,3})%")
 
 
 class Told(NamedTuple):
@@ -41,6 +51,10 @@ class Resource(NamedTuple):
     wanted: int | None
     """Replicas that its spec asks for; None: it does not say."""
     conditions: tuple[Told, ...]
+    devices: Mapping[str, int] = {}
+    """GPUs and other devices of one replica, by type, if the spec names them."""
+    progress: int | None = None
+    """Percentage of the weights that is loaded, if the status has it."""
 
     def condition(self, type_: str) -> Told | None:
         """The condition of this type, if there is one."""
@@ -74,13 +88,18 @@ class Resources:
 
 
 def trim(obj: Object) -> Object:
-    """What is kept of a resource: its identity, its replicas and its conditions, within limits."""
+    """What is kept of a resource: its identity, replicas, devices, progress and conditions, within limits."""
     metadata = obj["metadata"]
     kept = ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
     trimmed: Object = {"metadata": {field: metadata[field] for field in kept if field in metadata}}
     spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
     if isinstance(spec.get("replicas"), int):
         trimmed["spec"] = {"replicas": spec["replicas"]}
+    if devices := _devices(spec):
+        trimmed["devices"] = devices
+    progress = _progress(status)
+    if progress is not None:
+        trimmed["progress"] = progress
     conditions = status.get("conditions")
     if isinstance(conditions, list):
         trimmed["status"] = {"conditions": [_told(_mapping(one)) for one in conditions[:MOST_CONDITIONS]]}
@@ -99,7 +118,42 @@ def read(kind: Kind, obj: Object) -> Resource:
         deleting(obj),
         _mapping(obj.get("spec")).get("replicas"),
         tuple(_mapping(obj.get("status")).get("conditions", ())),
+        _mapping(obj.get("devices")),
+        obj.get("progress"),
     )
+
+
+def _devices(spec: Object) -> dict[str, int]:
+    """Devices of one replica: by a profile such as ``nvidia-gpu-l4:2``, a number of GPUs, or a container's limits."""
+    profile = _PROFILE.fullmatch(_text(spec.get("resourceProfile")))
+    if profile and not profile["type"].startswith("cpu"):
+        return {profile["type"]: int(profile["count"])}
+    runner = _mapping(_mapping(spec.get("engine")).get("runner"))
+    resources = _mapping(spec.get("resources") or runner.get("resources"))
+    named = {"gpu": resources.get("gpu"), **_mapping(resources.get("requests")), **_mapping(resources.get("limits"))}
+    counts = {
+        name: int(text)
+        for name, text in ((name, _text(count)) for name, count in named.items())
+        if _COUNT.fullmatch(text) and (name == "gpu" or _EXTENDED.fullmatch(name))
+    }
+    return dict([(name, count) for name, count in counts.items() if count][:MOST_DEVICES])
+
+
+def _progress(status: Object) -> int | None:
+    """Percentage of the weights that is loaded: as text, or from the numbers of bytes."""
+    if percent := _PERCENT.fullmatch(_text(status.get("progress"))):
+        return min(int(percent[1]), 100)
+    counts = _mapping(status.get("cache")) or status
+    done, total = counts.get("doneBytes"), counts.get("totalBytes")
+    if type(done) is int and type(total) is int and total > 0:
+        return min(max(done * 100 // total, 0), 100)
+    return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return str(value) if type(value) is int and abs(value) < _MOST_COUNT else ""
 
 
 def _told(condition: Object) -> Told:
