@@ -73,6 +73,12 @@ class Stage:
         event = None if text is None else json.dumps({"choices": [{"delta": {"content": text}}]})
         self.send(event)
 
+    def finish(self, tokens: int, reason: str = "stop") -> None:
+        """Has the engine end its answer as OpenAI's API does: with a reason, then with the number of tokens."""
+        self.send(json.dumps({"choices": [{"delta": {}, "finish_reason": reason}]}))
+        self.send(json.dumps({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": tokens}}))
+        self.send(None)
+
     def send(self, event: str | None) -> None:
         """Has the engine send an event as it is."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
@@ -101,6 +107,7 @@ class Stage:
         page.add_to(application)
         application.router.add_post("/v1/chat/completions", self._answer)
         application.router.add_post("/v1/embeddings", self._embed)
+        application.router.add_post("/v1/messages", self._message)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -125,12 +132,15 @@ class Stage:
         self.overviews += request.path == "/ui/api/models"
         if self.down:
             return web.json_response({"error": {"message": "No server can be reached."}}, status=503)
-        if self.key and self.authorizations[-1] != f"Bearer {self.key}":
+        key = request.headers.get("X-Api-Key") or self.authorizations[-1].removeprefix("Bearer ")
+        if self.key and key != self.key:
             return web.json_response({"error": {"message": "No API key, or an incorrect one."}}, status=401)
         return await handler(request)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.questions.append(await request.json())
+        if not self.questions[-1].get("stream"):
+            return web.json_response({"choices": [{"message": {"role": "assistant", "content": "A ramp."}}]})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         while (event := await self._events.get()) is not None:
@@ -141,6 +151,12 @@ class Stage:
     async def _embed(self, request: web.Request) -> web.StreamResponse:
         self.questions.append(await request.json())
         return web.json_response({"data": [{"embedding": [0.25, -0.5, 0.125]}]})
+
+    async def _message(self, request: web.Request) -> web.StreamResponse:
+        self.questions.append(await request.json())
+        answer = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn"}
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        return web.json_response({**answer, "content": [{"type": "text", "text": "A ramp."}], "usage": usage})
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from slipway.gateway import errors
 
-FILES = ("", "page.css", "main.js", "api.js", "dom.js", "list.js", "model.js", "ask.js", "icon.svg")
+FILES = ("", "page.css", "main.js", "api.js", "dom.js", "list.js", "model.js", "chat.js", "examples.js", "icon.svg")
 """Below ``/ui/``. The first one is the page itself."""
 
 

@@ -1,17 +1,17 @@
-// What the page asks the gateway. The key lies in the memory of this tab alone, and goes with it.
+// Requests to the gateway. The key is in the storage of this tab only, until the tab is closed.
 
-const KEPT = "slipway-key";
-/** Where the gateway is, with the slash at its end. */
+const STORED = "slipway-key";
+/** The gateway's address, with a slash at the end. */
 export const BASE = new URL("..", document.baseURI).href;
 
 export const key = {
-  get: () => sessionStorage.getItem(KEPT) ?? "",
-  set: (text) => sessionStorage.setItem(KEPT, text),
-  forget: () => sessionStorage.removeItem(KEPT),
+  get: () => sessionStorage.getItem(STORED) ?? "",
+  set: (text) => sessionStorage.setItem(STORED, text),
+  forget: () => sessionStorage.removeItem(STORED),
 };
 
-/** The gateway, or a model, refused. `status` is 0 where nothing answered. */
-export class Refusal extends Error {
+/** An error of the gateway or of a model. `status` is 0 if there was no response. */
+export class RequestError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
@@ -25,42 +25,42 @@ async function send(path, options = {}) {
     response = await fetch(new URL(path, BASE), { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal(0, "The gateway cannot be reached.");
+    throw new RequestError(0, "The gateway is unreachable.");
   }
-  if (!response.ok) throw new Refusal(response.status, await words(response));
+  if (!response.ok) throw new RequestError(response.status, await readMessage(response));
   return response;
 }
 
-async function words(response) {
+async function readMessage(response) {
   const text = await response.text();
   try {
     return JSON.parse(text).error.message;
   } catch {
-    return text.slice(0, 300) || `The answer has the status ${response.status}.`;
+    return text.slice(0, 300) || `The response has status ${response.status}.`;
   }
 }
 
-/** The list of models and conflicts, as text. Throws Refusal. */
-export async function overview() {
+/** Returns all models and conflicts, as text. Throws RequestError. */
+export async function fetchOverview() {
   return (await send("ui/api/models")).text();
 }
 
-/** One model in full. Throws Refusal. */
-export async function detail({ kind, namespace = "", name }) {
+/** Returns one model in full. Throws RequestError. */
+export async function fetchDetail({ kind, namespace = "", name }) {
   const parts = [kind, namespace || "-", name].map(encodeURIComponent);
   return (await send(`ui/api/models/${parts.join("/")}`)).json();
 }
 
-/** Posts `body` to a path below /v1/ and returns the response. Throws Refusal. */
-export function ask(path, body, signal) {
+/** Posts `body` to a path below /v1/ and returns the response. Throws RequestError. */
+export function post(path, body, signal) {
   const headers = { "Content-Type": "application/json" };
   return send(`v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-/** The events of a streamed answer, decoded, up to its end. Throws Refusal for an event that tells of an error. */
-export async function* events(response) {
+/** Yields the decoded events of a streamed response. Throws RequestError for an event with an error. */
+export async function* readEvents(response) {
   let rest = "";
-  for await (const text of chunks(response.body.pipeThrough(new TextDecoderStream()))) {
+  for await (const text of readChunks(response.body.pipeThrough(new TextDecoderStream()))) {
     const lines = (rest + text).split(/\r?\n/);
     rest = lines.pop();
     for (const line of lines) {
@@ -68,13 +68,13 @@ export async function* events(response) {
       const data = line.slice(5).trim();
       if (data === "[DONE]") return;
       const event = JSON.parse(data);
-      if (event.error) throw new Refusal(200, event.error.message ?? "The answer ended with an error.");
+      if (event.error) throw new RequestError(200, event.error.message ?? "The answer ended with an error.");
       yield event;
     }
   }
 }
 
-async function* chunks(stream) {
+async function* readChunks(stream) {
   const reader = stream.getReader();
   try {
     for (;;) {

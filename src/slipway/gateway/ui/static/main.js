@@ -1,13 +1,14 @@
-// The page: asks the gateway every few seconds while somebody looks, and shows the list or one model.
+// The page: polls the gateway while it is visible, and shows the list or one model.
 
-import { BASE, key, overview } from "./api.js";
-import { clock, el, say } from "./dom.js";
-import { list } from "./list.js";
-import { model } from "./model.js";
+import { fetchOverview, key } from "./api.js";
+import { el, formatAge, formatClock, setText } from "./dom.js";
+import { createList } from "./list.js";
+import { createModel } from "./model.js";
 
 const PAUSE = 3000;
 const main = document.getElementById("main");
 const notices = document.getElementById("notices");
+const updated = document.getElementById("updated");
 const forget = document.getElementById("forget");
 const footer = document.getElementById("footer");
 
@@ -16,18 +17,18 @@ let latest = null;
 let text = "";
 let answered = 0;
 let timer = 0;
-let models = null;
+let list = null;
 
-/** The view that the address asks for. The list is kept, with what was searched for. */
-function chosen() {
+/** Returns the view for the address. The list is kept, with its search. */
+function createView() {
   const [kind, namespace, name] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  if (name) return model({ kind, namespace: namespace === "-" ? "" : namespace, name });
-  models ??= list();
-  return models;
+  if (name) return createModel({ kind, namespace: namespace === "-" ? "" : namespace, name });
+  list ??= createList();
+  return list;
 }
 
-function open(moved) {
-  view = chosen();
+function openView(moved) {
+  view = createView();
   document.title = `${view.title} · Slipway`;
   view.show(latest);
   main.replaceChildren(view.node);
@@ -37,40 +38,47 @@ function open(moved) {
   }
 }
 
-async function look() {
+async function refresh() {
   clearTimeout(timer);
-  const asked = key.get();
+  const sent = key.get();
   try {
-    const now = await overview();
+    const current = await fetchOverview();
     answered = Date.now() / 1000;
-    forget.hidden = !asked;
-    if (now !== text || !view) {
-      text = now;
-      latest = JSON.parse(now);
-      tell(latest);
+    forget.hidden = !sent;
+    if (current !== text || !view) {
+      text = current;
+      latest = JSON.parse(current);
+      showFooter(latest);
       if (view) view.show(latest);
-      else open(false);
+      else openView(false);
     }
-    notify(told(latest));
+    notify(listNotices(latest));
   } catch (error) {
-    if (error.status === 401) return enter(asked ? "The gateway does not know this key." : "");
-    notify([unanswered(error)]);
+    if (error.status === 401) return askForKey(sent ? "The gateway rejected this key." : "");
+    notify([describeError(error)]);
   }
-  if (!document.hidden) timer = setTimeout(look, PAUSE);
+  tick();
+  if (!document.hidden) timer = setTimeout(refresh, PAUSE);
 }
 
-function unanswered({ status, message }) {
-  const since = answered ? ` What is shown is from ${clock(answered)}.` : "";
-  if (status === undefined) return `The page cannot show what the gateway said: ${message}`;
+/** Shows the age of the data. Without a change nothing is read aloud: this is no live region. */
+function tick() {
+  setText(updated, answered ? `Updated ${formatAge(answered)} ago` : "");
+  view?.tick?.();
+}
+
+function describeError({ status, message }) {
+  const since = answered ? ` Showing data from ${formatClock(answered)}.` : "";
+  if (status === undefined) return `The page cannot show the gateway's response: ${message}`;
   if (status === 0) return `${message}${since}`;
-  return `The gateway's control process does not answer (status ${status}). Requests are served on with what HAProxy knows.${since}`;
+  return `The gateway's control process is unavailable (status ${status}). HAProxy still serves requests.${since}`;
 }
 
-function told({ away_since: away, unread = [], counted }) {
+function listNotices({ away_since: away, unread = [], counted }) {
   const lines = [];
-  if (away) lines.push(`The cluster's API server has not answered since ${clock(away)}. Requests are served on; what is shown may be out of date.`);
-  else if (unread.length) lines.push(`Nothing can be read of ${unread.join(", ")}: the log of the gateway's control process says why.`);
-  if (!counted) lines.push("HAProxy does not tell its counters: requests are not shown.");
+  if (away) lines.push(`The cluster's API server has been unavailable since ${formatClock(away)}. Requests still work, but this page may be out of date.`);
+  else if (unread.length) lines.push(`The gateway cannot read ${unread.join(", ")}. The log of its control process has the reason.`);
+  if (!counted) lines.push("HAProxy returns no counters, so request figures are missing.");
   return lines;
 }
 
@@ -80,48 +88,50 @@ function notify(lines) {
   notices.replaceChildren(...lines.map((line) => el("p", {}, line)));
 }
 
-function tell({ version, replica }) {
-  say(footer, `Slipway ${version}${replica ? `. Requests as the replica ${replica} counts them, since it started` : ""}.`);
+function showFooter({ version, replica }) {
+  setText(footer, `Slipway ${version}${replica ? ` · Request figures from gateway pod ${replica}, since it started` : ""}`);
 }
 
-/** Asks for the key. */
-function enter(refused) {
-  view = latest = models = null;
+/** Shows the form for the key. */
+function askForKey(failure) {
+  view = latest = list = null;
   text = "";
+  answered = 0;
   forget.hidden = true;
   notify([]);
-  say(footer, "");
-  document.title = "Key · Slipway";
+  tick();
+  setText(footer, "");
+  document.title = "API key · Slipway";
   const field = el("input", { type: "password", id: "key", required: true, autocomplete: "off", spellcheck: false });
-  const take = (event) => {
+  const submit = (event) => {
     event.preventDefault();
     key.set(field.value.trim());
-    look();
+    refresh();
   };
   main.replaceChildren(
     el(
       "form",
-      { className: "enter", on: { submit: take } },
-      el("h1", {}, "This gateway asks for a key"),
+      { className: "enter", on: { submit } },
+      el("h1", {}, "API key required"),
       el("label", { htmlFor: "key" }, "API key"),
       field,
-      el("p", { className: "failure", attributes: { role: "alert" } }, refused),
-      el("button", { type: "submit" }, "Show the models"),
-      el("p", { className: "muted" }, "It stays in this tab, and is forgotten with it."),
+      el("p", { className: "failure", attributes: { role: "alert" } }, failure),
+      el("button", { type: "submit" }, "Show models"),
+      el("p", { className: "muted" }, "The key stays in this tab until you close it."),
     ),
   );
   field.focus();
 }
 
-say(document.getElementById("where"), BASE.replace(/^https?:\/\//, "").replace(/\/$/, ""));
 forget.addEventListener("click", () => {
   key.forget();
-  enter("");
+  askForKey("");
 });
 addEventListener("hashchange", () => {
-  if (latest && !location.hash.startsWith("#main")) open(true);
+  if (latest && !location.hash.startsWith("#main")) openView(true);
 });
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && latest) look();
+  if (!document.hidden && latest) refresh();
 });
-look();
+setInterval(tick, 1000);
+refresh();
