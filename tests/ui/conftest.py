@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from playwright.sync_api import sync_playwright
+from screenshots import CHROMIUM
 
 from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.metrics import Answers
@@ -22,7 +21,6 @@ from slipway.gateway.ui.app import Page
 from slipway.gateway.ui.overview import Cluster
 from tests.ui.worlds import World
 
-CHROMIUM = os.environ.get("SLIPWAY_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
 PATIENCE = 60_000
 """Milliseconds for what takes a moment on a machine that has nothing else to do."""
 COLUMNS = "pxname,svname,scur,hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx,hrsp_other"
