@@ -1,4 +1,4 @@
-"""Conditions of a status, as Kubernetes' API conventions have them. Pure."""
+"""Status conditions according to the Kubernetes API conventions. Pure."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ SUMMARY = frozenset({READY, RECONCILING, STALLED})
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
-    """One aspect of an object's state."""
+    """One aspect of the object's state."""
 
     type: str
-    """What the condition is about, in CamelCase."""
+    """Type of the condition in CamelCase."""
     status: str
     """True, False or Unknown."""
     reason: str = ""
-    """Why, as one CamelCase word for programs."""
+    """Reason for the status, as one CamelCase word."""
     message: str = ""
-    """Why, for people."""
+    """Explanation for people."""
     last_transition_time: Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})] = ""
-    """When the status last went from one value to another."""
+    """Time when the status last changed."""
     observed_generation: int = 0
-    """The generation of the spec that this was found for."""
+    """The spec generation that this condition describes."""
 
 
 def _checked() -> Object:

@@ -46,29 +46,29 @@ Features = Annotated[
 
 
 class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An entry of another cluster's catalog."""
+    """A model in another cluster's catalog."""
 
     name: Name
     """Name of the model in the catalog."""
     source_name: Name | None = None
-    """ModelCatalogSource to look in. Absent: the only one that is Ready."""
+    """ModelCatalogSource that lists the model. Empty means the only one that is Ready."""
     version: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
-    """Version, where the catalog has several active ones of this name."""
+    """Version to import. Required if the catalog has several active versions with this name."""
 
 
 class UploadSource(msgspec.Struct, frozen=True):
-    """A session in which one file or archive is uploaded; status.upload names the Secret with its address and token."""
+    """Upload of one file or archive. status.upload names the Secret with the upload's URL and token."""
 
 
 class ClusterModelSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the model comes from: exactly one of url, upload and catalog."""
+    """Source of the model: exactly one of url, upload and catalog."""
 
     url: Annotated[str, Meta(min_length=1, pattern=URL)] | None = None
-    """Repository of Hugging Face, or model of Ollama's library."""
+    """URL of a Hugging Face repository, or of a model in Ollama's library."""
     upload: UploadSource | None = None
-    """A file or archive that is uploaded."""
+    """Upload of a file or archive."""
     catalog: CatalogEntry | None = None
-    """A model that another cluster offers."""
+    """A model in another cluster's catalog."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -79,17 +79,17 @@ class ClusterModelSource(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class SecretReference(msgspec.Struct, frozen=True):
-    """Names a Secret of the Model's namespace."""
+    """A Secret in the Model's namespace."""
 
     name: NotEmpty
     """Name of the Secret."""
 
 
 class ModelSource(ClusterModelSource, frozen=True, kw_only=True, rename="camel"):
-    """Where the model comes from: exactly one of url, upload and catalog."""
+    """Source of the model: exactly one of url, upload and catalog."""
 
     auth_secret_ref: SecretReference | None = None
-    """Secret with a token for Hugging Face under the key token, HF_TOKEN or HUGGING_FACE_HUB_TOKEN."""
+    """Secret with a Hugging Face token under the key token, HF_TOKEN or HUGGING_FACE_HUB_TOKEN."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         *ClusterModelSource.validations,
@@ -101,150 +101,151 @@ IMMUTABLE = Rule("self.source == oldSelf.source", "spec.source is immutable")
 
 
 class ClusterModelSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published. It cannot be changed: another source is another model."""
+    """Desired state of the model. It is immutable. To publish another source, create another model."""
 
     source: ClusterModelSource
-    """Where the model comes from."""
+    """Source of the model."""
 
     validations: ClassVar[tuple[Rule, ...]] = (IMMUTABLE,)
 
 
 class ModelSpec(ClusterModelSpec, frozen=True, kw_only=True):
-    """What is published. It cannot be changed: another source is another model."""
+    """Desired state of the model. It is immutable. To publish another source, create another model."""
 
     source: ModelSource
-    """Where the model comes from."""
+    """Source of the model."""
 
 
 class CatalogProvenance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which entry was imported. It stays as it was then."""
+    """The catalog entry at the time of the import."""
 
     name: NotEmpty
     """Name in the catalog."""
     source_name: NotEmpty
-    """ModelCatalogSource that had it."""
+    """ModelCatalogSource of the entry."""
     version: str | UnsetType = UNSET
-    """Version that was chosen."""
+    """Imported version."""
     catalog_revision: str | UnsetType = UNSET
     """Revision of the catalog."""
     remote_digest: str | UnsetType = UNSET
-    """Digest of the other cluster's artifact."""
+    """Digest of the artifact in the other cluster."""
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the model comes from."""
+    """Resolved source of the model."""
 
     resolved_type: Provider | UnsetType = UNSET
-    """Whose model it is."""
+    """Type of the source."""
     resolved_revision: str | UnsetType = UNSET
-    """Commit, tag or digest that was published."""
+    """Published commit, tag or digest."""
     catalog: CatalogProvenance | UnsetType = UNSET
-    """Which entry of a catalog it was."""
+    """The catalog entry at the time of the import."""
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the registry has."""
+    """Artifact in the registry."""
 
     kind: Literal["OCI"] = "OCI"
     """Kind of the artifact."""
     digest: str | UnsetType = UNSET
-    """Digest of its manifest."""
+    """Digest of the manifest."""
     media_type: str | UnsetType = UNSET
-    """Its media type."""
+    """Media type of the artifact."""
     size_bytes: Positive64 | UnsetType = UNSET
-    """Bytes of all that the manifest describes."""
+    """Total size in bytes of the manifest's config and layers."""
 
 
 class SourceCapabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What the source says that the model can do."""
+    """Capabilities of the model according to its source."""
 
     provider: Provider | UnsetType = UNSET
-    """Who says it."""
+    """Source that reports them."""
     tasks: Words | UnsetType = UNSET
-    """Tasks, in the source's words."""
+    """Tasks, as the source names them."""
     features: Words | UnsetType = UNSET
-    """Features, in the source's words."""
+    """Features, as the source names them."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known of the model from its files. What is only estimated is left out."""
+    """Metadata from the model's files. Estimated values are omitted."""
 
     format: Literal["Safetensors", "GGUF", "Diffusers"] | UnsetType = UNSET
     """Format of the weights."""
     family: str | UnsetType = UNSET
-    """Family, such as llama."""
+    """Model family, such as llama."""
     architecture: str | UnsetType = UNSET
-    """Architecture, such as LlamaForCausalLM."""
+    """Model architecture, such as LlamaForCausalLM."""
     parameter_count: Positive64 | UnsetType = UNSET
-    """Parameters."""
+    """Number of parameters."""
     quantization: str | UnsetType = UNSET
-    """How the weights are quantized."""
+    """Quantization of the weights."""
     context_window_tokens: Positive64 | UnsetType = UNSET
-    """Tokens of context."""
+    """Context length in tokens."""
     supported_endpoint_types: EndpointTypes | UnsetType = UNSET
-    """Kinds of requests that it is for."""
+    """Supported types of requests."""
     supported_features: Features | UnsetType = UNSET
-    """What it takes and gives beside text."""
+    """Supported inputs and outputs other than text."""
     source_capabilities: SourceCapabilities | UnsetType = UNSET
-    """What the source says that it can do."""
+    """Capabilities of the model according to its source."""
 
 
 class UploadStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The session, while it is awaited."""
+    """Open upload."""
 
     expires_at: Time | UnsetType = UNSET
-    """Until when the upload may take."""
+    """Time at which the upload expires."""
     secret_name: NotEmpty | UnsetType = UNSET
     """Secret with the keys url, token and command."""
     secret_namespace: NotEmpty | UnsetType = UNSET
-    """Its namespace."""
+    """Namespace of the Secret."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """Observed state of the model."""
 
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     phase: Phase | UnsetType = UNSET
-    """Ready: workloads can read it. Failed: they will not, and the condition Ready says why. The others: on the way."""
+    """Ready means that workloads can use the model. Failed means that they cannot; the condition Ready has the reason.
+    The others are in progress."""
     progress: str | UnsetType = UNSET
-    """How much of it is uploaded or published, such as 17%."""
+    """Progress of the upload or publication, such as 17%."""
     source: SourceStatus | UnsetType = UNSET
-    """Where the model comes from."""
+    """Resolved source of the model."""
     artifact: Artifact | UnsetType = UNSET
-    """What the registry has."""
+    """Artifact in the registry."""
     resolved: Resolved | UnsetType = UNSET
-    """What is known of the model."""
+    """Metadata from the model's files."""
     upload: UploadStatus | UnsetType = UNSET
-    """The session, while it is awaited."""
+    """Open upload."""
     conditions: Conditions | UnsetType = UNSET
-    """ArtifactResolved, MetadataResolved and Ready, each with a reason and a message."""
+    """ArtifactResolved, MetadataResolved and Ready."""
 
 
 class CatalogSourceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which catalog is read, and how."""
+    """Location of the catalog, and access to it."""
 
     url: Annotated[str, Meta(min_length=9, pattern=CATALOG_URL)]
-    """Address of the other cluster's catalog."""
+    """URL of the other cluster's catalog."""
     credentials_secret_name: Name
-    """Secret of the controller's namespace with the credential, under the key token."""
+    """Secret in the controller's namespace with the catalog's token under the key token."""
     ca_secret_name: Name | None = None
-    """Secret of the controller's namespace with the authority to trust, under the key ca.crt."""
+    """Secret in the controller's namespace with the CA certificate under the key ca.crt."""
     refresh_interval: str | None = None
-    """How often the catalog is read, such as 10m, which is the default."""
+    """Interval between reads of the catalog, such as 10m, the default."""
 
 
 class CatalogSourceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was read last."""
+    """Observed state of the catalog."""
 
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     catalog_revision: str | UnsetType = UNSET
-    """Revision that was read last."""
+    """Revision of the catalog at the last successful read."""
     entry_count: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
-    """Active entries of that revision."""
+    """Number of active entries in that revision."""
     last_successful_refresh_time: Time | UnsetType = UNSET
-    """When that was."""
+    """Time of the last successful read."""
     conditions: Conditions | UnsetType = UNSET
     """Ready, with a reason and a message."""
 
@@ -261,7 +262,7 @@ MODEL = CustomResource(
     kind=names.MODEL,
     spec=ModelSpec,
     status=ModelStatus,
-    description="A model for workloads of its namespace that have the annotation ai.deckhouse.io/model.",
+    description="A model for workloads in its namespace with the annotation ai.deckhouse.io/model.",
     categories=(CATEGORY,),
     columns=_COLUMNS,
 )
@@ -269,7 +270,7 @@ CLUSTER_MODEL = CustomResource(
     kind=names.CLUSTER_MODEL,
     spec=ClusterModelSpec,
     status=ModelStatus,
-    description="A model for workloads of any namespace that have the annotation ai.deckhouse.io/clustermodel.",
+    description="A model for workloads in any namespace with the annotation ai.deckhouse.io/clustermodel.",
     categories=(CATEGORY,),
     columns=_COLUMNS,
 )
@@ -277,7 +278,7 @@ CATALOG_SOURCE = CustomResource(
     kind=names.CATALOG_SOURCE,
     spec=CatalogSourceSpec,
     status=CatalogSourceStatus,
-    description="A catalog of another cluster, from which models can be imported.",
+    description="A catalog of models in another cluster, which can be imported.",
     categories=(CATEGORY,),
     columns=(
         Column("URL", "string", ".spec.url", priority=1),

@@ -22,71 +22,72 @@ EnvSource = Annotated[Object, core("EnvFromSource")]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where the weights are. A gated repository needs a token: HUGGINGFACE_HUB_TOKEN or HF_TOKEN by env or envFrom."""
+    """Repository with the weights. A gated repository needs a token in env or envFrom, as HUGGINGFACE_HUB_TOKEN or
+    HF_TOKEN."""
 
     huggingface: Text
-    """Repository on the Hugging Face hub, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF."""
+    """Repository on the Hugging Face Hub, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF."""
     file: Text
-    """GGUF file inside the repository."""
+    """GGUF file in the repository."""
 
 
 class SecretName(msgspec.Struct, frozen=True):
-    """Names a Secret in the model's namespace."""
+    """A Secret in the Model's namespace."""
 
     name: str = ""
     """Name of the Secret."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What to serve and how."""
+    """Desired state of the Model."""
 
     source: Source
     runtime: Literal["llama.cpp"] = "llama.cpp"
-    """The engine."""
+    """Engine that serves the model."""
     image: str | msgspec.UnsetType = msgspec.UNSET
-    """Container image of the engine. Empty: the operator's choice, or ghcr.io/ggml-org/llama.cpp:server-v0.5.0."""
+    """Container image of the engine. Empty means the operator's image, or ghcr.io/ggml-org/llama.cpp:server-v0.5.0."""
     image_pull_policy: str = "IfNotPresent"
     """Always, IfNotPresent or Never."""
     image_pull_secrets: tuple[SecretName, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Secrets with the credentials of the image's registry."""
+    """Secrets with registry credentials."""
     port: Annotated[int, Meta(ge=1, le=65535)] = 8080
-    """Port of the engine and of the model's Service."""
+    """Port of the engine and of the Model's Service."""
     args: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Further arguments of llama-server; --host, --port, --hf-repo, --hf-file and --alias are set for you."""
+    """Additional arguments for llama-server. The controller sets --host, --port, --hf-repo, --hf-file and --alias."""
     min_replicas: Count = 1
-    """Replicas that always run."""
+    """Number of replicas."""
     max_replicas: Count = 1
     """Reserved for autoscaling."""
     resources: Resources | msgspec.UnsetType = msgspec.UNSET
-    """Requests and limits of the engine's container, as in a pod."""
+    """Resource requests and limits of the engine's container, as in a pod."""
     env: tuple[EnvVar, ...] | msgspec.UnsetType = msgspec.UNSET
     """Environment variables of the engine, as in a pod."""
     env_from: tuple[EnvSource, ...] | msgspec.UnsetType = msgspec.UNSET
     """Sources of environment variables, as in a pod."""
     service_account_name: str | msgspec.UnsetType = msgspec.UNSET
-    """ServiceAccount of the pods. Empty: one of the model's own, without permissions."""
+    """ServiceAccount of the pods. Empty means a dedicated one without permissions."""
     startup_timeout: str = "600s"
-    """How long a start may take, the download included, as a Go duration such as 90s or 1h30m."""
+    """Maximum time for a pod to start, including the download, as a Go duration such as 90s or 1h30m."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """Observed state of the Model."""
 
     phase: Literal["Pending", "Ready", "Failed"] | msgspec.UnsetType = msgspec.UNSET
-    """Ready: at least one replica answers. Failed: none does, and a condition says why. Pending: on its way."""
+    """Ready means that at least one replica answers. Failed means that none does; a condition has the reason. Pending
+    means that the Model is starting."""
     replicas: int | msgspec.UnsetType = msgspec.UNSET
-    """Pods that exist."""
+    """Number of existing pods."""
     ready_replicas: int | msgspec.UnsetType = msgspec.UNSET
-    """Pods that answer."""
+    """Number of ready pods."""
     url: str | msgspec.UnsetType = msgspec.UNSET
-    """Base URL of the model's own OpenAI API inside the cluster."""
+    """Base URL of the Model's OpenAI-compatible API inside the cluster."""
     model_id: str | msgspec.UnsetType = msgspec.UNSET
     """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: int | msgspec.UnsetType = msgspec.UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: tuple[Condition, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Accepted, Available, Progressing and Routed, and FieldsIgnored if something has no effect; each with a reason and
-    a message."""
+    """Accepted, Available, Progressing and Routed. FieldsIgnored if a field has no effect."""
 
 
 MODEL = CustomResource(

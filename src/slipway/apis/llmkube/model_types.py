@@ -31,8 +31,8 @@ Number64 = Annotated[int, Meta(extra_json_schema=INT64)]
 Time = Annotated[str, Meta(extra_json_schema=TIME)]
 
 INNER_PATH = cel(
-    Rule("!self.startsWith('/')", "must be a path inside the source, and not begin with /."),
-    Rule("!self.split('/').exists(part, part in ['', '.', '..'])", "must not have empty parts, nor . or .. as parts."),
+    Rule("!self.startsWith('/')", "must be a relative path inside the source."),
+    Rule("!self.split('/').exists(part, part in ['', '.', '..'])", "must not contain the parts '', '.' and '..'."),
 )
 CLAIMS = cel(
     Rule(
@@ -90,7 +90,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!(has(self.resourceName) && has(self.resourceClaims) && self.resourceClaims.size() > 0)",
-            "Only one of resourceName and resourceClaims can be.",
+            "resourceName and resourceClaims are mutually exclusive.",
         ),
     )
 
@@ -154,7 +154,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Additional tolerations of the pods that download the weights."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
-        Rule("!has(self.mmproj) || has(self.files)", "mmproj is a file of the same source as files, which is missing."),
+        Rule("!has(self.mmproj) || has(self.files)", "mmproj requires files, because it comes from the same source."),
     )
 
 

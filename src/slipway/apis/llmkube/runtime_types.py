@@ -70,18 +70,18 @@ class SpeculativeDecoding(msgspec.Struct, frozen=True, kw_only=True, rename="cam
             "!(self.type in ['draft','draft-simple','draft-eagle3','draft-dflash','draft-dspark'])"
             " || ((has(self.draftModelRef) && self.draftModelRef.size() > 0)"
             " || (has(self.draftModel) && self.draftModel.size() > 0))",
-            "This type needs draftModelRef, a Model, or draftModel, a file of the Model that is served.",
+            "this type requires draftModelRef (another Model) or draftModel (a file of the served Model).",
         ),
         Rule(
             "(self.type in ['draft','draft-simple','draft-eagle3','draft-dflash','draft-dspark','draft-mtp'])"
             " || ((!has(self.draftModelRef) || self.draftModelRef.size() == 0)"
             " && (!has(self.draftModel) || self.draftModel.size() == 0))",
-            "This type takes no draft model: remove draftModelRef and draftModel.",
+            "this type takes no draft model. Remove draftModelRef and draftModel.",
         ),
         Rule(
             "!((has(self.draftModelRef) && self.draftModelRef.size() > 0)"
             " && (has(self.draftModel) && self.draftModel.size() > 0))",
-            "Only one of draftModelRef and draftModel can be.",
+            "draftModelRef and draftModel are mutually exclusive.",
         ),
     )
 

@@ -129,7 +129,7 @@ class ModelCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!(has(self.persistence) && self.persistence == 'Ephemeral' && has(self.claimName))",
-            "claimName is a claim to keep weights in, persistence Ephemeral keeps none: only one of them can be.",
+            "claimName and persistence: Ephemeral are mutually exclusive.",
         ),
     )
 
