@@ -34,118 +34,118 @@ Task = Literal["text-to-text", "image-to-text", "text-to-embeddings", "image-to-
 
 
 class HuggingFaceSecretReference(msgspec.Struct, frozen=True, kw_only=True):
-    """Names a Secret of the job's namespace."""
+    """A Secret in the BenchmarkJob's namespace."""
 
     name: str
-    """Name of the Secret, whose key HUGGINGFACE_API_KEY has the token."""
+    """Name of the Secret. Its key HUGGINGFACE_API_KEY contains the token."""
 
 
 class InferenceServiceReference(msgspec.Struct, frozen=True, kw_only=True):
-    """Names an InferenceService."""
+    """An InferenceService."""
 
     name: str
-    """Its name."""
+    """Name of the InferenceService."""
     namespace: str
-    """Its namespace."""
+    """Namespace of the InferenceService."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An API that is none of an InferenceService."""
+    """An API that does not belong to an InferenceService."""
 
     url: Annotated[str, Meta(pattern="^(http|https)://")]
     """URL of the API."""
     api_format: Literal["openai", "oci-cohere", "cohere"]
     """Protocol of the API."""
     model_name: str = ""
-    """The model that requests name."""
+    """Model name in the requests."""
 
 
 class EndpointSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is measured."""
+    """API to measure."""
 
     inference_service: InferenceServiceReference | None = None
-    """A service. The job waits until it answers."""
+    """An InferenceService. The job waits until it is ready."""
     endpoint: Endpoint | None = None
     """Any other API."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.inferenceService) != has(self.endpoint)",
-            "exactly one of inferenceService and endpoint is needed.",
+            "exactly one of inferenceService and endpoint must be set.",
         ),
     )
 
 
 class ServiceMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is written beside the results."""
+    """Additional facts that are recorded with the results."""
 
     engine: Literal["vLLM", "SGLang", "TGI"]
-    """Program that is measured."""
+    """Serving engine."""
     version: str
-    """Version of the program."""
+    """Version of the engine."""
     gpu_type: Literal["H100", "A100", "MI300", "A10"]
-    """GPUs that it computes on."""
+    """Type of the GPUs."""
     gpu_count: int
-    """Number of them."""
+    """Number of GPUs."""
 
 
 class BenchmarkJobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is measured, how, and where the results go."""
+    """API to measure, load, and location of the results."""
 
     endpoint: EndpointSpec
-    """What is measured."""
+    """API to measure."""
     task: Task
-    """Kind of the requests."""
+    """Type of the requests."""
     max_time_per_iteration: int
-    """Longest time of one run, in minutes. There is a run for each scenario and number of requests at a time."""
+    """Maximum minutes of one run. There is one run for each scenario and concurrency."""
     max_requests_per_iteration: int
-    """Most requests of one run."""
+    """Maximum number of requests in one run."""
     output_location: StorageSpec
-    """Where the results go: a claim or a bucket."""
+    """Location for the results: a PVC or a bucket."""
     traffic_scenarios: Annotated[tuple[str, ...], Meta(extra_json_schema=SET)] = ()
-    """Lengths of prompts and answers, such as D(100,1000). Absent: genai-bench's own."""
+    """Lengths of prompts and answers, such as D(100,1000). Empty means genai-bench's default."""
     num_concurrency: Annotated[tuple[int, ...], Meta(extra_json_schema=SET)] = ()
-    """Numbers of requests at a time. Absent: genai-bench's own."""
+    """Numbers of concurrent requests. Empty means genai-bench's default."""
     additional_request_params: dict[str, str] = {}
-    """Further fields of each request."""
+    """Additional fields of each request."""
     dataset: StorageSpec | None = None
-    """Where prompts are taken from, for tasks that need them."""
+    """Source of the prompts, for tasks that need one."""
     result_folder_name: str | None = None
-    """Folder of the results. Absent: genai-bench's own name."""
+    """Directory of the results. Empty means genai-bench's default name."""
     hugging_face_secret_reference: HuggingFaceSecretReference | None = None
-    """Secret with a token for tokenizers of the hub."""
+    """Secret with a token for tokenizers from the Hugging Face Hub."""
     service_metadata: ServiceMetadata | None = None
-    """What is written beside the results."""
+    """Additional facts that are recorded with the results."""
     pod_override: PodOverride | None = None
-    """What of the job's pod is otherwise."""
+    """Changes to the job's pod."""
 
 
 class BenchmarkJobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far it is, and what came out."""
+    """Observed state of the BenchmarkJob."""
 
     state: Literal["Pending", "Running", "Completed", "Failed"]
-    """Completed: requests were answered, and none failed."""
+    """Completed means that requests were answered and none failed."""
     start_time: Time | UnsetType = UNSET
-    """When the job began."""
+    """Time when the job started."""
     completion_time: Time | UnsetType = UNSET
-    """When the job ended, well or not."""
+    """Time when the job succeeded or failed."""
     last_reconcile_time: Time | UnsetType = UNSET
-    """When this status last changed."""
+    """Time of the last change of this status."""
     failure_message: str | UnsetType = UNSET
-    """Why it failed."""
+    """Reason for the failure."""
     details: str | UnsetType = UNSET
-    """What came out, as much as there is room for: throughput and time to the first token of each run."""
+    """Results, shortened if necessary: throughput and time to first token of each run."""
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: Conditions | UnsetType = UNSET
-    """Accepted, Available and Progressing, each with a reason and a message."""
+    """Accepted, Available and Progressing."""
 
 
 BENCHMARK_JOB = CustomResource(
     kind=names.BENCHMARK_JOB,
     spec=BenchmarkJobSpec,
     status=BenchmarkJobStatus,
-    description="Measures a service, once.",
+    description="A single measurement of an API.",
     columns=(
         Column("Age", "date", ".metadata.creationTimestamp"),
         Column("Status", "string", ".status.state"),

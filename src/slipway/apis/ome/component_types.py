@@ -24,108 +24,108 @@ POD: Object = inlined("PodSpec", ("containers", "os.name", *(f"containers[].{pat
 
 
 class AuthenticationRef(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials by which KEDA asks Prometheus."""
+    """Credentials that KEDA uses for Prometheus."""
 
     name: Annotated[str, Meta(min_length=1)]
     """Name of the TriggerAuthentication."""
     kind: Literal["TriggerAuthentication", "ClusterTriggerAuthentication"] = "TriggerAuthentication"
-    """TriggerAuthentication is one of the service's namespace."""
+    """Kind of the object. A TriggerAuthentication must be in the service's namespace."""
 
 
 class KedaConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How KEDA scales. It does where the annotation ome.io/autoscalerClass is keda."""
+    """Autoscaling by KEDA, if the annotation ome.io/autoscalerClass is keda."""
 
     enable_keda: bool | None = None
-    """Whether KEDA scales, where the annotation says nothing."""
+    """Enables KEDA if the annotation is missing."""
     prom_server_address: str = ""
     """URL of Prometheus."""
     custom_prom_query: str = ""
-    """Query whose result is compared with the threshold."""
+    """Query. Its result is compared with the threshold."""
     scaling_threshold: str = ""
-    """Number that the result is compared with."""
+    """Threshold."""
     scaling_operator: str = ""
-    """GreaterThan, GreaterThanOrEqual, LessThan or LessThanOrEqual."""
+    """Comparison: GreaterThan, GreaterThanOrEqual, LessThan or LessThanOrEqual."""
     authentication_ref: AuthenticationRef | None = None
-    """Credentials of Prometheus."""
+    """Credentials that KEDA uses for Prometheus."""
     auth_modes: str = ""
-    """How Prometheus is told them: basic, tls, bearer or custom, several with commas between."""
+    """Authentication modes for Prometheus: basic, tls, bearer or custom. Separate several with commas."""
 
 
 class ComponentExtensionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many pods a component has, and how they change."""
+    """Replicas and rollout of a component."""
 
     min_replicas: Annotated[int, Meta(ge=0)] | None = None
-    """Replicas that always run. 0: none while there are no requests. Absent: 1."""
+    """Minimum number of replicas. 0 scales to zero without requests. Empty means 1."""
     max_replicas: Annotated[int, Meta(ge=0)] | None = None
-    """Replicas that are never exceeded. Absent or 0: 3, of a router 2. Less than minReplicas: as many as that."""
+    """Maximum number of replicas. Empty or 0 means 3, or 2 for a router. Values below minReplicas mean minReplicas."""
     scale_target: int | None = None
-    """What replicas shall have of the metric on average: percent of cpu or memory, requests of concurrency."""
+    """Target average of the metric per replica: percent for cpu and memory, in-flight requests for concurrency."""
     scale_metric: Metric | None = None
-    """What replicas follow. Absent: cpu."""
+    """Metric of the autoscaler. Empty means cpu."""
     container_concurrency: Number64 | None = None
-    """Requests that each replica shall have, where scaleTarget says none. It limits nothing."""
+    """Target of in-flight requests per replica if scaleTarget is empty. It limits nothing."""
     timeout_seconds: Number64 | None = None
-    """Longest time of a request. It has no effect: the gateway has a limit of its own."""
+    """Request timeout in seconds. It has no effect, because the gateway's limits apply."""
     canary_traffic_percent: Annotated[int, Meta(ge=0, le=100, extra_json_schema=INT64)] | None = None
-    """Percent of the requests that a changed spec gets, beside the one that is rolled out."""
+    """Percentage of requests for the changed spec. The others go to the previous one."""
     labels: dict[str, str] = {}
     """Labels of the pods."""
     annotations: dict[str, str] = {}
-    """Annotations of the pods; of an engine also ome.io/deploymentMode."""
+    """Annotations of the pods. An engine's ome.io/deploymentMode selects the deployment mode."""
     min_available: Annotated[int | str, Meta(extra_json_schema=INT_OR_STRING)] | None = None
-    """Pods, or percent of them, that nobody may take away on purpose."""
+    """Minimum number or percentage of pods that evictions must leave running."""
     max_unavailable: Annotated[int | str, Meta(extra_json_schema=INT_OR_STRING)] | None = None
-    """Pods, or percent of them, that may be taken away on purpose. Absent: 1."""
+    """Maximum number or percentage of pods that evictions may remove. Empty means 1."""
     deployment_strategy: Annotated[Object, part("DeploymentStrategy")] | None = None
-    """How new pods replace old ones, as in a Deployment."""
+    """Replacement of old pods by new ones, as in a Deployment."""
     keda_config: KedaConfig | None = None
-    """How KEDA scales this component."""
+    """Autoscaling of this component by KEDA."""
 
 
 class LeaderSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The pod that leads a group of several nodes, as the fields of a pod."""
+    """Pod that leads a group on several nodes, with the fields of a pod."""
 
     runner: RunnerSpec | None = None
-    """Its main container; what it says goes before the container of the same name."""
+    """Main container. It is merged into the container with the same name."""
 
     inlined: ClassVar[Object] = POD
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The pods that a leader gives work to, as the fields of a pod."""
+    """Worker pods of a group, with the fields of a pod."""
 
     size: int | None = None
-    """Workers of a group."""
+    """Number of workers per group."""
     runner: RunnerSpec | None = None
-    """Their main container; what it says goes before the container of the same name."""
+    """Main container. It is merged into the container with the same name."""
 
     inlined: ClassVar[Object] = POD
 
 
 class EngineSpec(ComponentExtensionSpec, frozen=True, kw_only=True, rename="camel"):
-    """The part that computes, as the fields of a pod. Where there is a decoder: the part that reads prompts."""
+    """Engine, with the fields of a pod. With a decoder, it processes only prompts."""
 
     runner: RunnerSpec | None = None
-    """The main container; what it says goes before the container of the same name."""
+    """Main container. It is merged into the container with the same name."""
     leader: LeaderSpec | None = None
-    """Where an engine spans several nodes: the pod that leads."""
+    """Leader pod of an engine on several nodes."""
     worker: WorkerSpec | None = None
-    """Where an engine spans several nodes: the other pods."""
+    """Worker pods of an engine on several nodes."""
     accelerator_override: Annotated[Object, part("AcceleratorSelector")] | None = None
-    """Which accelerator. AcceleratorClasses are not served: a service that names one is refused."""
+    """Accelerator of the engine. AcceleratorClasses are not supported: services with one are rejected."""
 
     inlined: ClassVar[Object] = POD
 
 
 class DecoderSpec(EngineSpec, frozen=True, kw_only=True, rename="camel"):
-    """The part that writes answers, where an engine only reads prompts; as the fields of a pod."""
+    """Decoder, which generates answers after the engine has processed the prompt, with the fields of a pod."""
 
 
 class RouterSpec(ComponentExtensionSpec, frozen=True, kw_only=True, rename="camel"):
-    """The part that spreads requests over engines, as the fields of a pod."""
+    """Router, which distributes requests over the engines, with the fields of a pod."""
 
     runner: RunnerSpec | None = None
-    """The main container; what it says goes before the container of the same name."""
+    """Main container. It is merged into the container with the same name."""
     config: dict[str, str] = {}
     """Environment variables of the main container."""
 

@@ -43,167 +43,168 @@ PARTS: dict[str, Object] = json.loads(files("slipway.apis.ome").joinpath("parts.
 
 
 class ModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How weights are stored, or the library that they are for."""
+    """Format of the weights, or their library."""
 
     name: str
-    """Name, such as safetensors or gguf; of a library such as transformers."""
+    """Name of the format, such as safetensors or gguf, or of the library, such as transformers."""
     version: str | None = None
     """Version, as major, major.minor or major.minor.patch."""
     operator: Operator = "Equal"
-    """Of a runtime: how its version compares with the model's. Equal, GreaterThan or GreaterThanOrEqual."""
+    """In a runtime: comparison of its version with the model's. Equal, GreaterThan or GreaterThanOrEqual."""
     weight: Weight = 1
-    """Of a runtime: what a match adds to its score."""
+    """In a runtime: weight of a match in its score."""
 
 
 class ModelFrameworkSpec(ModelFormat, frozen=True, kw_only=True, rename="camel"):
-    """The library that weights are for."""
+    """Library of the weights."""
 
 
 class ComponentInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a diffusion pipeline."""
 
     library: str = ""
-    """Library that the part comes from, such as diffusers."""
+    """Library of the part, such as diffusers."""
     type: str = ""
-    """Class of the part."""
+    """Class name of the part."""
 
 
 class DiffusionPipelineSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a diffusion pipeline is made of. Of a runtime: what it has to be made of; what is absent may be anything."""
+    """Parts of a diffusion pipeline. In a runtime: required parts. Missing ones match anything."""
 
     class_name: str = ""
-    """Class of the pipeline, such as QwenImagePipeline."""
+    """Class name of the pipeline, such as QwenImagePipeline."""
     scheduler: ComponentInfo | None = None
-    """Part that removes noise step by step."""
+    """Scheduler, which removes noise step by step."""
     text_encoder: ComponentInfo | None = None
-    """Part that reads the prompt."""
+    """Text encoder, which reads the prompt."""
     tokenizer: ComponentInfo | None = None
-    """Part that splits the prompt into tokens."""
+    """Tokenizer, which splits the prompt into tokens."""
     transformer: ComponentInfo | None = None
-    """Part that computes the steps."""
+    """Transformer, which computes the steps."""
     vae: ComponentInfo | None = None
-    """Part that makes the picture."""
+    """VAE, which decodes the image."""
     additional_components: Annotated[dict[str, ComponentInfo], Meta(extra_json_schema=ATOMIC_MAP)] = {}
-    """Further parts by their names."""
+    """Additional parts by name."""
 
 
 class StorageSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where files are, and where they shall be."""
+    """Source of the files, and their location on the nodes."""
 
     storage_uri: str
     """Source: hf://<owner>/<repository>[@<revision>], s3://, gs://, http(s)://, local://<path>, pvc://<claim>/<path> or
     vendor://."""
     path: str | None = None
-    """Folder of the node that gets the files."""
+    """Directory for the files on the nodes."""
     schema_path: str | None = None
-    """Path of a schema or a configuration inside the storage. It has no effect."""
+    """Path of a schema or configuration in the storage. It has no effect."""
     parameters: dict[str, str] = {}
-    """Settings of the source, such as region; secretKey names the key of the Secret that has the token."""
+    """Settings of the source, such as region. secretKey is the Secret key with the token."""
     key: str | None = None
-    """Secret with the credentials of the source."""
+    """Secret with credentials for the source."""
     node_selector: Annotated[dict[str, str], Meta(extra_json_schema=ATOMIC_MAP)] = {}
-    """Labels that nodes need to get the files."""
+    """Labels of the nodes that get the files."""
     node_affinity: Annotated[Object, core("NodeAffinity")] | None = None
-    """Further rules for the nodes that get the files."""
+    """Additional rules for the nodes that get the files."""
     download_policy: Literal["AlwaysDownload", "ReuseIfExists"] | None = None
-    """ReuseIfExists: files of the same commit that a node has already are linked. Absent: AlwaysDownload."""
+    """ReuseIfExists links files of the same commit that a node already has. Empty means AlwaysDownload."""
 
 
 class ModelExtensionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a model is called, and by whom."""
+    """Metadata of the model."""
 
     display_name: str | None = None
-    """Name for people."""
+    """Display name."""
     version: str | None = None
     """Version of the model."""
     disabled: bool | None = None
-    """Whether services must not use it."""
+    """If true, services cannot use the model."""
     vendor: str | None = None
-    """Who made it, such as meta."""
+    """Vendor of the model, such as meta."""
     compartment_id: str | None = field(default=None, name="compartmentID")
-    """Compartment that it belongs to."""
+    """Compartment of the model."""
 
 
 class BaseModelSpec(ModelExtensionSpec, frozen=True, kw_only=True, rename="camel"):
-    """A model. What is absent is filled in from its files, once they are there."""
+    """Storage and metadata of the model. Missing values are read from its files after the download."""
 
     storage: StorageSpec
-    """Where the weights are, and where they shall be."""
+    """Source of the files, and their location on the nodes."""
     model_format: ModelFormat | None = None
-    """How the weights are stored."""
+    """Format of the weights."""
     model_type: str | None = None
-    """Family, as model_type in config.json."""
+    """Model family: model_type in config.json."""
     model_framework: ModelFrameworkSpec | None = None
-    """Library that the weights are for."""
+    """Library of the weights."""
     model_architecture: str | None = None
-    """Class of the model, such as LlamaForCausalLM."""
+    """Model architecture, such as LlamaForCausalLM."""
     quantization: str | None = None
-    """How the weights are quantized, such as fp8 or int4."""
+    """Quantization of the weights, such as fp8 or int4."""
     model_parameter_size: str | None = None
     """Number of parameters, such as 1.24B."""
     model_capabilities: Strings = ()
-    """What it can do, such as TEXT_TO_TEXT or EMBEDDING."""
+    """Capabilities, such as TEXT_TO_TEXT or EMBEDDING."""
     api_capabilities: Strings = ()
-    """Endpoints that it is for, such as OPENAI_V1_CHAT_COMPLETIONS."""
+    """Supported endpoints, such as OPENAI_V1_CHAT_COMPLETIONS."""
     model_configuration: dict[str, Any] | None = None
-    """Configuration of the model, for programs that read it here."""
+    """Configuration of the model. Informational."""
     serving_mode: Strings = ()
-    """On-demand or Dedicated, for programs that read it here."""
+    """On-demand or Dedicated. Informational."""
     max_tokens: Annotated[int, Meta(extra_json_schema=INT32)] | None = None
-    """Most tokens of a prompt and its answer."""
+    """Maximum tokens of prompt and answer."""
     diffusion_pipeline: DiffusionPipelineSpec | None = None
-    """What it is made of, where it is a diffusion pipeline."""
+    """Parts of a diffusion pipeline."""
     additional_metadata: dict[str, str] = {}
-    """Further facts: type, and tokenizer for benchmarks."""
+    """Additional metadata: type, and tokenizer for benchmarks."""
 
 
 class ObjectReference(msgspec.Struct, frozen=True, kw_only=True):
-    """Another object."""
+    """Reference to an object."""
 
     name: str
     """Name of the object."""
     namespace: str = ""
-    """Its namespace. Absent: an object of the cluster."""
+    """Namespace of the object. Empty for cluster-scoped objects."""
 
 
 class FineTunedWeightSpec(ModelExtensionSpec, frozen=True, kw_only=True, rename="camel"):
-    """Weights that change what a base model does, or that are merged with its own."""
+    """Weights that are added to a base model, or that are already merged with it."""
 
     base_model_ref: ObjectReference
-    """The model that they are for."""
+    """Base model of the weights."""
     model_type: str
-    """Kind of the weights: LoRA, Adapter, Distillation or Tfew."""
+    """Type of the weights: LoRA, Adapter, Distillation or Tfew."""
     hyper_parameters: dict[str, Any]
-    """How they were trained; strategy is told by a label of the pods."""
+    """Training parameters. strategy becomes a pod label."""
     storage: StorageSpec
-    """Where the weights are, and where they shall be."""
+    """Source of the files, and their location on the nodes."""
     configuration: dict[str, Any] | None = None
-    """Where merged_weights is true, the weights are whole, and take the place of the base model's."""
+    """With merged_weights true, the weights are complete and replace the base model's."""
     training_job_ref: ObjectReference | None = None
-    """The job that trained them, for people to read."""
+    """Training job of the weights. Informational."""
 
 
 class ModelStatusSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """Observed state of the model."""
 
     state: State
-    """Ready: a node has it. Failed: none has it, and some could not get it. In_Transit: on its way."""
+    """Ready means that a node has the files. Failed means that no node has them and at least one could not get them.
+    In_Transit means that a download is in progress."""
     lifecycle: str | UnsetType = UNSET
-    """Deprecated, Experiment, Public or Internal. Other programs write it."""
+    """Deprecated, Experiment, Public or Internal. Set by other programs."""
     nodes_ready: Strings | UnsetType = UNSET
     """Nodes that have the files."""
     nodes_failed: Strings | UnsetType = UNSET
-    """Nodes that could not get the files."""
+    """Nodes on which the download failed."""
     size: str | UnsetType = UNSET
     """Size of the files, such as 2.3 GiB."""
     done_bytes: Number64 | UnsetType = UNSET
-    """Bytes that are loaded, of all nodes that load."""
+    """Number of downloaded bytes, over all nodes that download."""
     total_bytes: Number64 | UnsetType = UNSET
-    """Bytes that there will be, once that is known."""
+    """Total number of bytes, when known."""
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: Conditions | UnsetType = UNSET
-    """Accepted, Available and Progressing, and FieldsIgnored where it applies; each with a reason and a message."""
+    """Accepted, Available and Progressing. FieldsIgnored if a field has no effect."""
 
 
 _OF_BASE_MODELS = (
@@ -225,21 +226,21 @@ BASE_MODEL = CustomResource(
     kind=names.BASE_MODEL,
     spec=BaseModelSpec,
     status=ModelStatusSpec,
-    description="A model for InferenceServices of its namespace.",
+    description="A model for InferenceServices in its namespace.",
     columns=_OF_BASE_MODELS,
 )
 CLUSTER_BASE_MODEL = CustomResource(
     kind=names.CLUSTER_BASE_MODEL,
     spec=BaseModelSpec,
     status=ModelStatusSpec,
-    description="A model for InferenceServices of any namespace.",
+    description="A model for InferenceServices in any namespace.",
     columns=_OF_BASE_MODELS,
 )
 FINE_TUNED_WEIGHT = CustomResource(
     kind=names.FINE_TUNED_WEIGHT,
     spec=FineTunedWeightSpec,
     status=ModelStatusSpec,
-    description="Weights that a service adds to its model, or serves in their place.",
+    description="Weights that a service adds to its model, or serves instead.",
     columns=(
         Column("Disabled", "boolean", ".spec.disabled"),
         Column("Version", "string", ".spec.version"),

@@ -41,65 +41,65 @@ POD_FIELDS = (
 
 
 class SupportedModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A kind of model that a runtime serves. A model has to match all that is said, and to have no architecture and no
-    quantization where none is said."""
+    """Models that a runtime supports. A model must match every field. If the runtime has no architecture or
+    quantization, the model must have none either."""
 
     model_format: ModelFormat
-    """How its weights are stored."""
+    """Format of the weights."""
     model_framework: ModelFrameworkSpec
-    """Library that its weights are for."""
+    """Library of the weights."""
     name: str | None = None
-    """Name of the format in earlier versions. It has no effect."""
+    """Name of the format in older versions of the API. It has no effect."""
     model_type: str | None = None
-    """Family of the model. It has no effect."""
+    """Model family. It has no effect."""
     version: str | None = None
-    """Version of the format in earlier versions. It has no effect."""
+    """Version of the format in older versions of the API. It has no effect."""
     model_architecture: str | None = None
-    """Class of the model, such as LlamaForCausalLM."""
+    """Model architecture, such as LlamaForCausalLM."""
     quantization: str | None = None
-    """How its weights are quantized."""
+    """Quantization of the weights."""
     diffusion_pipeline: DiffusionPipelineSpec | None = None
-    """What it is made of."""
+    """Required parts of a diffusion pipeline."""
     auto_select: bool | None = None
-    """Whether the runtime serves such models for services that name none."""
+    """If true, services without a runtime can get this one for such models."""
     priority: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
-    """Of several runtimes that fit, the one with the highest. Absent: 1."""
+    """Priority over other matching runtimes; the highest wins. Empty means 1."""
     accelerator_config: dict[str, Annotated[Object, part("AcceleratorModelConfig")]] = {}
-    """Name of an AcceleratorClass -> what is otherwise there. It has no effect."""
+    """Changes for each AcceleratorClass. They have no effect."""
 
 
 class ModelSizeRangeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of models, both ends included."""
+    """Supported model sizes, including both limits."""
 
     min: str | None = None
-    """Least parameters, such as 500M. Absent: any."""
+    """Minimum number of parameters, such as 500M. Empty means no minimum."""
     max: str | None = None
-    """Most parameters, such as 2B. Absent: any."""
+    """Maximum number of parameters, such as 2B. Empty means no maximum."""
 
 
 class AcceleratorRequirements(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Accelerators that a runtime is for. Only the names of classes count."""
+    """Accelerators that the runtime supports. Only the class names have an effect."""
 
     accelerator_classes: Strings = ()
-    """Names of AcceleratorClasses, of which a service may require one."""
+    """Names of AcceleratorClasses. A service can require one of them."""
     min_memory: Natural | None = None
-    """Least memory, in GB. It has no effect."""
+    """Minimum memory in GB. It has no effect."""
     min_compute_performance: Natural | None = field(default=None, name="minComputePerformanceTFLOPS")
-    """Least performance, in TFLOPS. It has no effect."""
+    """Minimum performance in TFLOPS. It has no effect."""
     min_architecture_version: str | None = None
-    """Least version of the architecture. It has no effect."""
+    """Minimum architecture version. It has no effect."""
     required_features: Strings = ()
-    """Features that it needs. It has no effect."""
+    """Required features. They have no effect."""
     preferred_precisions: Strings = ()
-    """Types of numbers that it should compute with. It has no effect."""
+    """Preferred data types. They have no effect."""
 
 
 class ServingRuntimePodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The engine's pod, as runtimes of earlier versions have it. With engineConfig, only nodeSelector and the resources
-    of the container with the runner's name count."""
+    """Engine pod in older versions of the API. With engineConfig, only nodeSelector and the resources of the container
+    with the runner's name have an effect."""
 
     node_selector: dict[str, str] = {}
-    """Labels that nodes need."""
+    """Labels of the nodes that can run the pod."""
     labels: dict[str, str] = {}
     """Labels of the pod."""
     annotations: dict[str, str] = {}
@@ -109,42 +109,42 @@ class ServingRuntimePodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="c
 
 
 class WorkerPodSpec(ServingRuntimePodSpec, frozen=True, kw_only=True, rename="camel"):
-    """Workers, as runtimes of earlier versions have them."""
+    """Worker pods in older versions of the API."""
 
     size: int | None = None
-    """Workers of a group."""
+    """Number of workers per group."""
 
 
 class ServingRuntimeSpec(ServingRuntimePodSpec, frozen=True, kw_only=True, rename="camel"):
-    """Which models, and how. What a service says of a component goes before what is said here."""
+    """Supported models, and the pods that serve them. A service's fields take precedence."""
 
     supported_model_formats: Annotated[tuple[SupportedModelFormat, ...], Meta(extra_json_schema=ATOMIC)] = ()
-    """Models that it serves."""
+    """Supported models."""
     model_size_range: ModelSizeRangeSpec | None = None
-    """Sizes of the models that it serves."""
+    """Supported model sizes."""
     disabled: bool | None = None
-    """Whether services must not use it."""
+    """If true, services cannot use the runtime."""
     engine_config: EngineSpec | None = None
-    """The part that computes."""
+    """Engine."""
     decoder_config: DecoderSpec | None = None
-    """The part that writes answers, for services that have it."""
+    """Decoder, for services that have one."""
     router_config: RouterSpec | None = None
-    """The part that spreads requests, for services that have it."""
+    """Router, for services that have one."""
     protocol_versions: Strings = ()
-    """Protocols that it speaks, such as openAI."""
+    """Supported protocols, such as openAI."""
     workers: WorkerPodSpec | None = None
-    """Workers of an engine on several nodes, as runtimes of earlier versions have them. Only without engineConfig."""
+    """Worker pods of an engine on several nodes, in older versions of the API. Only without engineConfig."""
     accelerator_requirements: AcceleratorRequirements | None = None
-    """Accelerators that it is for."""
+    """Accelerators that the runtime supports."""
 
 
 class ServingRuntimeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whether services can use it."""
+    """Observed state of the runtime."""
 
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: Conditions | UnsetType = UNSET
-    """Accepted, and what else there is to tell; each with a reason and a message."""
+    """Accepted, and others if they apply."""
 
 
 _COLUMNS = (
@@ -163,13 +163,13 @@ SERVING_RUNTIME = CustomResource(
     kind=names.SERVING_RUNTIME,
     spec=ServingRuntimeSpec,
     status=ServingRuntimeStatus,
-    description="How models are served, for InferenceServices of its namespace.",
+    description="Pods and supported models of an engine, for InferenceServices in its namespace.",
     columns=_COLUMNS,
 )
 CLUSTER_SERVING_RUNTIME = CustomResource(
     kind=names.CLUSTER_SERVING_RUNTIME,
     spec=ServingRuntimeSpec,
     status=ServingRuntimeStatus,
-    description="How models are served, for InferenceServices of any namespace.",
+    description="Pods and supported models of an engine, for InferenceServices in any namespace.",
     columns=_COLUMNS,
 )

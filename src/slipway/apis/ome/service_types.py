@@ -39,31 +39,31 @@ Group = Annotated[str, Meta(extra_json_schema={"default": names.GROUP})]
 
 
 class ModelRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The model to serve."""
+    """Model that the service serves."""
 
     name: str
-    """Name of a BaseModel of the namespace, or of a ClusterBaseModel."""
+    """Name of a BaseModel in the namespace, or of a ClusterBaseModel."""
     kind: str = names.CLUSTER_BASE_MODEL.kind
-    """Kind of the model. Whatever it says, a model of the namespace goes before one of the cluster."""
+    """Kind of the model. A BaseModel in the namespace always takes precedence over a ClusterBaseModel."""
     api_group: Group = names.GROUP
-    """Group of the kind."""
+    """API group of the kind."""
     fine_tuned_weights: Strings = ()
-    """Names of FineTunedWeights that are added to the model, or take its place."""
+    """Names of FineTunedWeights to add to the model, or to serve instead."""
 
 
 class ServingRuntimeRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The runtime that serves it."""
+    """Runtime of the service."""
 
     name: str
-    """Name of a ServingRuntime of the namespace, or of a ClusterServingRuntime."""
+    """Name of a ServingRuntime in the namespace, or of a ClusterServingRuntime."""
     kind: str = names.CLUSTER_SERVING_RUNTIME.kind
-    """Kind of the runtime. Whatever it says, a runtime of the namespace goes before one of the cluster."""
+    """Kind of the runtime. A ServingRuntime in the namespace always takes precedence over a ClusterServingRuntime."""
     api_group: Group = names.GROUP
-    """Group of the kind."""
+    """API group of the kind."""
 
 
 class PredictorModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Model, runtime and main container, as services of earlier versions have them."""
+    """Model, runtime and main container in older versions of the API."""
 
     base_model: str | None = None
     """Name of the model."""
@@ -72,7 +72,7 @@ class PredictorModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     fine_tuned_weights: Strings = ()
     """Names of FineTunedWeights."""
     storage_uri: str | None = None
-    """Source of weights. It has no effect: a model is named."""
+    """Source of weights. It has no effect; specify a model instead."""
     runtime_version: str | None = None
     """Version of the runtime's image. It has no effect."""
     protocol_version: str | None = None
@@ -82,35 +82,36 @@ class PredictorModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PredictorSpec(ComponentExtensionSpec, frozen=True, kw_only=True, rename="camel"):
-    """Model, runtime and engine in one, as services of earlier versions have them; as the fields of a pod."""
+    """Model, runtime and engine in older versions of the API, with the fields of a pod."""
 
     model: PredictorModel | None = None
     """Model, runtime and main container."""
     worker_spec: WorkerSpec | None = None
-    """Workers of a group, where the engine spans several nodes."""
+    """Worker pods of an engine on several nodes."""
 
     inlined: ClassVar[Object] = POD
 
 
 class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A model, a runtime, and what of the runtime's parts there is."""
+    """Model, runtime, and changes to the runtime's components."""
 
     model: ModelRef | None = None
-    """The model to serve."""
+    """Model that the service serves."""
     runtime: ServingRuntimeRef | None = None
-    """The runtime that serves it. Absent: the one that fits the model best."""
+    """Runtime of the service. Empty means the one that matches the model best."""
     engine: EngineSpec | None = None
-    """The part that computes."""
+    """Engine."""
     decoder: DecoderSpec | None = None
-    """The part that writes answers; the engine then only reads prompts."""
+    """Decoder, which generates the answers. The engine then processes only prompts."""
     router: RouterSpec | None = None
-    """The part that spreads requests over the engines."""
+    """Router, which distributes requests over the engines."""
     predictor: PredictorSpec | None = None
-    """Model, runtime and engine of earlier versions; the condition PredictorDeprecated says what to write instead."""
+    """Model, runtime and engine in older versions of the API. The condition PredictorDeprecated lists the current
+    fields."""
     keda_config: KedaConfig | None = None
-    """How KEDA scales the components that do not say it themselves."""
+    """Autoscaling by KEDA for components without their own setting."""
     accelerator_selector: Annotated[Object, part("AcceleratorSelector")] | None = None
-    """Which accelerator. AcceleratorClasses are not served: a service that names one is refused."""
+    """Accelerator of the service. AcceleratorClasses are not supported: services with one are rejected."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -121,75 +122,75 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
 
 class ScoredRuntime(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A runtime that fits."""
+    """A matching runtime."""
 
     name: str
-    """Its name."""
+    """Name of the runtime."""
     kind: str
     """ServingRuntime or ClusterServingRuntime."""
     score: Number64 | UnsetType = UNSET
-    """How well it fits."""
+    """Score of the match."""
 
 
 class SelectedRuntime(ScoredRuntime, frozen=True, kw_only=True, rename="camel"):
-    """The runtime that serves, and those that could."""
+    """Selected runtime and alternatives."""
 
     chosen: str
-    """Who chose it: Service, in its spec, or Selection."""
+    """Service if the spec names the runtime, Selection if the controller selected it."""
     next: Annotated[tuple[ScoredRuntime, ...], Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
-    """The two that fit best after it."""
+    """The next two best matches."""
     better: ScoredRuntime | UnsetType = UNSET
-    """One that fits better and came later: it serves once the spec names it, or this one does not fit any more."""
+    """A better match that was created later. To use it, set it in the spec."""
 
 
 class ExcludedRuntime(msgspec.Struct, frozen=True, kw_only=True):
-    """A runtime that does not fit."""
+    """A runtime that does not match."""
 
     name: str
-    """Its name."""
+    """Name of the runtime."""
     kind: str
     """ServingRuntime or ClusterServingRuntime."""
     reason: str
-    """The first that keeps it from fitting."""
+    """First mismatch."""
 
 
 class ServiceCondition(Condition, frozen=True, rename="camel"):
-    """One aspect of a service's state, with a word that the original's conditions may have."""
+    """One aspect of the service's state."""
 
     severity: str = ""
-    """Info, where the condition does not count for Ready."""
+    """Info if the condition has no effect on Ready."""
 
 
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """Observed state of the service."""
 
     url: str | UnsetType = UNSET
     """URL of the service inside the cluster."""
     address: Annotated[Object, part("Address")] | UnsetType = UNSET
-    """Where the service answers."""
+    """Address of the service inside the cluster."""
     components: dict[str, Annotated[Object, part("ComponentStatusSpec")]] | UnsetType = UNSET
-    """engine, decoder and router, and what became of each."""
+    """Observed state of engine, decoder and router."""
     model_status: Annotated[Object, part("ModelStatus")] | UnsetType = UNSET
-    """What became of the model in the pods."""
+    """Observed state of the model in the pods."""
     runtime: SelectedRuntime | UnsetType = UNSET
-    """The runtime that serves, and those that could."""
+    """Selected runtime and alternatives."""
     excluded: Annotated[tuple[ExcludedRuntime, ...], Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
-    """Runtimes that do not fit, the closest first, 50 at most; where none fits."""
+    """If no runtime matches: up to 50 runtimes with their first mismatch, the closest first."""
     excluded_count: int | UnsetType = UNSET
-    """Number of all runtimes that do not fit, where none fits."""
+    """If no runtime matches: number of all runtimes."""
     replicas: int | UnsetType = UNSET
-    """Pods of the component that requests go to."""
+    """Number of pods of the component that receives requests."""
     ready_replicas: int | UnsetType = UNSET
-    """Pods of it that answer."""
+    """Number of ready pods of that component."""
     annotations: dict[str, str] | UnsetType = UNSET
-    """Further facts, of the original."""
+    """Additional facts, as in the original."""
     model_id: str | UnsetType = UNSET
     """The ID that clients send. Missing if no ID leads to it."""
     observed_generation: Number64 | UnsetType = UNSET
-    """Generation of the spec that this status speaks of."""
+    """The spec generation that this status describes."""
     conditions: tuple[ServiceCondition, ...] | UnsetType = UNSET
     """Accepted, Available, Progressing, Routed, EngineReady, DecoderReady, RouterReady, CanaryReady, IngressReady,
-    RuntimeFits and others where they apply; each with a reason and a message."""
+    RuntimeFits, and others if they apply."""
 
 
 SERVICE = CustomResource(
@@ -197,7 +198,7 @@ SERVICE = CustomResource(
     spec=InferenceServiceSpec,
     status=InferenceServiceStatus,
     unsupported=LATER,
-    description="A model, served by a runtime.",
+    description="A model that the gateway serves, with a runtime.",
     short_names=("isvc",),
     validations=(
         Rule(
