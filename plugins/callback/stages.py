@@ -15,8 +15,8 @@ description:
   - A stage is a play, or one or more roles. Its line shows its number, its duration and the number of changes.
   - Roles that a role imports or includes belong to its stage.
   - Messages of C(ansible.builtin.debug) are shown after the line of their stage.
-  - The usual output goes to a file.
-  - The last lines summarize what failed, and name that file.
+  - The usual output is written to a file.
+  - The last lines summarize failures and show the path of that file.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
@@ -24,7 +24,7 @@ options:
   stages:
     description:
       - The stages in order, each as V(NAME) or as V(NAME=PART+PART). A part is the last component of a role's name, or
-        the name of a play. Tasks that run between two stages belong to the first of them.
+        the name of a play. Tasks between two stages belong to the first one.
       - If it is empty, each play is a stage.
     type: list
     elements: str

@@ -16,8 +16,8 @@ def _option(kinds: Mapping[str, Kind], *, auto: str = "") -> str:
     first = next(iter(kinds))
     versions = ", ".join(f"V({api}) is C({kind.api_version})" for api, kind in kinds.items())
     told = f"""
-      - V({AUTO}) goes by C(apiVersion) of each manifest in O({auto}), so that there may be several. Where that is
-        missing, it goes by a kind that only one of them has, such as C(BaseModel), and else it is V({first})."""
+      - V({AUTO}) uses the C(apiVersion) of each manifest in O({auto}), so one task can use several APIs. Manifests
+        without it are matched by a kind that only one API has, such as C(BaseModel). Otherwise V({first})."""
     return rf"""
 options:
   api:

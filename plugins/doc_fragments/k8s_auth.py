@@ -13,8 +13,8 @@ options:
   kubeconfig:
     description:
       - Path of a kubeconfig, or its content as a dictionary. Several paths are separated by V(:).
-      - Without it and without O(host), the account of the pod that this runs in is used, else E(KUBECONFIG), else
-        V(~/.kube/config).
+      - Without it and without O(host), uses the ServiceAccount of the pod that runs the module, E(KUBECONFIG) or
+        V(~/.kube/config), in this order.
       - Also set by E(K8S_AUTH_KUBECONFIG).
     type: raw
   context:
@@ -27,7 +27,7 @@ options:
     description: Bearer token. Also set by E(K8S_AUTH_API_KEY).
     type: str
   username:
-    description: User name for servers that take basic authentication. Also set by E(K8S_AUTH_USERNAME).
+    description: User name for basic authentication. Also set by E(K8S_AUTH_USERNAME).
     type: str
   password:
     description: Password for O(username). Also set by E(K8S_AUTH_PASSWORD).
@@ -42,12 +42,12 @@ options:
     aliases: [key_file]
   ca_cert:
     description:
-      - Path of the certificates of the authorities that may have signed the API server's certificate.
+      - Path of the CA certificates for the API server's certificate.
       - Also set by E(K8S_AUTH_SSL_CA_CERT).
     type: path
     aliases: [ssl_ca_cert]
   validate_certs:
-    description: Whether the API server's certificate is verified. Also set by E(K8S_AUTH_VERIFY_SSL).
+    description: Whether to verify the API server's certificate. Also set by E(K8S_AUTH_VERIFY_SSL).
     type: bool
     aliases: [verify_ssl]
   proxy:
@@ -55,7 +55,7 @@ options:
     type: str
   no_proxy:
     description:
-      - Hosts, domains and networks that are reached without O(proxy), separated by commas.
+      - Hosts, domains and networks to reach without O(proxy), separated by commas.
       - Also set by E(K8S_AUTH_NO_PROXY).
     type: str
   proxy_headers:
@@ -66,14 +66,14 @@ options:
         description: V(user:password) for the proxy. Also set by E(K8S_AUTH_PROXY_HEADERS_PROXY_BASIC_AUTH).
         type: str
       basic_auth:
-        description: V(user:password) for the server behind it. Also set by E(K8S_AUTH_PROXY_HEADERS_BASIC_AUTH).
+        description: V(user:password) for the API server. Also set by E(K8S_AUTH_PROXY_HEADERS_BASIC_AUTH).
         type: str
       user_agent:
-        description: What the client calls itself. Also set by E(K8S_AUTH_PROXY_HEADERS_USER_AGENT).
+        description: User agent of the client. Also set by E(K8S_AUTH_PROXY_HEADERS_USER_AGENT).
         type: str
   persist_config:
     description:
-      - Whether refreshed tokens are written back to the kubeconfig.
+      - Whether to write refreshed tokens back to the kubeconfig.
       - Also set by E(K8S_AUTH_PERSIST_CONFIG).
     type: bool
   impersonate_user:
@@ -85,9 +85,9 @@ options:
     elements: str
 requirements:
   - python >= 3.11
-  - PyYAML for kubeconfigs that are files
-  - kubernetes >= 24.2.0 (Python package) for kubeconfigs whose user is known by an exec plugin or an auth provider
-    such as OIDC, and for proxies that speak TLS or SOCKS
+  - PyYAML for kubeconfig files
+  - kubernetes >= 24.2.0 (Python package) for kubeconfigs with exec plugins or auth providers such as OIDC, and for TLS
+    and SOCKS proxies
 seealso:
   - module: kubernetes.core.k8s
 """

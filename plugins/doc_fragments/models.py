@@ -12,17 +12,17 @@ class ModuleDocFragment:
 options:
   models:
     description:
-      - The models. Each is described either by O(models[].name), O(models[].namespace), O(models[].labels),
-        O(models[].annotations) and O(models[].spec), or as a whole manifest.
+      - The models. Each is either a complete manifest, or O(models[].name), O(models[].namespace), O(models[].labels),
+        O(models[].annotations) and O(models[].spec).
       - An empty list is allowed.
     type: list
     elements: dict
     suboptions:
       name:
-        description: Name of the model. Where a model is served by itself, the gateway serves it under this name.
+        description: Name of the model. For APIs without separate services, it is also the model ID at the gateway.
         type: str
       namespace:
-        description: Namespace of the model. Falls back to O(namespace). Models of the whole cluster have none.
+        description: Namespace of the model. Defaults to O(namespace). Cluster-scoped models have none.
         type: str
       labels:
         description: Labels of the model.
@@ -31,22 +31,22 @@ options:
         description: Annotations of the model.
         type: dict
       spec:
-        description: Spec of the model, as its API defines it. Not needed to delete it.
+        description: Spec of the model according to its API. Not needed to delete it.
         type: dict
       api_version:
-        description: C(apiVersion) of a manifest. It has to be that of O(api), where that names one.
+        description: C(apiVersion) of a manifest. It must match O(api), if that names an API.
         type: str
         aliases: [apiVersion]
       kind:
         description:
-          - Kind of the model. It has to be one that O(api) has for models.
-          - Without it, it is the only one or, for an API with several, the one of the whole cluster where there is no
-            namespace, and else the first that has one, such as C(ClusterBaseModel) and C(BaseModel).
+          - Kind of the model. It must be a model kind of O(api).
+          - Defaults to the API's only model kind. If it has several, the default with a namespace is the namespaced
+            kind, such as C(BaseModel), and otherwise the cluster-scoped kind, such as C(ClusterBaseModel).
         type: str
       metadata:
         description: Metadata of a manifest, with C(name), C(namespace), C(labels), C(annotations).
         type: dict
       status:
-        description: Ignored. Allowed so that objects that were read from a cluster are accepted.
+        description: Ignored, so objects that were read from a cluster are accepted.
         type: dict
 """

@@ -9,9 +9,8 @@ from __future__ import annotations
 _WAIT_FOR = r"""
   wait_for:
     description:
-      - What to wait for instead of the API's own rule of readiness. All entries have to hold.
-      - An object counts only when its controller has seen the newest spec, and one that has failed for good still
-        ends the wait.
+      - Conditions to wait for, instead of the API's definition of ready. All entries must be true.
+      - The wait continues until the controller has reconciled the latest spec. Permanent failures end it in any case.
     type: list
     elements: dict
     suboptions:
@@ -19,33 +18,33 @@ _WAIT_FOR = r"""
         description: Type of a status condition, such as V(Routed).
         type: str
       status:
-        description: Status that O(wait_for[].condition) has to have. V(True) if not set.
+        description: Required status of O(wait_for[].condition). Defaults to V(True).
         type: str
         choices: ['True', 'False', Unknown]
       reason:
-        description: Reasons of which O(wait_for[].condition) has to have one.
+        description: Accepted reasons of O(wait_for[].condition).
         type: list
         elements: str
       field:
         description:
           - Dotted path of a field, such as V(status.readyReplicas). Numbers index lists; V(\\.) is a dot inside a key.
-          - It has to be there, unless one of the tests below says otherwise.
+          - It must exist, unless O(wait_for[].exists) is V(false).
         type: str
       equals:
-        description: Value that O(wait_for[].field) has to have.
+        description: Required value of O(wait_for[].field).
         type: raw
       in:
-        description: Values of which O(wait_for[].field) has to have one.
+        description: Accepted values of O(wait_for[].field).
         type: list
         elements: raw
       matches:
-        description: Regular expression that has to be found in O(wait_for[].field).
+        description: Regular expression to search for in O(wait_for[].field).
         type: str
       exists:
-        description: Whether O(wait_for[].field) has to be there.
+        description: Whether O(wait_for[].field) must exist or must not exist.
         type: bool
       any:
-        description: Rules of which one is enough.
+        description: Alternatives. One of them must be true.
         type: list
         elements: dict
         suboptions:
@@ -85,52 +84,53 @@ class ModuleDocFragment:
 options:
   state:
     description:
-      - V(present) makes the objects as they are described. Fields that are not mentioned are left to others.
-      - V(patched) changes objects that are there, and is an error where there are none. Only what is described is
-        changed; of the rest, what this module has set before stays. Dictionaries are merged, lists are replaced, and a
-        field that is null is no longer set by this module. V(patched) since version 0.5.0.
-      - V(absent) deletes them, their children first.
+      - V(present) creates or updates the objects. Fields that are not in the task do not change.
+      - V(patched) updates existing objects, and fails if an object is missing. Other fields that this module has set
+        before do not change. Dictionaries are merged and lists are replaced. A null field is no longer managed by this
+        module. Added in version 0.5.0.
+      - V(absent) deletes the objects, with their dependents first.
     type: str
     choices: [present, patched, absent]
     default: present
   force_conflicts:
     description:
-      - Whether to take over fields that another manager owns with another value.
-      - Without it such a field is an error that names its owner.
+      - Whether to take over fields that another manager owns with a different value.
+      - Otherwise such a field is an error that names its owner.
     type: bool
     default: false
   api_timeout:
     description:
-      - Seconds within which all objects have to be read, checked and written, or asked to go. Restarts of the API
-        server are waited out within them.
-      - It is one deadline, for very many objects or a slow API server. O(wait_timeout) counts from then on.
+      - Timeout in seconds for all requests that read, check, write or delete objects. Requests are retried while the
+        API server restarts.
+      - The timeout applies to all objects together. Increase it for many objects or a slow API server. O(wait_timeout)
+        starts afterwards.
     type: int
     default: 60
     version_added: 0.5.0
   wait:
-    description: Whether to wait until all objects are ready, or gone. Check mode does not wait.
+    description: Whether to wait until all objects are ready or deleted. Check mode does not wait.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds within which all of them have to be ready, or gone. It is one deadline, not one for each.
-      - The wait ends before that as soon as one has failed for good.
+      - Maximum seconds to wait until all objects are ready or deleted.
+      - The wait ends early when an object fails permanently.
     type: int
     default: 900{_WAIT_FOR}"""
     OF_OTHERS: str = rf"""
 options:
   wait:
     description:
-      - Whether to wait until there is at least one and all are ready, for those that somebody else makes, such as Argo
-        CD or Flux. Those that are there by then count; they are looked for again after each wait.
-      - It is an error at once where the cluster does not know their kind. Check mode does not wait.
+      - Whether to wait until at least one object exists and all are ready, for objects that another tool such as Argo
+        CD or Flux creates. Includes objects that are created during the wait.
+      - If the CRD is missing, the task fails at once. Check mode does not wait.
     type: bool
     default: false
     version_added: 0.5.0
   wait_timeout:
     description:
-      - Seconds within which all of them have to be there and ready.
-      - The wait ends before that as soon as one has failed for good.
+      - Maximum seconds to wait until the objects exist and are ready.
+      - The wait ends early when an object fails permanently.
     type: int
     default: 900
     version_added: 0.5.0{_WAIT_FOR}    version_added: 0.5.0

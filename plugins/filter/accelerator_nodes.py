@@ -11,43 +11,43 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Reads the nodes of a cluster and the pods of device plugins, and tells of each node whose accelerators it has, which
-    labels it ought to have, what it offers, and whether its plugin runs.
-  - The role P(slipway.inference.device_plugin#role) uses it. One call takes milliseconds for hundreds of nodes.
+  - Reads the nodes of a cluster and the pods of device plugins. Returns the vendor of each node's accelerators, the
+    labels it should have, the resources it offers, and whether its plugin is running.
+  - The role P(slipway.inference.device_plugin#role) uses it.
 positional: _input, pods, settings
 options:
   _input:
-    description: Nodes, as the API server lists them.
+    description: Nodes from the API server.
     type: list
     elements: dict
     required: true
   pods:
-    description: Pods of the plugins, as the API server lists them.
+    description: Pods of the device plugins from the API server.
     type: list
     elements: dict
     required: true
   settings:
-    description: What the role knows and was told.
+    description: Facts and variables of the role.
     type: dict
     required: true
     suboptions:
       vendors:
         description:
-          - Vendor to C(resources), a pattern of the resources that are its accelerators, and C(nodes), rules of labels
-            any of which tells a node of it.
+          - For each vendor, C(resources), a pattern for its accelerator resources, and C(nodes), label rules. A node
+            belongs to the vendor if any rule matches.
         type: dict
         required: true
       said:
-        description: Node to vendor, or to V(none).
+        description: Vendor of each node, or V(none).
         type: dict
         default: {}
       served:
-        description: Vendors whose nodes ought to have a plugin.
+        description: Vendors that get a device plugin.
         type: list
         elements: str
         default: []
       label:
-        description: Label that carries the vendor.
+        description: Label with the vendor.
         type: str
         required: true
       manager:
@@ -55,29 +55,29 @@ options:
         type: str
         required: true
       selector:
-        description: Labels that a node must have for a plugin.
+        description: Labels that a node needs to get a device plugin.
         type: dict
         default: {}
       further_labels:
-        description: Label to node to value, for nodes of NVIDIA.
+        description: For each label, the value of each NVIDIA node.
         type: dict
         default: {}
       mig_label:
-        description: The one of these whose change cuts GPUs anew.
+        description: Label in C(further_labels) that repartitions GPUs when it changes.
         type: str
         default: ""
       revisions:
-        description: Revisions of the plugins as they were just applied.
+        description: Current revisions of the device plugins.
         type: list
         elements: str
         default: []
       stuck_reasons:
-        description: What a container waits for when a person has to do something.
+        description: Reasons of waiting containers that need manual action.
         type: list
         elements: str
         default: []
       tolerate:
-        description: How many of the nodes may lack their plugin, a number or a share.
+        description: Maximum number or percentage of nodes without a running plugin.
         type: raw
         default: 0
 """
@@ -99,7 +99,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What was found.
+  description: State of the nodes.
   type: dict
   contains:
     nodes:
@@ -108,30 +108,30 @@ _value:
         C(ready).
       type: dict
     expected:
-      description: Nodes that ought to have a plugin.
+      description: Nodes that should have a device plugin.
       type: list
       elements: str
     states:
-      description: Node to V(ready), V(stuck) or V(pending), by what the pod of its plugin does.
+      description: V(ready), V(stuck) or V(pending) for each node, according to its plugin's pod.
       type: dict
     stuck:
-      description: Nodes whose plugin cannot start until somebody does something.
+      description: Nodes with a plugin that cannot start without manual action.
       type: list
       elements: str
     pending:
-      description: Nodes whose plugin is waited for.
+      description: Nodes with a plugin that is starting.
       type: list
       elements: str
     missing:
-      description: Nodes that ought to offer accelerators, and do not, or will not for long.
+      description: Nodes that should offer accelerators and do not, or will soon stop.
       type: list
       elements: str
     awaited:
-      description: Those of them that are worth to be waited for.
+      description: Nodes in C(missing) that can still become ready.
       type: list
       elements: str
     tolerable:
-      description: Whether so few lack accelerators that the others may go on.
+      description: Whether the number of missing nodes is within the tolerance.
       type: bool
 """
 

@@ -11,25 +11,25 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - What such a module says of a request that was refused is the text of a Python exception, with headers and traceback.
-    Of it this keeps the API server's own message.
-  - Any other text stays as it is, without a traceback.
+  - When a request is rejected, these modules return a Python exception with headers and traceback. The filter extracts
+    the API server's message.
+  - Other texts are returned without their traceback.
 options:
   _input:
-    description: The C(msg) of a task that failed.
+    description: C(msg) of the failed task.
     type: raw
     required: true
 """
 
 EXAMPLES = r"""
-- name: Say why the nodes cannot be listed
+- name: Report why the nodes cannot be listed
   ansible.builtin.debug:
     msg: "{{ nodes.msg | default('') | slipway.inference.api_message }}"
 """
 
 RETURN = r"""
 _value:
-  description: A sentence, empty where nothing was said.
+  description: The message. Empty if there is none.
   type: str
 """
 

@@ -11,27 +11,26 @@ version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Takes what C(containerd config dump) or C(crio config) says, and gives back the names that a RuntimeClass may ask
-    for.
-  - The role P(slipway.inference.gpu_node#role) uses it, to see that a change is read before anything is
-    restarted.
+  - Parses the output of C(containerd config dump) or C(crio config), and returns the handler names that RuntimeClasses
+    can use.
+  - The role P(slipway.inference.gpu_node#role) uses it to verify a change before a restart.
 positional: _input
 options:
   _input:
-    description: What C(containerd config dump) or C(crio config) says.
+    description: Output of C(containerd config dump) or C(crio config).
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: See that there is a runtime for GPUs
+- name: Check that there is a runtime for GPUs
   ansible.builtin.assert:
     that: "'nvidia' in dumped.stdout | slipway.inference.container_handlers"
 """
 
 RETURN = r"""
 _value:
-  description: Name of each runtime, with the program that runs its containers. Empty where that is the usual one.
+  description: Name of each runtime, with its binary. Empty for the default binary.
   type: dict
 """
 
@@ -45,7 +44,7 @@ def container_handlers(value: Any) -> dict[str, str]:
     try:
         return handlers_of(str(value))
     except ValueError as error:
-        raise AnsibleFilterError(f"What the container runtime says is no TOML: {error}") from error
+        raise AnsibleFilterError(f"The output of the container runtime is not TOML: {error}") from error
 
 
 class FilterModule:

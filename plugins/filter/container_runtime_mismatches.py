@@ -11,8 +11,8 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Compares the default runtime, and the types and options of all runtimes. A default runtime that is not defined is a
-    difference as well.
+  - Compares the default runtime, and the types and options of all runtimes. An undefined default runtime is also a
+    difference.
   - The role P(slipway.inference.gpu_node#role) uses it before it replaces a file.
 positional: _input, expected
 options:

@@ -11,9 +11,9 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Takes the output of C(containerd config dump) or C(crio config). Returns the default runtime, and all runtimes with
-    their types and options. Settings with their default values are omitted.
-  - The role P(slipway.inference.gpu_node#role) uses it, to compare a configuration before and after a change.
+  - Parses the output of C(containerd config dump) or C(crio config). Returns the default runtime, and all runtimes with
+    their types and options. Settings with default values are omitted.
+  - The role P(slipway.inference.gpu_node#role) uses it to compare the configuration before and after a change.
 positional: _input
 options:
   _input:
@@ -34,7 +34,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The configuration of runtimes.
+  description: Configuration of the runtimes.
   type: dict
   contains:
     default:

@@ -11,33 +11,33 @@ version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Takes what C(containerd config dump) says, and gives back which files are to be written, and how, so that containerd
-    has a further runtime. Nothing is read or written.
-  - containerd 2 merges what its file imports, so it gets a further file, and a line that imports it where none does.
-    containerd 1 replaces whole sections by what it imports, so its own file is changed, in as few lines as can be.
-  - A file that has such a runtime already is changed where it has it.
-  - Files keep the version they have. The new runtime gets all options of a runtime that runs by runc, such as
-    C(SystemdCgroup), preferably of the default runtime. Runtimes that exist keep their options.
+  - Parses the output of C(containerd config dump), and returns the files to write to add a runtime to containerd. The
+    filter itself does not read or write files.
+  - containerd 2 merges imported files, so the runtime is written to an additional file, with an import if necessary. In
+    containerd 1, imports replace whole sections, so its main file is changed, in as few lines as possible.
+  - If a file already defines the runtime, that file is changed.
+  - Files keep their version. The new runtime gets all options of a runc runtime, such as C(SystemdCgroup), preferably
+    those of the default runtime. Existing runtimes keep their options.
   - The role P(slipway.inference.gpu_node#role) uses it.
 positional: _input
 options:
   _input:
-    description: What C(containerd config dump) says.
+    description: Output of C(containerd config dump).
     type: str
     required: true
   top:
-    description: The text of containerd's file. V(null) where it has none.
+    description: Content of containerd's main file. V(null) if it does not exist.
     type: str
   path:
-    description: Where that file is, or is to be.
+    description: Path of that file.
     type: str
     default: /etc/containerd/config.toml
   imported:
-    description: Texts of the files that containerd imports, by path. Their order does not matter.
+    description: Content of the imported files by path.
     type: dict
     default: {}
   defaults:
-    description: Output of C(containerd config default). Used if the node has no runtime that runs by runc.
+    description: Output of C(containerd config default). Used if the node has no runc runtime.
     type: str
     default: ""
   handlers:
@@ -46,22 +46,22 @@ options:
     elements: str
     default: [nvidia]
   binary:
-    description: Program that runs the containers.
+    description: Binary of the runtime.
     type: str
     default: /usr/bin/nvidia-container-runtime
   cdi:
-    description: Whether containerd is told to look at CDI specifications. V(false) leaves that as it is.
+    description: Whether to enable CDI. V(false) does not change the setting.
     type: bool
     default: true
   default:
     description:
       - V(leave) keeps the default runtime. V(yes) makes it the first of O(handlers).
-      - V(no) makes it another one if it is one of O(handlers).
+      - V(no) selects another one if it is one of O(handlers).
       - Booleans mean V(yes) and V(no).
     type: raw
     default: leave
   state:
-    description: Whether the runtime is to be there.
+    description: Whether the runtime should exist.
     type: str
     choices: [present, absent]
     default: present
@@ -75,25 +75,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What is to be done.
+  description: The changes to make.
   type: dict
   contains:
     version:
-      description: Version of containerd's own file. One without a version is of version 1.
+      description: Version of containerd's main file. Files without a version have version 1.
       type: int
     method:
-      description: Whether the runtime stands in a file of its own, V(drop_in), or in containerd's file, V(top_file).
+      description: V(drop_in) if the runtime is in a separate file, V(top_file) if it is in containerd's main file.
       type: str
     files:
-      description: Files to be written, in this order. Each has a V(path) and a V(content).
+      description: Files to write, in this order. Each has a V(path) and a V(content).
       type: list
       elements: dict
     removed:
-      description: Paths of files that are to go, after the others were written.
+      description: Paths of files to delete after the others are written.
       type: list
       elements: str
     expected:
-      description: The runtimes afterwards, as the filter P(slipway.inference.container_runtimes#filter) returns them.
+      description: The resulting runtimes, as the filter P(slipway.inference.container_runtimes#filter) returns them.
       type: dict
     changes:
       description: One line per change of a runtime or of the default runtime.
@@ -101,8 +101,8 @@ _value:
       elements: str
     trial:
       description:
-        - All files as they will be, for one temporary directory. containerd reads C(config.toml) there before any file
-          is replaced. Each has a V(name) and a V(content).
+        - All resulting files, for a test in a temporary directory. containerd reads C(config.toml) there before any
+          file is replaced. Each has a V(name) and a V(content).
       type: list
       elements: dict
 """

@@ -11,14 +11,15 @@ version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Takes what C(crio config) says, and gives back a file for C(/etc/crio/crio.conf.d). Nothing is read or written.
-  - The new runtime gets all settings, such as the monitor, of a runtime that runs by runc or crun, preferably of the
-    default runtime. A runtime that exists keeps its settings. CRI-O looks at CDI specifications anyway.
+  - Parses the output of C(crio config), and returns a file for C(/etc/crio/crio.conf.d). The filter itself does not
+    read or write files.
+  - The new runtime gets all settings of a runc or crun runtime, such as the monitor, preferably those of the default
+    runtime. An existing runtime keeps its settings. In CRI-O, CDI is always enabled.
   - The role P(slipway.inference.gpu_node#role) uses it.
 positional: _input
 options:
   _input:
-    description: What C(crio config) says.
+    description: Output of C(crio config).
     type: str
     required: true
   handlers:
@@ -27,28 +28,28 @@ options:
     elements: str
     default: [nvidia]
   binary:
-    description: Program that runs the containers.
+    description: Binary of the runtime.
     type: str
     default: /usr/bin/nvidia-container-runtime
   default:
     description:
       - V(leave) keeps the default runtime. V(yes) makes it the first of O(handlers).
-      - V(no) makes it another one if it is one of O(handlers).
+      - V(no) selects another one if it is one of O(handlers).
       - Booleans mean V(yes) and V(no).
     type: raw
     default: leave
   drop_in:
-    description: The current text of the file. V(null) if it does not exist.
+    description: Current content of the file. V(null) if it does not exist.
     type: str
   state:
-    description: Whether the runtime is to be there.
+    description: Whether the runtime should exist.
     type: str
     choices: [present, absent]
     default: present
 """
 
 EXAMPLES = r"""
-- name: Have CRI-O know the runtime
+- name: Add the runtime to CRI-O
   ansible.builtin.copy:
     content: "{{ (shown.stdout | slipway.inference.crio_config).content }}"
     dest: /etc/crio/crio.conf.d/99-nvidia.toml
@@ -57,14 +58,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What is to be done.
+  description: The changes to make.
   type: dict
   contains:
     content:
-      description: The text of the file. Empty if O(state=absent).
+      description: Content of the file. Empty if O(state=absent).
       type: str
     expected:
-      description: The runtimes afterwards, as the filter P(slipway.inference.container_runtimes#filter) returns them.
+      description: The resulting runtimes, as the filter P(slipway.inference.container_runtimes#filter) returns them.
       type: dict
     changes:
       description: One line per change of a runtime or of the default runtime.

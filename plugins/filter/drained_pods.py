@@ -11,49 +11,48 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Reads the pods of a node. Those that have ended are none of a drain's business, nor are those of DaemonSets and the
-    static pods of the node itself.
+  - Selects pods of a node. Completed pods, DaemonSet pods and static pods are ignored.
   - The role P(slipway.inference.gpu_node#role) uses it.
 positional: _input, labels, managers
 options:
   _input:
-    description: Pods, as the API server lists them.
+    description: Pods from the API server.
     type: list
     elements: dict
     required: true
   labels:
-    description: Labels of pods whose folders hold nothing that does not come anew.
+    description: Labels of pods with emptyDir volumes that can be lost.
     type: list
     elements: str
     default: []
   managers:
-    description: Values of C(app.kubernetes.io/managed-by) that tell the same of a pod.
+    description: Values of C(app.kubernetes.io/managed-by) for such pods.
     type: list
     elements: str
     default: []
 """
 
 EXAMPLES = r"""
-- name: Show which pods stand in the way of a drain
+- name: Show the pods that block a drain
   ansible.builtin.debug:
     msg: "{{ (pods.resources | slipway.inference.drained_pods).bare }}"
 """
 
 RETURN = r"""
 _value:
-  description: Pods, each as namespace/name.
+  description: Pods as namespace/name.
   type: dict
   contains:
     to_go:
-      description: Those that a drain has to move.
+      description: Pods that a drain evicts.
       type: list
       elements: str
     bare:
-      description: Those of them that no controller makes anew.
+      description: Evicted pods that no controller recreates.
       type: list
       elements: str
     keepers:
-      description: Those that keep data in a folder which goes with them.
+      description: Evicted pods with data in an emptyDir volume.
       type: list
       elements: str
 """

@@ -11,28 +11,27 @@ version_added: 0.2.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Turns names of models into models as O(slipway.inference.model#module:models) takes them.
-  - A name that the catalogue does not have is an error, which tells names like it.
+  - Converts names of models to entries for O(slipway.inference.model#module:models).
+  - Unknown names are errors with suggestions.
   - The role P(slipway.inference.models#role) uses it.
 positional: _input, catalogue
 options:
   _input:
     description:
-      - Names. In place of a name a dictionary may stand, with C(name) and any of C(namespace), C(labels),
-        C(annotations) and C(spec).
-      - Such a C(spec) is laid over that of the catalogue. Dictionaries are merged, everything else takes the place of
-        what was there, and null takes it away.
+      - Names, or dictionaries with C(name) and any of C(namespace), C(labels), C(annotations) and C(spec).
+      - C(spec) is merged into the spec in the catalogue. Dictionaries are merged, other values are replaced, and null
+        removes a value.
     type: list
     elements: raw
     required: true
   catalogue:
-    description: Has C(models), name to spec, and C(defaults), which hold for every spec.
+    description: A dictionary with C(models), specs by name, and C(defaults) for every spec.
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show what a model of the catalogue is
+- name: Show a model of the catalogue
   ansible.builtin.debug:
     msg: "{{ ['qwen2-500m-cpu'] | slipway.inference.from_catalogue(catalogue) }}"
   vars:
@@ -48,7 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The models, each with C(name) and C(spec), and what else its entry said.
+  description: The models, each with C(name), C(spec) and the other keys of its entry.
   type: list
   elements: dict
 """
@@ -82,7 +81,7 @@ def _problems(entry: Mapping[str, Any], number: int, known: Mapping[str, Any]) -
         yield f"The catalogue has no model {name}. {near(name, known)}"
     for key in entry:
         if key not in ENTRY:
-            yield f"{name}: an entry for the catalogue has no key {key}. {near(str(key), dict.fromkeys(ENTRY))}"
+            yield f"{name}: the catalogue entry has no key {key}. {near(str(key), dict.fromkeys(ENTRY))}"
     if not isinstance(entry.get("spec") or {}, Mapping):
         yield f"{name}: spec must be a mapping."
 

@@ -11,22 +11,21 @@ version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Turns a short description of a dashboard, its variables, rows, panels and their queries, into the JSON model that
-    Grafana 10 and newer read. Where panels lie follows from their order.
-  - Every query goes to the Prometheus that the reader chooses at the top of the dashboard.
-  - Everything that is wrong with the description is told at once, each by the path of its key.
+  - Converts a short description of variables, rows, panels and queries to the JSON model for Grafana 10 and later. The
+    order of the panels determines their positions.
+  - All queries use the Prometheus data source that is selected at the top of the dashboard.
+  - Reports all errors in the description together, each with the path of its key.
   - The role P(slipway.inference.monitoring#role) uses it.
 positional: _input
 options:
   _input:
     description:
-      - Has C(title), C(uid), C(rows), and if wanted C(description), C(tags) and C(variables).
-      - A variable has C(name), C(query), such as C(label_values) of a series, and if wanted C(label).
-      - A row has C(title) and C(panels), which share its width evenly, at most six in a line, unless they say their
-        C(width) in 24ths.
-      - A panel has C(title) and C(queries), each with C(expr) and if wanted C(legend), and if wanted C(description),
-        C(type) (V(timeseries), V(stat) or V(table)), C(unit), C(stack), C(max), C(height) and C(warning), a value from
-        which on a number is shown in red.
+      - A dictionary with C(title), C(uid) and C(rows), and optionally C(description), C(tags) and C(variables).
+      - A variable has C(name), C(query), such as C(label_values) of a series, and optionally C(label).
+      - A row has C(title) and C(panels). Panels without C(width), in 24ths, get equal widths, with up to six in a line.
+      - A panel has C(title) and C(queries), each with C(expr) and optionally C(legend). Optional keys are
+        C(description), C(type) (V(timeseries), V(stat) or V(table)), C(unit), C(stack), C(max), C(height) and
+        C(warning), the value above which a number is red.
     type: dict
     required: true
 """
@@ -39,12 +38,12 @@ EXAMPLES = r"""
     mode: "0644"
   vars:
     dashboard:
-      title: Answers
-      uid: answers
+      title: Responses
+      uid: responses
       rows:
         - title: By status
           panels:
-            - title: Answers a second
+            - title: Responses per second
               unit: reqps
               queries:
                 - expr: sum by (code) (rate(slipway_gateway_responses_total[$__rate_interval]))

@@ -11,18 +11,17 @@ version_added: 0.2.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Reads the system configuration that all models of KubeAI share, and gives it back as it is written into its
-    ConfigMap. Nothing is added; what is null is left out.
-  - Everything that is wrong with it is told at once, each by the path of its key.
-  - Keys of the original that have no meaning here are taken, with a warning; so is the account of the original's pods,
-    which its chart makes in one namespace and removes with itself.
+  - Validates the system configuration for all KubeAI Models, and returns it for its ConfigMap. Null values are omitted.
+  - Reports all errors together, each with the path of its key.
+  - KubeAI's keys without an effect in Slipway cause a warning. So does the ServiceAccount of KubeAI's pods, which its
+    chart creates in one namespace and deletes on uninstallation.
   - The role P(slipway.inference.controller#role) uses it.
 positional: _input
 options:
   _input:
     description:
-      - The configuration, with KubeAI's own keys. These are V(secretNames), V(modelServers), V(modelLoading),
-        V(resourceProfiles), V(cacheProfiles), V(modelServerPods), V(modelRollouts) and V(modelAutoscaling).
+      - The configuration, with KubeAI's keys V(secretNames), V(modelServers), V(modelLoading), V(resourceProfiles),
+        V(cacheProfiles), V(modelServerPods), V(modelRollouts) and V(modelAutoscaling).
     type: dict
     required: true
 """
@@ -40,7 +39,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The configuration, in plain types.
+  description: The configuration.
   type: dict
 """
 
@@ -66,7 +65,7 @@ def kubeai_config(value: Any, name: str = "controller_kubeai_config") -> dict[st
         raise AnsibleFilterError(f"{name} must be a mapping, not {value!r}.")
     for key in WITHOUT_MEANING:
         if key in value:
-            Display().warning(f"{name}.{key} has no meaning here and is left out.")
+            Display().warning(f"{name}.{key} has no effect in Slipway and is ignored.")
     problems: list[str] = []
     config: dict[str, Any] = read(
         {key: part for key, part in value.items() if key not in WITHOUT_MEANING}, CONFIG, name, problems
@@ -76,8 +75,8 @@ def kubeai_config(value: Any, name: str = "controller_kubeai_config") -> dict[st
     account = config.get("modelServerPods", {}).get("serviceAccountName", "")
     if account.endswith(ACCOUNT_OF_THE_CHART):
         Display().warning(
-            f"{name}.modelServerPods.serviceAccountName is {account}, which KubeAI's chart makes in its own namespace"
-            " and removes: leave it out, unless every namespace of Models has an account of that name."
+            f"{name}.modelServerPods.serviceAccountName is {account}, which KubeAI's chart creates in its own namespace"
+            " and deletes on uninstallation. Remove it, unless every namespace with Models has it."
         )
     return config
 

@@ -11,19 +11,19 @@ version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - A survey of AWX and C(--extra-vars name=value) give several names as one text. Argument specs accept that for a
-    list, and leave the variable the text that it is.
-  - A list stays as it is.
-  - The roles of this collection use it wherever they read a list of names.
+  - AWX surveys and C(--extra-vars name=value) pass several names as one string. Argument specs accept such a string for
+    a list, but do not convert it.
+  - Lists are returned unchanged.
+  - The roles of this collection use it for all lists of names.
 options:
   _input:
-    description: A list, or a text with a comma, a space or a line break between each two names.
+    description: A list, or a string with names separated by commas, spaces or line breaks.
     type: raw
     required: true
 """
 
 EXAMPLES = r"""
-- name: Name the serving APIs, from a survey or not
+- name: Show the serving APIs, from a survey or a list
   ansible.builtin.debug:
     msg: "{{ slipway_apis | slipway.inference.listed }}"
   vars:
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The names, in their order.
+  description: The names, in the same order.
   type: list
   elements: raw
 """
@@ -47,7 +47,7 @@ def listed(names: Any) -> list[Any]:
         return names.replace(",", " ").split()
     if isinstance(names, (list, tuple)):
         return list(names)
-    raise AnsibleFilterError(f"Names must be a list, or a text with commas between them, not {names!r}.")
+    raise AnsibleFilterError(f"Names must be a list or a comma-separated string, not {names!r}.")
 
 
 class FilterModule:

@@ -11,12 +11,12 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Reads the lists that the role P(slipway.inference.models#role) is given. An item names its API, or is a manifest
-    whose version tells it, or is of the usual one. A manifest of either kind may stand in either list.
+  - Groups the lists of the role P(slipway.inference.models#role) by API. The API of an item is the one that it names,
+    the one of its manifest's C(apiVersion), or the default. Both lists can contain manifests of both kinds.
 positional: _input, services, settings
 options:
   _input:
-    description: Models, by name and spec or as whole manifests.
+    description: Models, by name and spec or as complete manifests.
     type: list
     elements: dict
     required: true
@@ -26,24 +26,24 @@ options:
     elements: dict
     required: true
   settings:
-    description: What is known of the APIs.
+    description: Properties of the APIs, and defaults.
     type: dict
     required: true
     suboptions:
       apis:
-        description: API to C(version) of its manifests, and to C(services) where it has inference services.
+        description: For each API, the C(version) of its manifests, and C(services) if it has inference services.
         type: dict
         required: true
       api:
-        description: API of a model that does not tell one.
+        description: Default API of models.
         type: str
         required: true
       service_api:
-        description: API of an inference service that does not tell one.
+        description: Default API of inference services.
         type: str
         required: true
       namespace:
-        description: Namespace of what does not tell one.
+        description: Default namespace.
         type: str
         required: true
 """
@@ -60,17 +60,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What was listed.
+  description: The items by API.
   type: dict
   contains:
     apis:
-      description: API to C(models) and C(inference_services), as they were given but for the name of the API.
+      description: For each API, its C(models) and C(inference_services), without the name of the API.
       type: dict
     objects:
       description: >-
-        The same in one list, each with C(api), C(name), C(namespace), C(source) of its weights, the C(claim)
-        that they lie on as namespace/name, whether it is a C(model), and whether the gateway is going to list it
-        (C(served)).
+        All items in one list, each with C(api), C(name), C(namespace), the C(source) of its weights, the C(claim) with
+        its weights as namespace/name, whether it is a C(model), and whether the gateway will list it (C(served)).
       type: list
       elements: dict
 """

@@ -11,8 +11,8 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Reads what M(slipway.inference.model) and M(slipway.inference.inference_service) return. A line has the address of
-    what is ready, and what is said of what is not.
+  - Summarizes the results of M(slipway.inference.model) and M(slipway.inference.inference_service). A line contains the
+    URL if the object is ready, and the explanation if it is not.
 options:
   _input:
     description: C(results) of one of these modules.
@@ -22,7 +22,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say what became of the models
+- name: Show the result for each model
   ansible.builtin.debug:
     msg: "{{ registered.results | slipway.inference.model_lines }}"
 """

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: runtime_manifests
-short_description: Expand names and short items to manifests of OME serving runtimes
+short_description: Expand names and short entries to manifests of OME serving runtimes
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - A name stands for one of the known runtimes. A manifest may be short, with its metadata among its own keys; what has
-    a namespace then is a C(ServingRuntime), what has none a C(ClusterServingRuntime).
+  - A name is expanded to the manifest of a known runtime. Manifests can be short, with their metadata at the top level.
+    Short manifests with a namespace become a C(ServingRuntime), others a C(ClusterServingRuntime).
   - The role P(slipway.inference.models#role) uses it.
 positional: _input, known, namespace
 options:
@@ -22,18 +22,18 @@ options:
     elements: raw
     required: true
   known:
-    description: Manifests of the runtimes that may be named.
+    description: Manifests of the known runtimes.
     type: list
     elements: dict
     required: true
   namespace:
-    description: Namespace of a C(ServingRuntime) that does not tell one.
+    description: Default namespace of a C(ServingRuntime).
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show the manifest of a runtime of one namespace
+- name: Show the manifest of a ServingRuntime
   ansible.builtin.debug:
     msg: "{{ [{'name': 'mine', 'namespace': 'chat'}] | slipway.inference.runtime_manifests([], 'default') }}"
 """
@@ -59,7 +59,7 @@ def runtime_manifests(chosen: Iterable[str | Object], known: Iterable[Object], n
     by_name = {one["metadata"]["name"]: one for one in known}
     missing = [one for one in chosen if isinstance(one, str) and one not in by_name]
     if missing:
-        raise AnsibleFilterError(f"There is no runtime {', '.join(missing)}.")
+        raise AnsibleFilterError(f"Unknown runtime {', '.join(missing)}.")
     return [_manifest(by_name[one] if isinstance(one, str) else one, namespace) for one in chosen]
 
 

@@ -11,26 +11,26 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Fills a shape once for each item. A text in the shape that is nothing but a path in braces becomes what the item has
-    there, of whatever type; in a longer text, paths become part of the text. What is no text stays as it is.
-  - A path is keys with dots between them, and keys that have dots themselves in brackets, such as
-    C({metadata.labels[app.kubernetes.io/name]}). Items of lists have numbers, V(-1) is the last.
-    C({.}) is the item itself.
-  - What an item lacks is left out of mappings and lists, and is empty in a longer text. An item that lacks the whole
-    shape is left out of the result.
+  - Fills a shape once for each item. A string in the shape that consists of a path in braces is replaced by the item's
+    value of any type. In a longer string, paths are replaced by text. Other values do not change.
+  - A path consists of keys separated by dots. Keys that contain dots are in brackets, such as
+    C({metadata.labels[app.kubernetes.io/name]}). Numbers index lists, V(-1) is the last element. C({.}) is the item
+    itself.
+  - Missing values are omitted from dictionaries and lists, and empty in longer strings. Items without any of the values
+    are omitted from the result.
 positional: _input, shape, defaults
 options:
   _input:
-    description: What is read, such as objects of Kubernetes.
+    description: The items, such as Kubernetes objects.
     type: list
     elements: raw
     required: true
   shape:
-    description: What each becomes.
+    description: Template for each item.
     type: raw
     required: true
   defaults:
-    description: Where the shape is a mapping, values of keys that would be left out.
+    description: If the shape is a dictionary, default values for its keys.
     type: dict
     default: {}
 """
@@ -51,7 +51,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The shapes, in the order of the items.
+  description: The filled shapes, in the order of the items.
   type: list
   elements: raw
 """

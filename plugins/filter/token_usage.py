@@ -11,21 +11,21 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Makes rows of what Prometheus answers, or of what the pods of a gateway show as metrics.
+  - Converts results of Prometheus queries, or the metrics of gateway pods, to rows.
   - The playbook C(slipway.inference.usage) uses it.
 options:
   _input:
     description:
-      - For each day or pod a dictionary with C(day), a text that is shown as it is, and either C(samples) or C(text).
-      - C(samples) are the C(result) of an instant query of Prometheus, C(text) are metrics in its text format.
-      - Samples of estimates have the label C(counted) with the value C(estimated).
+      - For each day or pod a dictionary with C(day), a label for the row, and either C(samples) or C(text).
+      - C(samples) is the C(result) of a Prometheus instant query. C(text) contains metrics in Prometheus' text format.
+      - Estimated samples have the label C(counted) with the value C(estimated).
     type: list
     elements: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show what each key used, as a pod of the gateway counted it
+- name: Show the tokens of each API key according to a gateway pod
   ansible.builtin.debug:
     msg: "{{ [{'day': 'so far', 'text': metrics}] | slipway.inference.token_usage }}"
   vars:
@@ -36,8 +36,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Rows in the order of C(day), C(key), C(namespace) and C(model), which each of them has.
-    - Their numbers are C(input), C(cached), C(output), C(reasoning) and C(estimated), a part of input and output.
+    - Rows sorted by C(day), C(key), C(namespace) and C(model).
+    - Each row also has the numbers C(input), C(cached), C(output), C(reasoning) and C(estimated). The latter is
+      included in input and output.
   type: list
   elements: dict
 """
@@ -69,7 +70,7 @@ def token_usage(answers: Any) -> list[dict[str, Any]]:
                 sums = rows.setdefault(row, dict.fromkeys(NUMBERS, 0.0))
                 sums[kind] += value
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise AnsibleFilterError(f"This is nothing that Prometheus or a gateway says: {error!r}") from error
+        raise AnsibleFilterError(f"This is not a Prometheus result or metrics text: {error!r}") from error
     return [
         {"day": day, "key": key, "namespace": namespace, "model": model, **_whole(sums)}
         for (day, key, namespace, model), sums in sorted(rows.items())

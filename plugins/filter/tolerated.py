@@ -11,30 +11,30 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Turns a number, or a share of all, into a number of hosts. Shares are rounded down, but one that is not V(0%) is at
-    least one host.
-  - The variables of this collection whose names end in C(_tolerate) are read by it.
+  - Converts a number or a percentage to a number of hosts. Percentages round down, with a minimum of one host, except
+    V(0%).
+  - The roles of this collection use it for all variables with names that end in C(_tolerate).
 positional: _input, total
 options:
   _input:
-    description: A number, or a share such as V(5%).
+    description: A number, or a percentage such as V(5%).
     type: raw
     required: true
   total:
-    description: How many hosts there are.
+    description: Total number of hosts.
     type: int
     required: true
 """
 
 EXAMPLES = r"""
-- name: See that not too many hosts are away
+- name: Check that not too many hosts are unavailable
   ansible.builtin.assert:
     that: away | length <= '5%' | slipway.inference.tolerated(groups.gpu_nodes | length)
 """
 
 RETURN = r"""
 _value:
-  description: How many may be away.
+  description: Number of hosts that can be unavailable.
   type: int
 """
 

@@ -11,17 +11,17 @@ version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Gives back the text with the values that are asked for. Every line that says something else stays as it is, comments
-    too. A text that has the values already comes back untouched.
-  - The result is read again before it is given back, so that it says what was asked for and nothing else.
+  - Returns the document with the given values. All other lines, including comments, do not change. If the document
+    already has the values, it is returned unchanged.
+  - The filter parses the result to verify that it contains exactly the requested changes.
 positional: _input
 options:
   _input:
-    description: The text of the file. It may be empty.
+    description: Content of the file. It can be empty.
     type: str
     required: true
   changes:
-    description: Values, in tables as they are in the file.
+    description: Values, in the same tables as in the file.
     type: dict
     required: true
 """
@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The text with these values.
+  description: The changed document.
   type: str
 """
 

@@ -11,43 +11,44 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Gives every node of a cluster as a host of the same name, with what the cluster knows of it as variables.
-  - Nodes with accelerators are in the group C(accelerators) and, by whose they are, in C(accelerator_nvidia),
-    C(accelerator_amd) or C(accelerator_intel). More groups come from O(groups) and O(keyed_groups).
-  - V(node_accelerator) is V(nvidia), V(amd), V(intel) or empty. The role P(slipway.inference.device_plugin#role) labels
-    nodes with it; without that label, those of feature discovery tell it, and else what the node offers.
-    V(node_accelerator_product) is the name of the product as feature discovery gives it, empty where none does.
-  - V(node_accelerators) is how many accelerators pods can ask for, V(node_accelerators_capacity) how many there are,
-    and V(node_accelerator_resources) tells the first by resource. A slice of a GPU counts as one.
-  - V(node_ready) is whether the kubelet says that it is, V(node_schedulable) whether nobody has cordoned the node.
-  - V(node_addresses) lists addresses by type, such as V(InternalIP). The first of these is C(ansible_host), where there
-    is none the first of V(ExternalIP) or V(Hostname).
+  - Adds every node of a cluster as a host with the same name, and its properties as variables.
+  - Nodes with accelerators are in the group C(accelerators) and in the group of their vendor, C(accelerator_nvidia),
+    C(accelerator_amd) or C(accelerator_intel). Define more groups with O(groups) and O(keyed_groups).
+  - V(node_accelerator) is V(nvidia), V(amd), V(intel) or empty. It is read from the label of the role
+    P(slipway.inference.device_plugin#role), from the labels of feature discovery, or from the node's resources, in this
+    order. V(node_accelerator_product) is the product name from feature discovery. It is empty without feature
+    discovery.
+  - V(node_accelerators) is the number of allocatable accelerators, V(node_accelerators_capacity) the total number, and
+    V(node_accelerator_resources) the allocatable number for each resource. A GPU partition counts as one.
+  - V(node_ready) is the node's condition Ready. V(node_schedulable) is false if the node is cordoned.
+  - V(node_addresses) contains lists of addresses by type, such as V(InternalIP). C(ansible_host) is the first
+    V(InternalIP), V(ExternalIP) or V(Hostname).
   - V(node_labels), V(node_taints), V(node_architecture), V(node_os_image), V(node_kernel), V(node_kubelet) and
-    V(node_container_runtime) are as the node has them.
-  - The account needs the verb C(list) on nodes. It is one request for 500 nodes.
+    V(node_container_runtime) are copied from the node.
+  - The account needs the verb C(list) on nodes. Nodes are read in pages of 500.
 extends_documentation_fragment:
   - slipway.inference.k8s_auth
   - constructed
   - inventory_cache
 options:
   plugin:
-    description: Says that the file is for this plugin. The name of the file has to end in V(.yml) or V(.yaml).
+    description: Name of this plugin. The name of the file must end in V(.yml) or V(.yaml).
     type: str
     required: true
     choices: [slipway.inference.nodes]
   label_selectors:
-    description: Only nodes whose labels match all of these, such as V(pool=gpu).
+    description: Only nodes that match all of these label selectors, such as V(pool=gpu).
     type: list
     elements: str
     default: []
 """
 
 EXAMPLES = r"""
-# nodes.yml, with the credentials in the environment: K8S_AUTH_HOST and K8S_AUTH_API_KEY, or a kubeconfig.
+# nodes.yml. Set K8S_AUTH_HOST and K8S_AUTH_API_KEY in the environment, or use a kubeconfig.
 # Try it with: ansible-inventory --inventory nodes.yml --graph --vars
 plugin: slipway.inference.nodes
 
-# The playbook slipway.inference.gpu_nodes prepares the hosts of this group.
+# The playbook slipway.inference.gpu_nodes prepares the hosts in this group.
 groups:
   gpu_nodes: node_accelerator == "nvidia" and "control-plane" not in inventory_hostname
 

@@ -11,32 +11,32 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Gives the names of the serving APIs that this collection installs, or one part of what it knows of each.
-  - The roles of this collection read their lists of APIs from it.
+  - Returns the names of the serving APIs that this collection can install, or one property of each.
+  - The roles of this collection use it for their lists of APIs.
 options:
   _terms:
     description:
-      - The part to look up, one at most. Without it, the names of the APIs are given.
-      - V(definitions) lists the names of the CustomResourceDefinitions; V(rules) the RBAC rules that the controller
-        and the gateway need; V(resources) the kinds and what their status means.
-      - An API that has no such part is left out.
+      - The property to return, one at most. Without it, returns the names of the APIs.
+      - V(definitions) are the names of the CRDs, V(rules) the RBAC rules of controller and gateway, and V(resources)
+        the kinds with the meaning of their status.
+      - APIs without the property are omitted.
     type: list
     elements: str
 """
 
 EXAMPLES = r"""
-- name: Name the serving APIs
+- name: Show the serving APIs
   ansible.builtin.debug:
     msg: "{{ lookup('slipway.inference.apis') }}"
 
-- name: Name the definitions of each
+- name: Show the CRDs of each API
   ansible.builtin.debug:
     msg: "{{ lookup('slipway.inference.apis', 'definitions') }}"
 """
 
 RETURN = r"""
 _raw:
-  description: The list of names; with a part, a dictionary of API to that part.
+  description: List of names, or a dictionary of the property by API.
   type: list
   elements: raw
 """
@@ -55,8 +55,8 @@ class LookupModule(LookupBase):
         if not terms:
             return [[*APIS]]
         if len(terms) > 1:
-            raise AnsibleLookupError(f"slipway.inference.apis looks up one part at a time, not {', '.join(terms)}.")
+            raise AnsibleLookupError(f"slipway.inference.apis returns one property at a time, not {', '.join(terms)}.")
         parts = sorted({part for about in APIS.values() for part in about})
         if terms[0] not in parts:
-            raise AnsibleLookupError(f"slipway.inference.apis has no part {terms[0]}; there are {', '.join(parts)}.")
+            raise AnsibleLookupError(f"slipway.inference.apis has no property {terms[0]}. Use {', '.join(parts)}.")
         return [{api: about[terms[0]] for api, about in APIS.items() if terms[0] in about}]

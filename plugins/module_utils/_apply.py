@@ -160,7 +160,8 @@ def delete(
                 return {}
             if error.code == "conflict":
                 # The precondition: under the name there is no longer what was read.
-                raise InferenceError("replaced", f"It is not as it was read: {error.message}", error.status) from error
+                text = f"It has changed in the meantime: {error.message}"
+                raise InferenceError("replaced", text, error.status) from error
             raise
 
     return _outcomes(one, by_kind(wanted)[::-1])

@@ -124,7 +124,7 @@ def patched(client: Client, wanted: Sequence[Wanted], options: Options) -> Repor
     missing = [item for item in wanted if item.key not in found.objects]
     if missing and not options.check_mode:
         report = Report()
-        error = InferenceError("not_found", "There is none of this name, and state=patched makes none.")
+        error = InferenceError("not_found", "It does not exist, and state=patched does not create it.")
         _refused({item.key: error for item in missing}, wanted, report, "refused")
         return report
     there = [
@@ -148,7 +148,7 @@ def followed(client: Client, kind: Kind, reading: Callable[[float], Listed], opt
         # As long after the end as one is told why it was not ready.
         found = reading(until + DIAGNOSIS_SECONDS)
         if not found.api_found:
-            error = InferenceError("definition_missing", f"The cluster does not know {kind.resource}.", 404)
+            error = InferenceError("definition_missing", f"The cluster has no resource type {kind.resource}.", 404)
             return found, Report(error=error)
         if found.objects and all(_is_done(key, one, options) for key, one in found.objects.items()):
             return found, Report()
@@ -158,7 +158,7 @@ def followed(client: Client, kind: Kind, reading: Callable[[float], Listed], opt
             if report.error is not None:
                 return found, report
         elif time.monotonic() >= until:
-            text = f"There is no such {kind.kind} after {options.wait_timeout:g} s."
+            text = f"No matching {kind.kind} was found within {options.wait_timeout:g} s."
             return found, Report(error=InferenceError("timeout", text))
         else:
             time.sleep(max(0.0, min(POLL_SECONDS, until - time.monotonic())))
@@ -265,8 +265,7 @@ def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report
             unchecked.setdefault(outcome.message, []).append(key.label)
             result[key] = {**manifests[key]}
     report.warnings += [
-        f"{message} {_messages.names(labels)} cannot be checked by the server yet."
-        for message, labels in unchecked.items()
+        f"{message} The API server cannot check {_messages.names(labels)} yet." for message, labels in unchecked.items()
     ]
     return result
 
@@ -276,7 +275,7 @@ def _foretell(report: Report, missing: Sequence[Wanted]) -> None:
     labels = _messages.shown(item.key for item in missing)
     for item in missing:
         _note(report, item.key, labels[item.key], None, item.manifest)
-    report.warnings.append(f"{_messages.names([*labels.values()])} cannot be patched yet: there is none of this name.")
+    report.warnings.append(f"{_messages.names([*labels.values()])} cannot be patched yet, because it does not exist.")
 
 
 def _refused(outcomes: Mapping[Key, Outcome], asked: Iterable[Wanted], report: Report, word: str) -> bool:

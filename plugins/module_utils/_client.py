@@ -31,7 +31,7 @@ PAGE = 500
 ANSWER_SECONDS = 35
 # How long a server that never answered is asked.
 FIRST_CONTACT_SECONDS = 2.0
-_TIME_IS_UP = "Give it more time by api_timeout, where the module has that option, or fewer objects."
+_TIME_IS_UP = "Increase api_timeout, if the module has this option, or pass fewer objects."
 _METHODS = {"apply": "PATCH", "delete": "DELETE"}
 _RBAC_VERBS = {"apply": "patch"}
 
@@ -94,7 +94,7 @@ class Client:
         if not isinstance(answer, dict):
             # Such as the login page of a proxy.
             text = body[:100].decode(errors="replace").strip()
-            raise InferenceError("server_error", f"{self._connection.host} does not answer as an API server: {text}")
+            raise InferenceError("server_error", f"{self._connection.host} is not a Kubernetes API server: {text}")
         return answer
 
     def text(self, request: Request, until: float) -> str:
@@ -136,7 +136,7 @@ class Client:
         while True:
             left = until - time.monotonic()
             if left <= 0:
-                text = "The time was up before the API server was asked."
+                text = "The timeout expired before the request was sent."
                 raise InferenceError("unreachable", text, advice=(_TIME_IS_UP,))
             try:
                 body = self._send(request, min(ANSWER_SECONDS, left)).body

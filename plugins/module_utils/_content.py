@@ -80,7 +80,7 @@ def content(path: str) -> Content:
 def _tar(folder: str) -> Iterator[Part]:
     files = sorted(_files(folder))
     if not files:
-        raise ValueError("the folder has no files")
+        raise ValueError("the directory has no files")
     for name, path in files:
         header = tarfile.TarInfo(name)
         header.size, header.mode = os.stat(path).st_size, 0o644

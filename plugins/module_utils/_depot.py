@@ -72,7 +72,7 @@ class Door:
             length = told.get("length")
             return State(int(told["offset"]), None if length is None else int(length), told["complete"] is True, pieces)
         except (ValueError, KeyError, TypeError) as error:
-            raise InferenceError("server_error", f"{self.place} does not answer as a depot.") from error
+            raise InferenceError("server_error", f"{self.place} is not a depot.") from error
 
     def more(self, offset: int, length: int, name: str, chunks: Iterable[bytes], size: int) -> Answer:
         """Sends ``size`` bytes that belong at ``offset``. What the depot answers, whatever it is."""
@@ -130,7 +130,7 @@ class Door:
             host = split.hostname or ""
             return http.client.HTTPSConnection(host, split.port, timeout=SILENT_SECONDS, context=context)
         except (ValueError, ssl.SSLError) as error:
-            said = f"The address or authority of the depot is unusable: {error}."
+            said = f"The URL or CA of the depot is invalid: {error}."
             raise InferenceError("invalid_input", said) from error
 
 

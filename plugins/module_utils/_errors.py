@@ -29,12 +29,12 @@ HINTS: Mapping[str, str] = {
     "missing_library": "",
     "no_connection_details": "Set kubeconfig, or host and api_key, or the K8S_AUTH_* environment variables.",
     "unreachable": "Check the address, the network and the proxy settings, and that the API server runs.",
-    "certificate": "Set ca_cert (K8S_AUTH_SSL_CA_CERT) to the certificate of the cluster's authority.",
+    "certificate": "Set ca_cert (K8S_AUTH_SSL_CA_CERT) to the cluster's CA certificate.",
     "unauthorized": "The credentials are missing, wrong or expired.",
     "forbidden": "Grant it with a Role and a RoleBinding.",
     "definition_missing": "Run the role slipway.inference.crds first.",
     "namespace_missing": "Create the namespace first.",
-    "conflict": "Set force_conflicts to take these fields over, or leave them out here.",
+    "conflict": "Set force_conflicts to take these fields over, or remove them from the task.",
     "invalid": "",
     "denied": "",
     "not_found": "",
@@ -44,7 +44,7 @@ HINTS: Mapping[str, str] = {
     "controller_missing": "Is the controller running? The role slipway.inference.controller installs it.",
     "deleted": "",
     "replaced": "Run the task again.",
-    "internal_error": "This is a defect of the module.",
+    "internal_error": "This is a bug in the module. Please report it.",
 }
 
 
@@ -99,19 +99,19 @@ def _classify(
     details = answer.get("details") or {}
     place = f" in {where}" if where else ""
     if status == 401:
-        return "unauthorized", f"The API server does not accept the credentials ({verb} {resource}{place})."
+        return "unauthorized", f"The API server rejected the credentials ({verb} {resource}{place})."
     if "admission webhook" in message and status < 500:
         return "denied", _sentence(message)
     if status == 403 and details.get("kind") and "cannot" in message:
-        return "forbidden", f"The account may not {verb} {resource}{place}: {_sentence(message)}"
+        return "forbidden", f"The account is not allowed to {verb} {resource}{place}: {_sentence(message)}"
     if status == 403:
         return "denied", _sentence(message)
     if status == 404 and details.get("kind") == "namespaces":
         return "namespace_missing", f"The namespace {details.get('name')} does not exist."
     if status == 404 and answer.get("reason") != "NotFound":
-        return "definition_missing", f"The cluster does not know {resource}."
+        return "definition_missing", f"The cluster has no resource type {resource}."
     if status == 404 and not details.get("name"):
-        return "definition_missing", f"The cluster does not know {resource}."
+        return "definition_missing", f"The cluster has no resource type {resource}."
     if status == 404:
         return "not_found", f"There is no {resource}{place}."
     if status == 409:

@@ -64,7 +64,7 @@ def fail(host: str, error: Exception, cause: Any) -> NoReturn:
 
 
 def cut(error: Exception) -> InferenceError:
-    return InferenceError("unreachable", f"The stream was cut: {error}.", transient=True)
+    return InferenceError("unreachable", f"The stream was interrupted: {error}.", transient=True)
 
 
 class HttpConnection:
@@ -128,7 +128,7 @@ class HttpConnection:
             try:
                 connection.putheader(name, value)
             except ValueError:  # Its text has the value, which may be a secret.
-                text = f"The value for {name} has a line break, or another character that no header may have."
+                text = f"The value of the header {name} contains a line break or another invalid character."
                 raise InferenceError("invalid_input", text) from None
         if body is not None:
             connection.putheader("Content-Length", str(len(body)))

@@ -92,13 +92,13 @@ def read(paths: str) -> Config:
     config = Config()
     existing = [path for path in _expanded(paths) if os.path.exists(path)]
     if not existing:
-        raise KubeconfigError(f"{' and '.join(_expanded(paths))}: there is no such file")
+        raise KubeconfigError(f"{' and '.join(_expanded(paths))}: file not found")
     for path in existing:
         with open(path, encoding="utf-8") as file:
             try:
                 content = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  (both safe)
             except (yaml.YAMLError, UnicodeDecodeError) as error:
-                raise KubeconfigError(f"{path} is no YAML: {error}") from error
+                raise KubeconfigError(f"{path} is not YAML: {error}") from error
         if content is None:
             raise KubeconfigError(f"{path} is empty")
         config.where.append(path)
@@ -122,7 +122,7 @@ def access(config: Config, context: str | None) -> Access | None:
     Raises KubeconfigError."""
     name = context or config.current
     if not name:
-        raise KubeconfigError(f"{config.name} sets no current-context, and no context is named")
+        raise KubeconfigError(f"{config.name} sets no current-context, and the task sets no context")
     chosen = _named(config, "context", name, "").content
     cluster = _named(config, "cluster", chosen.get("cluster"), f", which its context {name} names")
     user = config.users.get(chosen.get("user") or "", Entry({}, ""))
@@ -186,7 +186,7 @@ def _named(config: Config, kind: str, name: Any, by: str) -> Entry:
 def _there_are(kind: str, entries: Mapping[str, Entry]) -> str:
     known = sorted(entries)
     more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
-    return f"It has {', '.join(known[:LISTED])}{more}." if known else f"It has no {kind}s at all."
+    return f"It has {', '.join(known[:LISTED])}{more}." if known else f"It has no {kind}s."
 
 
 def _text(entry: Entry, key: str) -> str:

@@ -97,8 +97,8 @@ def selector(requirements: Iterable[str]) -> str:
     if not any(not _LACKS.search(requirement) for requirement in _OUTER_COMMA.split(text) if requirement.strip()):
         raise InferenceError(
             "invalid_input",
-            "Nothing was changed. prune needs a label that the objects carry, such as team=search: an empty selector,"
-            " or one that only says what they do not carry, would remove objects of others.",
+            "Nothing was changed. prune must require a label, such as team=search. An empty selector, or one that only"
+            " excludes labels, would delete unrelated objects.",
         )
     return text
 
@@ -149,11 +149,11 @@ def _problems(item: Mapping[str, Any], parsed: Wanted, kinds: Sequence[Kind], ne
         yield "spec is missing"
     versions = [one.api_version for one in kinds]
     if item.get("api_version") not in (None, *versions):
-        yield f"it is of apiVersion {item['api_version']}, not {' or '.join(versions)}"
+        yield f"apiVersion is {item['api_version']}, not {' or '.join(versions)}"
     if item.get("kind") not in (None, kind.kind):
         meant = [one for one in kinds if one.api_version == item.get("api_version")] or kinds
         names = dict.fromkeys(one.kind for main in meant for one in main.all)
-        yield f"it is of kind {item['kind']}, not {' or '.join(names)}"
+        yield f"kind is {item['kind']}, not {' or '.join(names)}"
 
 
 def _text(value: Any) -> str:

@@ -47,7 +47,7 @@ def refused(
     further = " Nothing was changed." if word == "refused" and len(asked) > 1 else ""
     left = [name for key, name in shown(asked).items() if key not in tried]
     if left:
-        further = f" {names(left)} {'were' if len(left) > 1 else 'was'} not tried."
+        further = f" {names(left)} {'were' if len(left) > 1 else 'was'} not processed."
     text = _list(told, asked, f"was {word}", f"were {word}", further)
     return InferenceError(first.code, text, first.status)
 
@@ -63,8 +63,8 @@ def late(
     results: Mapping[Key, Mapping[str, Any]], asked: Collection[Key], seconds: float, trouble: str, *, gone: bool
 ) -> InferenceError:
     told = {key: _state(result) for key, result in results.items()}
-    state = f"{'gone' if gone else 'ready'} after {seconds:g} s"
-    last = f" At the end the API server could not be asked: {trouble}" if trouble else ""
+    state = f"{'deleted' if gone else 'ready'} after {seconds:g} s"
+    last = f" The last request to the API server failed: {trouble}" if trouble else ""
     unseen = any(result.get("reason") in ("NoStatus", "Outdated") for result in results.values())
     advice = () if gone or trouble else _advice(results)
     return InferenceError(
@@ -115,7 +115,7 @@ def _state(result: Mapping[str, Any], *, explained: bool = False) -> str:
     # A message of several lines brings those lines of the log that matter.
     if log and not explained and "\n" not in message:
         text = "\n".join([f"{text} Last log lines:".strip(), *log])
-    return text or "It says no reason."
+    return text or "It reports no reason."
 
 
 def _list(told: Mapping[Key, str], asked: Collection[Key], one: str, several: str, further: str = "") -> str:

@@ -54,9 +54,9 @@ def judge(kind: Kind, resource: Mapping[str, Any], wait_for: Rule | None = None)
     status = resource.get("status") or {}
     observed, generation = status.get("observedGeneration"), resource["metadata"].get("generation", 0)
     if not status:
-        return Verdict(WAITING, "NoStatus", "No controller has looked at it yet.")
+        return Verdict(WAITING, "NoStatus", "No controller has reconciled it yet.")
     if observed is None or observed < generation:
-        return Verdict(WAITING, "Outdated", "The controller has not seen the newest spec yet.")
+        return Verdict(WAITING, "Outdated", "The controller has not reconciled the latest spec yet.")
     if holds(rule, resource):
         return Verdict(READY)
     reason, message = tell(kind, resource)

@@ -154,7 +154,7 @@ def _parse(option: Mapping[str, Any]) -> Rule:
     try:
         re.compile(option.get("matches") or "")
     except re.error as error:
-        raise InferenceError("invalid_input", f"wait_for: matches is no regular expression: {error}.") from error
+        raise InferenceError("invalid_input", f"wait_for: matches is not a regular expression: {error}.") from error
     within = option.get("in") or ([] if option.get("equals") is None else [option["equals"]])
     return Field(option["field"], tuple(within), option.get("matches") or "", option.get("exists") is not False)
 

@@ -253,7 +253,7 @@ def _prune(params: Mapping[str, Any], kinds: Sequence[Kind], wanted: Sequence[_m
     if params.get("prune") is None:
         return None
     if params["state"] != "present":
-        raise InferenceError("invalid_input", "Nothing was changed. prune goes with state=present alone.")
+        raise InferenceError("invalid_input", "Nothing was changed. prune requires state=present.")
     selector = _manifest.selector(params["prune"])
     named = {item.key.kind for item in wanted}
     apis = [kind for kind in kinds if len(kinds) == 1 or named.intersection(kind.all)]
@@ -263,7 +263,7 @@ def _prune(params: Mapping[str, Any], kinds: Sequence[Kind], wanted: Sequence[_m
     places = [_manifest.Place(kind, namespace) for kind in within for namespace in namespaces]
     places += [_manifest.Place(kind, "") for kind in beyond if not params["namespace"] or kind in named]
     if not places:
-        text = "Nothing was changed. prune does not know where to look: set namespace, and api where no model says it."
+        text = "Nothing was changed. prune needs a namespace. Set namespace, and api if no model sets it."
         raise InferenceError("invalid_input", text)
     return _bulk.Prune(selector, tuple(places))
 

@@ -84,7 +84,7 @@ class Cluster:
                 return model, self._secret(upload)
             if not wait:
                 return model, None
-            late = InferenceError("timeout", _why(model, "No upload was opened in time"))
+            late = InferenceError("timeout", _why(model, "The upload was not open in time"))
             waiting.pause(LOOK_SECONDS, late)
 
     def authority(self) -> str:
@@ -170,7 +170,7 @@ def send(
             else:
                 raise
         if time.monotonic() > waiting.until:
-            raise InferenceError("timeout", "The upload was not complete in time. Run the task again: it goes on.")
+            raise InferenceError("timeout", "The upload did not finish in time. Run the task again to resume it.")
 
 
 def _fits(state: State, what: Content) -> bool:
@@ -182,7 +182,7 @@ def _fits(state: State, what: Content) -> bool:
 
 def _same(state: State, what: Content) -> None:
     if (state.length is not None and state.length != what.size) or _mismatch(state, what) is not None:
-        raise InferenceError("failed", "Another file was uploaded for this model. Delete the model and make it anew.")
+        raise InferenceError("failed", "Another file was uploaded for this model. Recreate the model.")
 
 
 def _mismatch(state: State, what: Content) -> int | None:

@@ -40,7 +40,7 @@ POLL_SECONDS = 2.0
 # Right after a restart the API server may refuse what it allows a moment later.
 REFUSAL_SECONDS = 15.0
 IN_USE = "InUse"
-DELETED = Verdict(FAILED, "Deleted", "It was deleted while it was waited for.")
+DELETED = Verdict(FAILED, "Deleted", "It was deleted during the wait.")
 
 
 @dataclass
@@ -145,7 +145,7 @@ class Board:
         before, item.verdict = item.verdict.state, item.told
         certain = self._gone or item.told is DELETED or item.told.state == WAITING
         if not certain and (needed := self._in_doubt_for(key, item)):
-            text = f"The {needed.kind.kind} {needed.name} is not ready, or its change is not seen yet."
+            text = f"The {needed.kind.kind} {needed.name} is not ready, or its change has not been reconciled yet."
             item.verdict = Verdict(WAITING, f"{needed.kind.kind}NotReady", f"{text} {item.told.text}".rstrip())
         if item.verdict.state != before:
             item.waited = time.monotonic() - self._started
@@ -195,8 +195,8 @@ def _leaving(kind: Kind, resource: Object) -> Verdict:
 def _held_by(resource: Mapping[str, Any]) -> str:
     finalizers = resource["metadata"].get("finalizers") or []
     if finalizers == ["foregroundDeletion"]:
-        return "Its children are still going."
-    return f"It is held by {', '.join(finalizers)}." if finalizers else "It is still there."
+        return "Its dependents are still being deleted."
+    return f"It is blocked by finalizers: {', '.join(finalizers)}." if finalizers else "It still exists."
 
 
 def follow(client: Client, board: Board, versions: Mapping[Place, str], until: float) -> None:
@@ -227,7 +227,7 @@ class _Follower:
         except Exception as error:  # noqa: BLE001  (whatever it is, the wait has to end with it)
             kind, namespace = self._place
             where = f" in {namespace}" if namespace else ""
-            text = f"Following {kind.resource}{where} ended: {type(error).__name__}: {error}."
+            text = f"The watch of {kind.resource}{where} ended: {type(error).__name__}: {error}."
             self._board.give_up(InferenceError("internal_error", text))
 
     def _follow(self) -> None:

@@ -13,13 +13,13 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Makes, changes or deletes any number of BenchmarkJobs in one task and waits until all of them are over.
-  - Each measures a service once, with genai-bench. A job that is there is left alone as long as its spec is the same;
-    with another spec it is made anew. To measure again without a change, delete it first.
-  - All are checked by the API server before the first is written. They are written by server-side apply, with the
-    field manager C(slipway.inference), so fields that others set are left alone.
-  - The task ends at once when a job has failed for good, and says why. One in which requests failed, or in which none
-    was made, has failed. A job waits for its service.
+  - Creates, updates or deletes any number of BenchmarkJobs in one task, and waits until all of them are complete.
+  - Each job measures a service once, with genai-bench. An existing job with the same spec is not changed. If the spec
+    differs, the job is recreated. To repeat a measurement without a change, delete the job first.
+  - The API server checks all jobs before the first one is written. Jobs are written by server-side apply with the field
+    manager C(slipway.inference), so fields of other managers do not change.
+  - When a job fails permanently, the task fails at once and reports the cause. A job fails if any request failed or no
+    request was sent. A job waits until its service is ready.
 extends_documentation_fragment:
   - slipway.inference.apis.of_benchmarks
   - slipway.inference.k8s_auth
@@ -29,20 +29,19 @@ attributes:
   check_mode:
     support: full
     details:
-      - The API server is asked to check the change without making it.
-      - Where the definition of the API or the namespace is missing, the change is predicted, with a warning.
+      - Sends the change to the API server as a dry run.
+      - If the CRD or the namespace is missing, predicts the change and prints a warning.
   diff_mode:
     support: full
-    details: Shows the fields that this module owns. Secrets are masked.
+    details: Shows the fields that the module owns. Secrets are masked.
   idempotent:
     support: full
 options:
   benchmark_jobs:
     description:
-      - The jobs. Each is described either by O(benchmark_jobs[].name), O(benchmark_jobs[].namespace),
-        O(benchmark_jobs[].labels), O(benchmark_jobs[].annotations) and O(benchmark_jobs[].spec), or as a whole
-        manifest.
-      - An empty list is allowed, and nothing is done.
+      - The jobs. Each is either a complete manifest, or O(benchmark_jobs[].name), O(benchmark_jobs[].namespace),
+        O(benchmark_jobs[].labels), O(benchmark_jobs[].annotations) and O(benchmark_jobs[].spec).
+      - An empty list is allowed.
     type: list
     elements: dict
     suboptions:
@@ -50,7 +49,7 @@ options:
         description: Name of the job.
         type: str
       namespace:
-        description: Namespace of the job. Falls back to O(namespace).
+        description: Namespace of the job. Defaults to O(namespace).
         type: str
       labels:
         description: Labels of the job.
@@ -59,26 +58,26 @@ options:
         description: Annotations of the job.
         type: dict
       spec:
-        description: Spec of the job, as its API defines it. Not needed to delete it.
+        description: Spec of the job according to its API. Not needed to delete it.
         type: dict
       api_version:
-        description: C(apiVersion) of a manifest. It has to be that of O(api).
+        description: C(apiVersion) of a manifest. It must match O(api).
         type: str
         aliases: [apiVersion]
       kind:
-        description: Kind of a manifest. It has to be C(BenchmarkJob).
+        description: Kind of a manifest. It must be C(BenchmarkJob).
         type: str
       metadata:
         description: Metadata of a manifest, with C(name), C(namespace), C(labels), C(annotations).
         type: dict
       status:
-        description: Ignored. Allowed so that objects that were read from a cluster are accepted.
+        description: Ignored, so objects that were read from a cluster are accepted.
         type: dict
   name:
     description: Name of a single job, instead of O(benchmark_jobs).
     type: str
   namespace:
-    description: Namespace of the single job, or of those in O(benchmark_jobs) that name none. It has to exist.
+    description: Namespace of the single job, and of jobs in O(benchmark_jobs) without a namespace. It must exist.
     type: str
   labels:
     description: Labels of a single job.
@@ -90,19 +89,19 @@ options:
     description: Spec of a single job.
     type: dict
 notes:
-  - A benchmark may take long. Its runs are as many as there are scenarios and levels of concurrency, and each may take
-    C(maxTimePerIteration) minutes; O(wait_timeout) has to be longer than all of them.
-  - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
-  - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the jobs, and, to
-    explain failures, C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
-  - The values of environment variables that look like secrets by their names are masked in all output. It is better to
-    name a Secret by C(valueFrom).
+  - Benchmarks can take long. There is one run for each scenario and concurrency, and each can take
+    C(maxTimePerIteration) minutes. O(wait_timeout) must be longer than all runs together.
+  - The module does not create namespaces. Create them with M(kubernetes.core.k8s).
+  - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the jobs. To explain
+    failures, it also needs C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
+  - Values of environment variables with names that suggest secrets are masked in all output. Prefer a Secret in
+    C(valueFrom).
 seealso:
   - module: slipway.inference.inference_service
 """
 
 EXAMPLES = r"""
-- name: Measure a service with two lengths of prompts, and wait for the figures
+- name: Measure a service with two prompt lengths, and wait for the results
   slipway.inference.benchmark_job:
     name: llama-speed
     namespace: chat
@@ -121,14 +120,14 @@ EXAMPLES = r"""
         storageUri: pvc://benchmarks/llama
   register: measured
 
-- name: Show how fast it was
+- name: Show the throughput
   ansible.builtin.debug:
     msg: "{{ item.scenario }} x {{ item.concurrency }}: {{ item.outputTokensPerSecond }} tokens/s"
   loop: "{{ (measured.results[0].details | from_json).runs }}"
   loop_control:
     label: "{{ item.scenario }}"
 
-- name: Measure it again without any change
+- name: Delete the job to measure again without a change
   slipway.inference.benchmark_job:
     name: llama-speed
     namespace: chat
@@ -138,10 +137,11 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - What came of each job, in the order of the task.
-    - If the task fails, it has no RV(results[].conditions), RV(results[].events) and RV(results[].log) without C(-v).
-      Of what failed, it has no RV(results[].drift), RV(results[].phase), RV(results[].url) or RV(results[].waited).
-  returned: always, as far as the task came
+    - Result for each job, in the order of the task.
+    - If the task fails, RV(results[].conditions), RV(results[].events) and RV(results[].log) are only returned with
+      C(-v). Failed entries do not contain RV(results[].drift), RV(results[].phase), RV(results[].url) and
+      RV(results[].waited).
+  returned: always, for the entries that were processed
   type: list
   elements: dict
   contains:
@@ -161,84 +161,83 @@ results:
       type: str
       sample: chat
     changed:
-      description: Whether it was changed. What its controller writes into the status does not count.
+      description: Whether the task changed it. Status changes do not count.
       returned: always
       type: bool
     ready:
-      description: Whether it is over, and no request failed.
-      returned: unless O(state=absent) or the API server refused it
+      description: Whether it is complete and no request failed.
+      returned: unless O(state=absent) or the API server rejected it
       type: bool
     phase:
-      description: State of the job; empty as long as no controller has seen it.
-      returned: unless O(state=absent) or the API server refused it
+      description: State of the job. Empty until a controller has reconciled it.
+      returned: unless O(state=absent) or the API server rejected it
       type: str
       sample: Completed
     url:
-      description: Empty. Other modules tell here where something answers.
-      returned: unless O(state=absent) or the API server refused it
+      description: Empty. Other modules return a URL.
+      returned: unless O(state=absent) or the API server rejected it
       type: str
     details:
       description:
-        - What it measured, as JSON. V(runs) in it has an entry for each scenario and level of concurrency, with
-          V(outputTokensPerSecond), V(firstTokenSeconds) and others.
-        - Empty until it is over.
-      returned: unless O(state=absent) or the API server refused it
+        - Results as JSON. V(runs) has an entry for each scenario and concurrency, with V(outputTokensPerSecond),
+          V(firstTokenSeconds) and others.
+        - Empty until it is complete.
+      returned: unless O(state=absent) or the API server rejected it
       type: str
       sample: '{"requests":300,"failed":0,"runs":[{"scenario":"D(100,100)","outputTokensPerSecond":412.7}]}'
     reason:
-      description: Why it is not over, or has failed, in one word; empty when it is ready.
-      returned: unless O(state=absent) or the API server refused it, and when it was not gone in time
+      description: Reason why it is not complete or failed, as one word. Empty if it is ready.
+      returned: unless O(state=absent) or the API server rejected it, and if it was not deleted in time
       type: str
       sample: RequestsFailed
     message:
-      description: Why it is not over, has failed, or was refused, in words; empty when it is ready.
-      returned: unless O(state=absent), and when it could not be deleted
+      description: Explanation why it is not complete, failed or was rejected. Empty if it is ready.
+      returned: unless O(state=absent), and if it could not be deleted
       type: str
     conditions:
       description: Conditions in the status, as RV(slipway.inference.model#module:results[].conditions).
-      returned: unless O(state=absent) or the API server refused it
+      returned: unless O(state=absent) or the API server rejected it
       type: list
       elements: dict
     drift:
       description:
-        - What somebody else has changed of the fields that the task describes, as
-          RV(slipway.inference.model#module:results[].drift).
+        - Fields of the task that another manager had changed, as RV(slipway.inference.model#module:results[].drift).
       returned: unless O(state=absent)
       type: list
       elements: dict
       version_added: 0.5.0
     waited:
-      description: Seconds until it was over or gone.
-      returned: unless the API server refused it
+      description: Seconds until it was complete or deleted.
+      returned: unless the API server rejected it
       type: float
       sample: 612.4
     error_code:
       description: As RV(error_code), for this job.
-      returned: when it is among those that made the task fail
+      returned: if it made the task fail
       type: str
     events:
       description:
-        - Newest events of the job and of its newest pod, the newest last, as
+        - Latest events of the job and of its latest pod, in chronological order, as
           RV(slipway.inference.model#module:results[].events).
-      returned: for the first three jobs that made a wait fail
+      returned: for the first three jobs that made the wait fail
       type: list
       elements: dict
     log:
-      description: Last lines that genai-bench has logged.
-      returned: for the first three jobs that made a wait fail
+      description: Last log lines of genai-bench.
+      returned: for the first three jobs that made the wait fail
       type: list
       elements: str
 error_code:
-  description: What kind of failure it was, as RV(slipway.inference.model#module:error_code).
+  description: Kind of the failure, as RV(slipway.inference.model#module:error_code).
   returned: on failure
   type: str
   sample: failed
 hint:
-  description: What to do about it, as at the end of C(msg). May be empty. Without C(-v), it is empty if objects failed.
+  description: Suggested fix, as at the end of C(msg). May be empty. Without C(-v), it is empty if objects failed.
   returned: on failure
   type: str
 status:
-  description: HTTP status that the API server answered; V(0) if it is not about an answer.
+  description: HTTP status of the API server's response. V(0) if there was none.
   returned: on failure
   type: int
 """

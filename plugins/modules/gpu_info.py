@@ -13,52 +13,52 @@ version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Says which GPUs of NVIDIA, AMD and Intel a machine has, which driver is loaded and which is installed, whether
-    Secure Boot is on, and whether the machine wants to be rebooted.
-  - Runs on the machine itself. The files of the kernel are enough; C(nvidia-smi), C(modinfo) and C(needs-restarting)
-    are asked for what these do not say, where they are there. Nothing has to be installed.
-  - Only root may read all of it.
+  - Returns the NVIDIA, AMD and Intel GPUs of a host, the loaded and installed driver, whether Secure Boot is enabled,
+    and whether the host needs a reboot.
+  - Runs on the host and reads kernel files. If C(nvidia-smi), C(modinfo) and C(needs-restarting) are installed, they
+    provide additional facts. No packages are required.
+  - Some facts are only readable as root.
 extends_documentation_fragment:
   - slipway.inference.attributes
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: N/A
-    details: It changes nothing.
+    details: The module changes nothing.
   idempotent:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   action_group:
-    details: It runs on the nodes and speaks to no cluster, so that it has a group of its own.
+    details: It runs on the nodes and does not connect to the cluster, so it has a separate group.
     membership:
       - slipway.inference.nodes
 options:
   root:
     description:
-      - Directory that holds the C(/proc), C(/sys), C(/run) and C(/var) to read. Another one than V(/) is for tests.
+      - Directory with the C(/proc), C(/sys), C(/run) and C(/var) to read. Values other than V(/) are for tests.
     type: path
     default: /
   vendor:
-    description: Whose driver is told of. V(auto) takes that of RV(vendor).
+    description: Vendor of the driver to return. V(auto) means RV(vendor).
     type: str
     choices: [auto, nvidia, amd, intel]
     default: auto
   tools:
-    description: Whether tools are asked too.
+    description: Whether to also run tools such as C(nvidia-smi).
     type: bool
     default: true
   timeout:
-    description: Seconds that a tool has to answer. One may hang where a GPU is broken.
+    description: Timeout in seconds for each tool. Tools can hang if a GPU is broken.
     type: int
     default: 60
 notes:
-  - The role C(slipway.inference.gpu_node) acts on what it finds.
+  - The role C(slipway.inference.gpu_node) uses this module.
 """
 
 EXAMPLES = r"""
-- name: Find the GPUs
+- name: Read the GPUs
   slipway.inference.gpu_info:
   register: found
   become: true
@@ -70,28 +70,28 @@ EXAMPLES = r"""
   loop_control:
     label: "{{ item.address }}"
 
-- name: End where the driver that runs is not the one that is installed
+- name: Fail if the loaded driver is not the installed one
   ansible.builtin.assert:
     that: found.driver.loaded_version == found.driver.installed_version
-    fail_msg: "{{ found.driver.loaded_version }} runs, {{ found.driver.installed_version }} is installed."
+    fail_msg: "{{ found.driver.loaded_version }} is loaded, {{ found.driver.installed_version }} is installed."
 """
 
 RETURN = r"""
 vendor:
   description:
-    - Whose GPUs they are, V(nvidia), V(amd) or V(intel); V(none) where there are none.
-    - Of several the first in this order, since a processor may bring a GPU of its own.
+    - Vendor of the GPUs. V(none) if there are none.
+    - If there are several vendors, the first in this order, because a CPU can have an integrated GPU.
   returned: success
   type: str
   sample: nvidia
 vendors:
-  description: All vendors of GPUs in the machine, in that order.
+  description: All GPU vendors of the host, in that order.
   returned: success
   type: list
   elements: str
   sample: [nvidia]
 gpus:
-  description: The GPUs, by their address.
+  description: The GPUs, sorted by address.
   returned: success
   type: list
   elements: dict
@@ -105,49 +105,49 @@ gpus:
       type: str
       sample: nvidia
     vendor_id:
-      description: PCI id of the vendor.
+      description: PCI vendor ID.
       type: str
       sample: "10de"
     device_id:
-      description: PCI id of the model.
+      description: PCI device ID.
       type: str
       sample: "2330"
     model:
-      description: Name of the model. Empty where neither a driver nor the machine's list of PCI devices says it.
+      description: Model name. Empty if neither the driver nor the host's list of PCI devices contains it.
       type: str
       sample: NVIDIA H100 80GB HBM3
     architecture:
       description:
-        - Generation of a GPU of NVIDIA, from V(kepler), V(maxwell), V(pascal), V(volta), V(turing), V(ampere), V(ada)
-          and V(hopper) to V(blackwell). Empty for one that is not known, and for those of others.
+        - Generation of an NVIDIA GPU, from V(kepler), V(maxwell), V(pascal), V(volta), V(turing),
+          V(ampere), V(ada), V(hopper) or V(blackwell). Empty for unknown models and other vendors.
       type: str
       sample: hopper
     uuid:
-      description: What the vendor identifies it by. Empty where the driver does not say.
+      description: UUID of the GPU. Empty if the driver does not report it.
       type: str
       sample: GPU-8d6c1c7e-5b3e-0a4f-9f0e-1f2a3b4c5d6e
     memory_bytes:
-      description: Memory of its own, in bytes. Null where nobody says.
+      description: GPU memory in bytes. Null if unknown.
       type: int
       sample: 85520809984
     driver:
-      description: Driver of the kernel that it is bound to. Empty where it is bound to none.
+      description: Kernel driver of the GPU. Empty if there is none.
       type: str
       sample: nvidia
     mig_enabled:
-      description: Whether it can be, and is, cut into MIG devices. Null where it cannot be, or nobody says.
+      description: Whether MIG is enabled. Null if the GPU does not support MIG, or if unknown.
       type: bool
     mig_devices:
-      description: The MIG devices that it is cut into.
+      description: MIG devices of the GPU.
       type: list
       elements: dict
       contains:
         profile:
-          description: Profile of the part.
+          description: MIG profile.
           type: str
           sample: 1g.10gb
         uuid:
-          description: What the part is identified by.
+          description: UUID of the MIG device.
           type: str
           sample: MIG-5c3f2a6e-9d1b-5e0a-8c7d-6b5a4f3e2d1c
 nvswitches:
@@ -157,80 +157,79 @@ nvswitches:
   sample: 4
 nvlink_managers:
   description:
-    - Number of InfiniBand functions that manage switches of NVLink 5, as in HGX B200 and B300. PCI does not show those
-      switches themselves.
+    - Number of InfiniBand functions that manage NVLink 5 switches, as in HGX B200 and B300. These switches are not PCI
+      devices.
   returned: success
   type: int
   sample: 0
 driver:
-  description: The driver of RV(vendor), or of O(vendor) where that is said.
+  description: Driver for the GPUs of O(vendor) or, if that is V(auto), of RV(vendor).
   returned: success
   type: dict
   contains:
     vendor:
-      description: Whose it is.
+      description: Vendor of the driver.
       type: str
       sample: nvidia
     module:
-      description: The kernel module. Empty where there are no GPUs.
+      description: Kernel module. Empty if there are no GPUs.
       type: str
       sample: nvidia
     loaded:
-      description: Whether it is loaded.
+      description: Whether the driver is loaded.
       type: bool
     loaded_version:
-      description: Its version. Empty where it is not loaded, or is that of the kernel.
+      description: Version of the loaded driver. Empty if none is loaded, or if it is the kernel's own.
       type: str
       sample: 580.95.05
     loaded_kind:
       description:
-        - V(open) or V(proprietary) for that of NVIDIA, else V(inbox) for the kernel's own and V(added) for one that was
-          added to it. Empty where it is not loaded.
+        - V(open) or V(proprietary) for NVIDIA. For others, V(inbox) for the kernel's own driver and V(added) for an
+          additional one. Empty if no driver is loaded.
       type: str
       sample: open
     installed_version:
       description:
-        - Version of the one that the running kernel would load. Empty where there is none, or it is that of the kernel;
-          null where there is no C(modinfo) to ask.
+        - Version of the driver that is installed for the running kernel. Empty if there is none, or if it is the
+          kernel's own. Null without C(modinfo).
       type: str
       sample: 580.95.05
     installed_kind:
       description:
-        - As RV(driver.loaded_kind), of the one that would be loaded. Empty where there is none; null where there is no
-          C(modinfo) to ask.
+        - As RV(driver.loaded_kind), for the installed driver. Empty if there is none. Null without C(modinfo).
       type: str
       sample: open
     source:
       description:
-        - How a driver of NVIDIA came where that was not by packages. V(runfile) is NVIDIA's own installer, V(container)
-          a container with the driver, such as that of its operator. Empty where neither is seen.
+        - Source of an NVIDIA driver that was not installed from packages. V(runfile) is NVIDIA's installer.
+          V(container) is a driver container, such as the GPU operator's. Otherwise empty.
       type: str
       sample: runfile
 nouveau_loaded:
-  description: Whether the driver nouveau is loaded, which keeps that of NVIDIA out.
+  description: Whether the driver nouveau is loaded, which blocks the NVIDIA driver.
   returned: success
   type: bool
 secure_boot:
   description:
-    - Whether Secure Boot is on, so that the kernel only loads modules that somebody it trusts has signed.
-    - Null where nothing can be said.
+    - Whether Secure Boot is enabled, so the kernel only loads modules that are signed with a trusted key.
+    - Null if unknown.
   returned: success
   type: bool
 module_keys:
-  description: Keys of the machine for modules that are built on it.
+  description: Keys that sign modules built on the host.
   returned: success
   type: list
   elements: dict
   contains:
     path:
-      description: Its certificate.
+      description: Path of the certificate.
       type: str
       sample: /var/lib/shim-signed/mok/MOK.der
     enrolled:
-      description: Whether the machine trusts it.
+      description: Whether the host trusts the key.
       type: bool
 reboot_required:
-  description: Whether the system wants to be rebooted.
+  description: Whether the host needs a reboot.
   returned: success
   type: bool
 """

@@ -13,15 +13,15 @@ version_added: 0.3.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Makes, changes or deletes any number of inference services, and the models that they serve, in one task and waits
-    until all of them are ready.
-  - All are checked by the API server before the first is written. They are written by server-side apply, with the
-    field manager C(slipway.inference), so fields that others set are left alone. Models are written before services,
+  - Creates, updates or deletes any number of inference services and their models in one task, and waits until all of
+    them are ready.
+  - The API server checks all objects before the first one is written. Objects are written by server-side apply with the
+    field manager C(slipway.inference), so fields of other managers do not change. Models are written before services,
     and services are deleted before models.
-  - All of them are waited for together, by watch, under one deadline. The task ends at once when one has failed for
-    good, and says why. A service that waits for its model, or for a GPU that others have, is waited for.
-  - A service that is asked for no replicas, or is suspended, is as it should be once its pods are gone. So is one whose
-    model is computed by a Mac outside of the cluster. Such a service does not fail the task, and is not C(ready).
+  - The task watches all objects at the same time, with one deadline. When one fails permanently, the task fails at once
+    and reports the cause. Waiting for a model or for a GPU is not a failure.
+  - The task does not wait for services that are stopped or suspended, or that are served by a Mac outside of the
+    cluster, to be ready. It waits until the pods of stopped and suspended services are gone. None of them is C(ready).
 extends_documentation_fragment:
   - slipway.inference.apis.of_services
   - slipway.inference.k8s_auth
@@ -32,28 +32,28 @@ attributes:
   check_mode:
     support: full
     details:
-      - The API server is asked to check the change without making it.
-      - Where the definition of the API or the namespace is missing, the change is predicted, with a warning.
+      - Sends the change to the API server as a dry run.
+      - If the CRD or the namespace is missing, predicts the change and prints a warning.
   diff_mode:
     support: full
-    details: Shows the fields that this module owns. Secrets are masked.
+    details: Shows the fields that the module owns. Secrets are masked.
   idempotent:
     support: full
 options:
   inference_services:
     description:
-      - The services. Each is described either by O(inference_services[].name), O(inference_services[].namespace),
-        O(inference_services[].labels), O(inference_services[].annotations) and O(inference_services[].spec), or as a
-        whole manifest.
-      - An empty list is allowed; then there are only O(models).
+      - The services. Each is either a complete manifest, or O(inference_services[].name),
+        O(inference_services[].namespace), O(inference_services[].labels), O(inference_services[].annotations) and
+        O(inference_services[].spec).
+      - An empty list is allowed.
     type: list
     elements: dict
     suboptions:
       name:
-        description: Name of the service. The gateway serves it under this name.
+        description: Name of the service, and its model ID at the gateway.
         type: str
       namespace:
-        description: Namespace of the service. Falls back to O(namespace).
+        description: Namespace of the service. Defaults to O(namespace).
         type: str
       labels:
         description: Labels of the service.
@@ -62,28 +62,28 @@ options:
         description: Annotations of the service.
         type: dict
       spec:
-        description: Spec of the service, as its API defines it. Not needed to delete it.
+        description: Spec of the service according to its API. Not needed to delete it.
         type: dict
       api_version:
-        description: C(apiVersion) of a manifest. It has to be that of O(api).
+        description: C(apiVersion) of a manifest. It must match O(api).
         type: str
         aliases: [apiVersion]
       kind:
-        description: Kind of a manifest. It has to be C(InferenceService).
+        description: Kind of a manifest. It must be C(InferenceService).
         type: str
       metadata:
         description: Metadata of a manifest, with C(name), C(namespace), C(labels), C(annotations).
         type: dict
       status:
-        description: Ignored. Allowed so that objects that were read from a cluster are accepted.
+        description: Ignored, so objects that were read from a cluster are accepted.
         type: dict
   name:
     description: Name of a single service, instead of O(inference_services).
     type: str
   namespace:
     description:
-      - Namespace of the single service, or of those in O(inference_services) and O(models) that name none. It has to
-        exist.
+      - Namespace of the single service, and of entries in O(inference_services) and O(models) without a namespace. It
+        must exist.
     type: str
   labels:
     description: Labels of a single service.
@@ -95,21 +95,21 @@ options:
     description: Spec of a single service.
     type: dict
 notes:
-  - O(wait_for) speaks of the services. For O(models) it is always waited until they are ready.
-  - A failure of a service whose model is among O(models) counts only when it is still there a few seconds after the
-    model has become ready. Until then it may be about what the model was before the task.
-  - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
-  - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the services and models,
-    and, to explain failures, C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
-  - The values of environment variables that look like secrets by their names are masked in all output. It is better to
-    name a Secret by C(valueFrom).
+  - O(wait_for) applies to the services. The task always waits until the O(models) are ready.
+  - If a service's model is in O(models), a failure of the service only counts if it persists for a few seconds after
+    the model is ready. Before that, it can be caused by the previous model.
+  - The module does not create namespaces. Create them with M(kubernetes.core.k8s).
+  - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the services and models.
+    To explain failures, it also needs C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
+  - Values of environment variables with names that suggest secrets are masked in all output. Prefer a Secret in
+    C(valueFrom).
 seealso:
   - module: slipway.inference.inference_service_info
   - module: slipway.inference.model
 """
 
 EXAMPLES = r"""
-- name: Register a model and a service, and wait until it answers
+- name: Register a model and a service, and wait until the service answers
   slipway.inference.inference_service:
     namespace: models
     models:
@@ -123,11 +123,11 @@ EXAMPLES = r"""
           contextSize: 4096
   register: registered
 
-- name: Show where it answers
+- name: Show its URL
   ansible.builtin.debug:
     msg: "{{ registered.results | selectattr('kind', 'eq', 'InferenceService') | map(attribute='url') }}"
 
-- name: Register all that a file with manifests of both kinds describes
+- name: Register models and services from one file of manifests
   vars:
     manifests: "{{ lookup('ansible.builtin.file', 'llmkube.yaml') | from_yaml_all | select }}"
   slipway.inference.inference_service:
@@ -135,7 +135,7 @@ EXAMPLES = r"""
     inference_services: "{{ manifests | selectattr('kind', 'eq', 'InferenceService') }}"
     wait_timeout: 3600
 
-- name: Go on as soon as a service waits for a GPU, or has one
+- name: Continue as soon as a service has a GPU or waits for one
   slipway.inference.inference_service:
     name: llama-3-70b
     namespace: models
@@ -148,7 +148,7 @@ EXAMPLES = r"""
       - field: status.phase
         in: [WaitingForGPU, Creating, Ready]
 
-- name: Serve a model of OME with a runtime that the cluster chooses
+- name: Serve an OME model with an automatically selected runtime
   slipway.inference.inference_service:
     api: ome
     namespace: chat
@@ -167,7 +167,7 @@ EXAMPLES = r"""
           engine:
             minReplicas: 1
 
-- name: Stop a service, and keep it
+- name: Stop a service without deleting it
   slipway.inference.inference_service:
     name: qwen2-0-5b
     namespace: models
@@ -176,7 +176,7 @@ EXAMPLES = r"""
       contextSize: 4096
       replicas: 0
 
-- name: Remove a service and its model, and wait until pods and weights are gone
+- name: Delete a service and its model, and wait until pods and weights are gone
   slipway.inference.inference_service:
     namespace: models
     models:
@@ -189,10 +189,11 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - What came of each model and each service, in the order of the task, models first.
-    - If the task fails, it has no RV(results[].conditions), RV(results[].events) and RV(results[].log) without C(-v).
-      Of what failed, it has no RV(results[].drift), RV(results[].phase), RV(results[].url) or RV(results[].waited).
-  returned: always, as far as the task came
+    - Result for each model and each service, in the order of the task, models first.
+    - If the task fails, RV(results[].conditions), RV(results[].events) and RV(results[].log) are only returned with
+      C(-v). Failed entries do not contain RV(results[].drift), RV(results[].phase), RV(results[].url) and
+      RV(results[].waited).
+  returned: always, for the entries that were processed
   type: list
   elements: dict
   contains:
@@ -212,101 +213,100 @@ results:
       type: str
       sample: models
     changed:
-      description: Whether it was changed. What its controller writes into the status does not count.
+      description: Whether the task changed it. Status changes do not count.
       returned: always
       type: bool
     ready:
       description:
-        - Whether it runs as described and answers; of a model, whether services can be started with it.
-        - V(false) for a service that is stopped or suspended, or that a Mac outside of the cluster has to serve.
-      returned: unless O(state=absent) or the API server refused it
+        - Whether it runs with the described spec and answers. For a model, whether services can start with it.
+        - V(false) for services that are stopped or suspended, or that are served by a Mac outside of the cluster.
+      returned: unless O(state=absent) or the API server rejected it
       type: bool
     phase:
-      description: Phase of the object; empty as long as no controller has seen it.
-      returned: unless O(state=absent) or the API server refused it
+      description: Phase of the object. Empty until a controller has reconciled it.
+      returned: unless O(state=absent) or the API server rejected it
       type: str
       sample: Ready
     url:
-      description: Address that the status of a service names. Empty for a model.
-      returned: unless O(state=absent) or the API server refused it
+      description: URL in the status of a service. Empty for a model.
+      returned: unless O(state=absent) or the API server rejected it
       type: str
       sample: http://qwen2-0-5b.models.svc.cluster.local:8080/v1/chat/completions
     waiting_for:
-      description: Resource that a service waits for, and how many of it. Empty while it waits for none.
-      returned: for a service unless O(state=absent) or the API server refused it
+      description: Resource and amount that a service waits for. Empty if it waits for none.
+      returned: for services unless O(state=absent) or the API server refused it
       type: str
       sample: 'nvidia.com/gpu: 4'
     queue_position:
-      description: Place of a service among all that wait for that resource, from 1 on. V(0) while it waits for none.
-      returned: for a service unless O(state=absent) or the API server refused it
+      description: Position of a service in the queue for that resource, starting with 1. V(0) if it waits for none.
+      returned: for services unless O(state=absent) or the API server refused it
       type: int
       sample: 2
     nodes_ready:
-      description: Nodes that have the files of a model.
-      returned: for a model of OME
+      description: Nodes with the model's files.
+      returned: for OME models
       type: list
       elements: str
       version_added: 0.5.0
     nodes_failed:
-      description: Nodes that could not get the files of a model.
-      returned: for a model of OME
+      description: Nodes on which the download failed.
+      returned: for OME models
       type: list
       elements: str
       version_added: 0.5.0
     reason:
-      description: Why it is not ready, in one word; empty when it is.
-      returned: unless O(state=absent) or the API server refused it, and when it was not gone in time
+      description: Reason why it is not ready, as one word. Empty if it is ready.
+      returned: unless O(state=absent) or the API server rejected it, and if it was not deleted in time
       type: str
       sample: WaitingForGPU
     message:
-      description: Why it is not ready, or was refused, in words; empty when it is ready.
-      returned: unless O(state=absent), and when it could not be deleted
+      description: Explanation why it is not ready or was rejected. Empty if it is ready.
+      returned: unless O(state=absent), and if it could not be deleted
       type: str
     conditions:
       description: Conditions in the status, as RV(slipway.inference.model#module:results[].conditions).
-      returned: unless O(state=absent) or the API server refused it
+      returned: unless O(state=absent) or the API server rejected it
       type: list
       elements: dict
     drift:
       description:
-        - What somebody else has changed of the fields that the task describes, as
-          RV(slipway.inference.model#module:results[].drift).
+        - Fields of the task that another manager had changed, as RV(slipway.inference.model#module:results[].drift).
       returned: unless O(state=absent)
       type: list
       elements: dict
       version_added: 0.5.0
     waited:
-      description: Seconds until it was ready, failed or gone.
-      returned: unless the API server refused it
+      description: Seconds until it was ready, failed or deleted.
+      returned: unless the API server rejected it
       type: float
       sample: 12.4
     error_code:
       description: As RV(error_code), for this object.
-      returned: when it is among those that made the task fail
+      returned: if it made the task fail
       type: str
     events:
       description:
-        - Newest events of the object and of its newest pod that is not ready, the newest last, as
+        - Latest events of the object and of its latest pod that is not ready, in chronological order, as
           RV(slipway.inference.model#module:results[].events).
-      returned: for the first three objects that made a wait fail
+      returned: for the first three objects that made the wait fail
       type: list
       elements: dict
     log:
-      description: Last lines that the engine, or the loader, in that pod has logged.
-      returned: for the first three objects that made a wait fail
+      description: Last log lines of the engine or the loader in that pod.
+      returned: for the first three objects that made the wait fail
       type: list
       elements: str
 error_code:
-  description: What kind of failure it was, as RV(slipway.inference.model#module:error_code).
+  description: Kind of the failure, as RV(slipway.inference.model#module:error_code).
   returned: on failure
   type: str
   sample: failed
 hint:
-  description: What to do about it, as at the end of C(msg). May be empty. Without C(-v), it is empty if objects failed.
+  description: Suggested fix, as at the end of C(msg). May be empty. Without C(-v), it is empty if objects failed.
   returned: on failure
   type: str
 status:
-  description: HTTP status that the API server answered; V(0) if it is not about an answer.
+  description: HTTP status of the API server's response. V(0) if there was none.
   returned: on failure
   type: int
 """

@@ -13,9 +13,9 @@ version_added: 0.3.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Reads inference services by name, namespace or labels, or all in the cluster, and says of each whether it answers,
-    where, and if not why.
-  - Where asked to, waits for services that somebody else makes. It ends at once when one has failed for good.
+  - Returns the inference services of the cluster, or those with a given name, namespace or labels. For each one,
+    returns whether it is ready, its URL, and why it is not ready.
+  - Can wait for services that another tool creates. When one fails permanently, the task fails at once.
 extends_documentation_fragment:
   - slipway.inference.apis.of_services
   - slipway.inference.k8s_auth
@@ -24,28 +24,30 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: N/A
-    details: It changes nothing.
+    details: The module changes nothing.
   idempotent:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   name:
-    description: Only services of this name.
+    description: Only services with this name.
     type: str
   namespace:
-    description: Only services of this namespace. Without it, those of all namespaces.
+    description: Only services in this namespace. By default, services in all namespaces.
     type: str
   label_selectors:
-    description: Only services whose labels match all of these, such as V(team=search) or V(team in (search, ads\)).
+    description:
+      - Only services that match all of these label selectors, such as V(team=search) or V(team in (search, ads\)).
     type: list
     elements: str
     default: []
   why:
     description:
-      - Whether to tell of each service which runtime it has and why, for an API that chooses runtimes.
+      - Whether to return the runtime of each service and the reason for its selection, for APIs with automatic runtime
+        selection.
     type: bool
     default: false
     version_added: 0.5.0
@@ -59,36 +61,36 @@ EXAMPLES = r"""
   slipway.inference.inference_service_info:
   register: found
 
-- name: Show those that wait for a GPU, in the order in which they will get one
+- name: Show services that wait for a GPU, in queue order
   ansible.builtin.debug:
     msg: "{{ item.queue_position }} {{ item.namespace }}/{{ item.name }} {{ item.waiting_for }}"
   loop: "{{ found.inference_services | selectattr('queue_position') | sort(attribute='queue_position') }}"
   loop_control:
     label: "{{ item.name }}"
 
-- name: Wait until the services that Argo CD applies are there and answer
+- name: Wait until the services that Argo CD applies exist and are ready
   slipway.inference.inference_service_info:
     namespace: models
     label_selectors: [app.kubernetes.io/instance=chat]
     wait: true
     wait_timeout: 1800
 
-- name: Ask why a service has the runtime that it has
+- name: Read why a service has its runtime
   slipway.inference.inference_service_info:
     api: ome
     name: llama-3-2-1b-instruct
     namespace: chat
     why: true
-  register: told
+  register: services
 
-- name: Show the runtimes that did not fit
+- name: Show the runtimes that do not match
   ansible.builtin.debug:
     msg: "{{ item.name }}: {{ item.reason }}"
-  loop: "{{ told.inference_services | map(attribute='excluded') | flatten }}"
+  loop: "{{ services.inference_services | map(attribute='excluded') | flatten }}"
   loop_control:
     label: "{{ item.name }}"
 
-- name: Remove those of a team
+- name: Delete the services of a team
   slipway.inference.inference_service:
     inference_services: "{{ found.resources | selectattr('metadata.labels.team', 'defined')
       | selectattr('metadata.labels.team', 'eq', 'search') }}"
@@ -97,11 +99,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 api_found:
-  description: Whether the cluster has the definition of the API. Without it the lists are empty.
+  description: Whether the cluster has the CRD. If not, the lists are empty.
   returned: success
   type: bool
 inference_services:
-  description: State of each service. Also there when a wait failed.
+  description: State of each service. Also returned if the wait failed.
   returned: success
   type: list
   elements: dict
@@ -119,7 +121,7 @@ inference_services:
       type: str
       sample: models
     ready:
-      description: Whether it runs as described and answers.
+      description: Whether it runs with the described spec and answers.
       type: bool
     phase:
       description: As RV(slipway.inference.inference_service#module:results[].phase).
@@ -138,11 +140,11 @@ inference_services:
       type: int
       sample: 2
     reason:
-      description: Why it is not ready, in one word; empty when it is.
+      description: Reason why it is not ready, as one word. Empty if it is ready.
       type: str
       sample: WaitingForGPU
     message:
-      description: Why it is not ready, in words; empty when it is.
+      description: Explanation why it is not ready. Empty if it is ready.
       type: str
     conditions:
       description: Conditions in the status of the service, as RV(slipway.inference.model#module:results[].conditions).
@@ -150,32 +152,31 @@ inference_services:
       elements: dict
     waited:
       description: Seconds until it was ready or failed.
-      returned: when O(wait=true) and it failed
+      returned: if O(wait=true) and it failed
       type: float
       sample: 12.4
       version_added: 0.5.0
     error_code:
       description: As RV(error_code), for this service.
-      returned: when it is among those that made a wait fail
+      returned: if it made the wait fail
       type: str
       version_added: 0.5.0
     events:
       description: As RV(slipway.inference.inference_service#module:results[].events).
-      returned: for the first three services that made a wait fail
+      returned: for the first three services that made the wait fail
       type: list
       elements: dict
       version_added: 0.5.0
     log:
       description: As RV(slipway.inference.inference_service#module:results[].log).
-      returned: for the first three services that made a wait fail
+      returned: for the first three services that made the wait fail
       type: list
       elements: str
       version_added: 0.5.0
     runtime:
       description:
-        - The runtime that it has, with its kind, its score, who has chosen it, and which would come next. As the
-          status of the service has it.
-        - Empty where it has none.
+        - Selected runtime and alternatives, from the status of the service.
+        - Empty if it has none.
       returned: when O(why=true)
       type: dict
       version_added: 0.5.0
@@ -189,20 +190,20 @@ inference_services:
           type: str
           sample: ClusterServingRuntime
         score:
-          description: How well it fits.
+          description: Score of the match.
           type: int
         chosen:
-          description: Who has chosen it, C(Service) in its spec or C(Selection).
+          description: C(Service) if the spec names the runtime, C(Selection) if the controller selected it.
           type: str
         next:
-          description: The two that fit best after it, each with C(name), C(kind) and C(score).
+          description: The next two best matches, each with C(name), C(kind) and C(score).
           type: list
           elements: dict
         better:
-          description: One that fits better and came later. It serves once the spec names it, or this one does not fit.
+          description: A better match that was created later. To use it, set it in the spec.
           type: dict
     excluded:
-      description: Where no runtime fits, those that do not, the closest first and 50 at most.
+      description: If no runtime matches, up to 50 runtimes, the closest first.
       returned: when O(why=true)
       type: list
       elements: dict
@@ -217,30 +218,30 @@ inference_services:
           type: str
           sample: ClusterServingRuntime
         reason:
-          description: The first thing that keeps it from fitting, in words.
+          description: First mismatch.
           type: str
 resources:
   description:
-    - The services as the API server has them, without C(metadata.managedFields) and with secrets masked.
-    - O(slipway.inference.inference_service#module:inference_services) takes them with
+    - The services from the API server, without C(metadata.managedFields) and with masked secrets.
+    - O(slipway.inference.inference_service#module:inference_services) accepts them with
       O(slipway.inference.inference_service#module:state=absent).
   returned: success
   type: list
   elements: dict
 error_code:
-  description: What kind of failure it was, as RV(slipway.inference.model#module:error_code).
+  description: Kind of the failure, as RV(slipway.inference.model#module:error_code).
   returned: on failure
   type: str
   sample: forbidden
 hint:
   description:
-    - What to do about it, as at the end of C(msg). May be empty.
-    - Without C(-v), a task that fails because of objects returns it empty. It returns no conditions, events and log of
-      objects, and of C(resources) only the names.
+    - Suggested fix, as at the end of C(msg). May be empty.
+    - If objects failed, it is only returned with C(-v), as are the objects' conditions, events and logs. Without C(-v),
+      C(resources) contains only names.
   returned: on failure
   type: str
 status:
-  description: HTTP status that the API server answered; V(0) if it is not about an answer.
+  description: HTTP status of the API server's response. V(0) if there was none.
   returned: on failure
   type: int
 """

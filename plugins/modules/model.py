@@ -13,15 +13,16 @@ version_added: 0.1.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Makes, changes or deletes any number of models in one task and waits until all of them answer.
-  - All models are checked by the API server before the first is written. They are written by server-side apply, with
-    the field manager C(slipway.inference), so fields that others set are left alone.
-  - All of them are waited for together, by watch. The task ends at once when a model has failed for good, and says why.
-  - A KubeAI model that is scaled to zero counts as ready. The first request to it starts a replica.
-  - An LLMKube model is weights. It is ready when services can be started with them;
-    M(slipway.inference.inference_service) registers it together with those services.
-  - A model of Deckhouse is ready when it is published. One that is uploaded is waited for until somebody has uploaded
-    it, as M(slipway.inference.model_upload) does; O(wait_for) can end the wait when its upload is open.
+  - Creates, updates or deletes any number of models in one task, and waits until all of them are ready.
+  - The API server checks all models before the first one is written. Models are written by server-side apply with the
+    field manager C(slipway.inference), so fields of other managers do not change.
+  - The task watches all models at the same time. When one fails permanently, the task fails at once and reports the
+    cause.
+  - A KubeAI Model that is scaled to zero is ready. Its next request starts a replica.
+  - An LLMKube Model describes weights. It is ready when services can start with them.
+    M(slipway.inference.inference_service) registers it together with its services.
+  - A Deckhouse Model is ready when it is published. If its source is an upload, the task also waits for the upload, for
+    example by M(slipway.inference.model_upload). Use O(wait_for) to wait only until the upload is open.
 extends_documentation_fragment:
   - slipway.inference.apis.of_manifests
   - slipway.inference.k8s_auth
@@ -32,11 +33,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - The API server is asked to check the change without making it.
-      - Where the definition of the API or the namespace is missing, the change is predicted, with a warning.
+      - Sends the change to the API server as a dry run.
+      - If the CRD or the namespace is missing, predicts the change and prints a warning.
   diff_mode:
     support: full
-    details: Shows the fields that this module owns. Secrets are masked.
+    details: Shows the fields that the module owns. Secrets are masked.
   idempotent:
     support: full
 options:
@@ -45,14 +46,14 @@ options:
     type: str
   kind:
     description:
-      - Kind of a single model. For an API with several kinds of models, such as V(BaseModel) and V(ClusterBaseModel).
-      - Without it the model is of the kind that O(models[].kind) says.
+      - Kind of a single model, for APIs with several kinds of models, such as V(BaseModel) and V(ClusterBaseModel).
+      - The default is described under O(models[].kind).
     type: str
     version_added: 0.5.0
   namespace:
     description:
-      - Namespace of the single model, or of those in O(models) that name none. It has to exist.
-      - Models of the whole cluster have none, whatever is said here.
+      - Namespace of the single model, and of models in O(models) without a namespace. It must exist.
+      - Ignored for cluster-scoped models.
     type: str
   labels:
     description: Labels of a single model.
@@ -61,28 +62,27 @@ options:
     description: Annotations of a single model.
     type: dict
   spec:
-    description: Spec of a single model. Part of it with O(state=patched).
+    description: Spec of a single model. With O(state=patched), only the fields to change.
     type: dict
   prune:
     description:
-      - Label selectors. Models that match all of them and are not in O(models) are removed, after those in O(models)
-        were applied, and it is waited until they are gone.
-      - One of them has to name a label that the models carry, such as V(team=search). An empty list is refused.
-      - It looks for kinds of the API that O(api) names, or that O(models) are of, in the namespaces that the task or
-        its models name; for models of the whole cluster where O(namespace) is not set, or O(models) has one of their
-        kind.
-        Models that a controller has made for something else stay.
-      - With an empty list of O(models) everything goes that is found.
-      - Check mode and diffs show what would go.
+      - Label selectors. After O(models) are applied, models that match all selectors and are not in O(models) are
+        deleted, and the task waits until they are gone.
+      - At least one selector must require a label, such as V(team=search). An empty list is rejected.
+      - Searches the kinds of O(api), or of the APIs in O(models), in the namespaces of the task and its models.
+        Includes cluster-scoped models if O(namespace) is not set or O(models) contains one. Models with a controlling
+        owner reference are kept.
+      - If O(models) is empty, all matching models are deleted.
+      - Check mode and diffs list the models to delete.
     type: list
     elements: str
     version_added: 0.5.0
 notes:
-  - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
-  - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the models, and, to
-    explain failures, C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
-  - The values of environment variables that look like secrets by their names are masked in all output. It is better to
-    name a Secret by C(envFrom).
+  - The module does not create namespaces. Create them with M(kubernetes.core.k8s).
+  - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the models. To explain
+    failures, it also needs C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
+  - Values of environment variables with names that suggest secrets are masked in all output. Prefer a Secret in
+    C(envFrom).
 seealso:
   - module: slipway.inference.inference_service
   - module: slipway.inference.model_info
@@ -110,16 +110,16 @@ EXAMPLES = r"""
           args: [--ctx-size, "2048"]
   register: registered
 
-- name: Show where they answer
+- name: Show their URLs
   ansible.builtin.debug:
     msg: "{{ registered.results | items2dict(key_name='name', value_name='url') }}"
 
-- name: Register the models of a manifest, each of the API that it names
+- name: Register the models in a file, each with the API in its manifest
   slipway.inference.model:
     models: "{{ lookup('ansible.builtin.file', 'models.yaml') | from_yaml_all }}"
     wait_timeout: 1800
 
-- name: Change one model and go on as soon as the gateway knows it
+- name: Change one model and continue as soon as the gateway routes to it
   slipway.inference.model:
     name: qwen2-0-5b
     namespace: models
@@ -131,7 +131,7 @@ EXAMPLES = r"""
     wait_for:
       - condition: Routed
 
-- name: Scale a model that is there, and leave all else as it is
+- name: Scale an existing model without changing anything else
   slipway.inference.model:
     name: qwen2-0-5b
     namespace: models
@@ -139,14 +139,14 @@ EXAMPLES = r"""
     spec:
       minReplicas: 3
 
-- name: Have the models of a team as a file says, and no others
+- name: Apply a team's models from a file and delete its other models
   slipway.inference.model:
     namespace: models
     models: "{{ lookup('ansible.builtin.file', 'search.yaml') | from_yaml_all }}"
     prune: [team=search]
   register: applied
 
-- name: Show what somebody else has changed of them
+- name: Show changes by other managers
   ansible.builtin.debug:
     msg: "{{ item.0.name }}{{ item.1.path }} was {{ item.1.theirs }} by {{ item.1.manager }}, is {{ item.1.ours }}"
   loop: "{{ applied.results | subelements('drift') }}"
@@ -159,7 +159,7 @@ EXAMPLES = r"""
     namespace: models
     state: absent
 
-- name: Bring a model of OME onto nodes, for every namespace, and wait until one has it
+- name: Download an OME model to nodes, for all namespaces, and wait until one node has it
   slipway.inference.model:
     api: ome
     name: llama-3-2-1b-instruct
@@ -170,7 +170,7 @@ EXAMPLES = r"""
         path: /raid/models/meta/llama-3-2-1b-instruct
         key: hf-token
 
-- name: Register KubeAI models, one that starts with the first request and one that always runs
+- name: Register two KubeAI Models, one that scales to zero and one that always runs
   slipway.inference.model:
     api: kubeai
     namespace: models
@@ -192,7 +192,7 @@ EXAMPLES = r"""
           resourceProfile: cpu:1
           minReplicas: 1
 
-- name: Publish a model of Hugging Face into the cluster's registry, and wait until workloads can read it
+- name: Publish a Hugging Face model in the cluster's registry, and wait until workloads can use it
   slipway.inference.model:
     api: deckhouse
     name: qwen3-0-6b
@@ -205,10 +205,11 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - What came of each model, in the order of the task.
-    - If the task fails, it has no RV(results[].conditions), RV(results[].events) and RV(results[].log) without C(-v).
-      Of what failed, it has no RV(results[].drift), RV(results[].phase), RV(results[].url) or RV(results[].waited).
-  returned: always, as far as the task came
+    - Result for each model, in the order of the task.
+    - If the task fails, RV(results[].conditions), RV(results[].events) and RV(results[].log) are only returned with
+      C(-v). Failed entries do not contain RV(results[].drift), RV(results[].phase), RV(results[].url) and
+      RV(results[].waited).
+  returned: always, for the entries that were processed
   type: list
   elements: dict
   contains:
@@ -223,79 +224,79 @@ results:
       type: str
       sample: qwen2-0-5b
     namespace:
-      description: Namespace of the model. Empty for one of the whole cluster.
+      description: Namespace of the model. Empty for cluster-scoped models.
       returned: always
       type: str
       sample: models
     changed:
-      description: Whether it was changed. What its controller writes into the status does not count.
+      description: Whether the task changed it. Status changes do not count.
       returned: always
       type: bool
     ready:
-      description: Whether it runs as described and answers.
-      returned: unless O(state=absent) or the API server refused it
+      description: Whether it runs with the described spec and answers.
+      returned: unless O(state=absent) or the API server rejected it
       type: bool
     phase:
       description:
-        - Phase of the model; empty as long as no controller has seen it.
-        - A KubeAI model's status has no phase; its conditions make it V(Ready), V(Pending) or V(Failed).
-      returned: unless O(state=absent) or the API server refused it
+        - Phase of the model. Empty until a controller has reconciled it.
+        - For a KubeAI Model, V(Ready), V(Pending) or V(Failed), according to its conditions.
+      returned: unless O(state=absent) or the API server rejected it
       type: str
       sample: Ready
     url:
       description:
-        - Base URL of the model's own OpenAI API inside the cluster.
-        - Empty for a KubeAI model, whose status names none. It is reached through the gateway.
-        - Empty for an LLMKube model, which is served by services.
-      returned: unless O(state=absent) or the API server refused it
+        - Base URL of the model's OpenAI-compatible API inside the cluster.
+        - Empty for a KubeAI Model, which is only served by the gateway.
+        - Empty for an LLMKube Model, which is served by services.
+      returned: unless O(state=absent) or the API server rejected it
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
     nodes_ready:
-      description: Nodes that have the files of a model.
-      returned: for a model of OME
+      description: Nodes with the model's files.
+      returned: for OME models
       type: list
       elements: str
       version_added: 0.5.0
     nodes_failed:
-      description: Nodes that could not get the files of a model.
-      returned: for a model of OME
+      description: Nodes on which the download failed.
+      returned: for OME models
       type: list
       elements: str
       version_added: 0.5.0
     progress:
-      description: How much of it is uploaded or published.
-      returned: for a model of Deckhouse
+      description: Progress of the upload or publication.
+      returned: for Deckhouse models
       type: str
       sample: 17%
       version_added: 0.5.0
     digest:
-      description: Digest of its artifact in the registry; empty until it is published.
-      returned: for a model of Deckhouse
+      description: Digest of its artifact in the registry. Empty until it is published.
+      returned: for Deckhouse models
       type: str
       sample: sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
       version_added: 0.5.0
     upload_secret:
-      description: Name of the Secret that says where to upload it; empty while nothing is to be uploaded.
-      returned: for a model of Deckhouse
+      description: Name of the Secret with the upload's URL and token. Empty if no upload is open.
+      returned: for Deckhouse models
       type: str
       version_added: 0.5.0
     upload_namespace:
       description: Namespace of that Secret.
-      returned: for a model of Deckhouse
+      returned: for Deckhouse models
       type: str
       version_added: 0.5.0
     reason:
-      description: Why it is not ready, in one word; empty when it is.
-      returned: unless O(state=absent) or the API server refused it, and when it was not gone in time
+      description: Reason why it is not ready, as one word. Empty if it is ready.
+      returned: unless O(state=absent) or the API server rejected it, and if it was not deleted in time
       type: str
       sample: DownloadFailed
     message:
-      description: Why it is not ready, or was refused, in words; empty when it is ready.
-      returned: unless O(state=absent), and when it could not be deleted
+      description: Explanation why it is not ready or was rejected. Empty if it is ready.
+      returned: unless O(state=absent), and if it could not be deleted
       type: str
     conditions:
       description: Conditions in the status of the model.
-      returned: unless O(state=absent) or the API server refused it
+      returned: unless O(state=absent) or the API server rejected it
       type: list
       elements: dict
       contains:
@@ -304,27 +305,26 @@ results:
           type: str
           sample: Available
         status:
-          description: Whether it holds.
+          description: Status of the condition.
           type: str
           sample: 'True'
         reason:
-          description: Why, in one word.
+          description: Reason, as one word.
           type: str
           sample: Ready
         message:
-          description: Why, in words.
+          description: Explanation.
           type: str
         lastTransitionTime:
-          description: Since when it has this status.
+          description: Time when the status last changed.
           type: str
         observedGeneration:
-          description: Generation of the model that it speaks of.
+          description: Generation of the model that the condition describes.
           type: int
     drift:
       description:
-        - What somebody else has changed of the fields that the task describes, as it was before the task.
-        - Empty where nobody has. A field that somebody has removed cannot be told from one that is new in the task, and
-          is not among them.
+        - Fields of the task that another manager had changed before the task ran.
+        - Removed fields are not included, because they cannot be distinguished from fields that are new in the task.
       returned: unless O(state=absent)
       type: list
       elements: dict
@@ -335,31 +335,31 @@ results:
           type: str
           sample: .spec.minReplicas
         ours:
-          description: Value that the task describes.
+          description: Value in the task.
           type: raw
           sample: 1
         theirs:
-          description: Value that it had.
+          description: Value before the task.
           type: raw
           sample: 3
         manager:
-          description: Field manager that has set it, such as C(kubectl-edit).
+          description: Field manager that set it, such as C(kubectl-edit).
           type: str
           sample: kubectl-edit
     waited:
-      description: Seconds until it was ready, failed or gone.
-      returned: unless the API server refused it
+      description: Seconds until it was ready, failed or deleted.
+      returned: unless the API server rejected it
       type: float
       sample: 12.4
     error_code:
       description: As RV(error_code), for this model.
-      returned: when it is among those that made the task fail
+      returned: if it made the task fail
       type: str
     events:
       description:
-        - Newest events of the model and of its newest pod that is not ready, the newest last.
-        - A pod that loads a model's weights into a cache, or clears them from it, counts as one.
-      returned: for the first three models that made a wait fail
+        - Latest events of the model and of its latest pod that is not ready, in chronological order.
+        - Loader pods of the model are included.
+      returned: for the first three models that made the wait fail
       type: list
       elements: dict
       contains:
@@ -367,26 +367,26 @@ results:
           description: Normal or Warning.
           type: str
         reason:
-          description: What happened, in one word.
+          description: Reason, as one word.
           type: str
         message:
-          description: What happened, in words.
+          description: Explanation.
           type: str
         count:
-          description: How often.
+          description: Number of occurrences.
           type: int
         object:
-          description: Kind and name of what it happened to.
+          description: Kind and name of the object.
           type: str
           sample: Pod/qwen2-0-5b-84989bd6c9-ztxbk
     log:
-      description: Last lines that the engine, or the loader, in that pod has logged.
-      returned: for the first three models that made a wait fail
+      description: Last log lines of the engine or the loader in that pod.
+      returned: for the first three models that made the wait fail
       type: list
       elements: str
 pruned:
-  description: What came of each model that O(prune) has found, as RV(results) tells it of models that are removed.
-  returned: when O(prune) is set, as far as the task came
+  description: Result for each model that O(prune) selected, as in RV(results) with O(state=absent).
+  returned: when O(prune) is set, for the entries that were processed
   type: list
   elements: dict
   version_added: 0.5.0
@@ -400,59 +400,59 @@ pruned:
       type: str
       sample: tinyllama-1-1b
     namespace:
-      description: Namespace of the model. Empty for one of the whole cluster.
+      description: Namespace of the model. Empty for cluster-scoped models.
       type: str
       sample: models
     changed:
-      description: Whether it was removed, or would be. V(false) for one that was going already.
+      description: Whether the task deleted it, or would delete it. V(false) if it was already being deleted.
       type: bool
     waited:
-      description: Seconds until it was gone.
-      returned: unless the API server refused it
+      description: Seconds until it was deleted.
+      returned: unless the API server rejected it
       type: float
     reason:
-      description: Why it is not gone, in one word.
-      returned: when it was not gone in time
+      description: Reason why it still exists, as one word.
+      returned: if it was not deleted in time
       type: str
       sample: Deleting
     message:
-      description: Why it is not gone, or could not be deleted, in words.
-      returned: when it was not gone in time, or could not be deleted
+      description: Explanation why it still exists or could not be deleted.
+      returned: if it was not deleted in time, or could not be deleted
       type: str
     error_code:
       description: As RV(error_code), for this model.
-      returned: when it is among those that made the task fail
+      returned: if it made the task fail
       type: str
     events:
       description: As RV(slipway.inference.model#module:results[].events).
-      returned: for the first three models that were not gone in time
+      returned: for the first three models that were not deleted in time
       type: list
       elements: dict
     log:
       description: As RV(slipway.inference.model#module:results[].log).
-      returned: for the first three models that were not gone in time
+      returned: for the first three models that were not deleted in time
       type: list
       elements: str
 error_code:
   description:
-    - What kind of failure it was. The codes keep their meaning.
-    - V(failed) a model failed for good; V(timeout) not ready or gone in time; V(controller_missing) not in time, and no
-      controller has seen the newest spec; V(deleted) something else deleted it meanwhile; V(replaced) something
-      else changed it, or made another one of its name, while it was to be deleted.
-    - V(invalid_input) the task's arguments; V(invalid) the API server finds the spec wrong; V(conflict) another manager
-      owns a field; V(denied) refused by an admission rule or a quota; V(definition_missing) the API is not installed;
-      V(namespace_missing); V(not_found).
+    - Kind of the failure. The codes are stable.
+    - V(failed) failed permanently; V(timeout) not ready or deleted in time; V(controller_missing) not ready in time,
+      because no controller has reconciled the latest spec; V(deleted) deleted by another client during the wait;
+      V(replaced) changed or recreated by another client during the deletion.
+    - V(invalid_input) invalid task arguments; V(invalid) the API server rejected the spec; V(conflict) another manager
+      owns a field; V(denied) an admission policy or a quota denied the request; V(definition_missing) the CRD is not
+      installed; V(namespace_missing); V(not_found).
     - V(unauthorized), V(forbidden), V(certificate), V(unreachable), V(server_error), V(no_connection_details),
       V(missing_library), V(internal_error).
   returned: on failure
   type: str
   sample: failed
 hint:
-  description: What to do about it, as at the end of C(msg). May be empty. Without C(-v), it is empty if objects failed.
+  description: Suggested fix, as at the end of C(msg). May be empty. Without C(-v), it is empty if objects failed.
   returned: on failure
   type: str
 status:
-  description: HTTP status that the API server answered; V(0) if it is not about an answer.
+  description: HTTP status of the API server's response. V(0) if there was none.
   returned: on failure
   type: int
 """

@@ -13,9 +13,9 @@ version_added: 0.1.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Reads models by name, namespace or labels, or all in the cluster, and says of each whether it answers, where, and if
-    not why.
-  - Where asked to, waits for models that somebody else makes. It ends at once when one has failed for good.
+  - Returns the models of the cluster, or those with a given name, namespace or labels. For each one, returns whether it
+    is ready, its URL, and why it is not ready.
+  - Can wait for models that another tool creates. When one fails permanently, the task fails at once.
 extends_documentation_fragment:
   - slipway.inference.apis.of_models
   - slipway.inference.k8s_auth
@@ -24,22 +24,23 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
   diff_mode:
     support: N/A
-    details: It changes nothing.
+    details: The module changes nothing.
   idempotent:
     support: full
-    details: It changes nothing.
+    details: The module changes nothing.
 options:
   name:
-    description: Only models of this name.
+    description: Only models with this name.
     type: str
   namespace:
-    description: Only models of this namespace. Without it, those of all namespaces and of the whole cluster.
+    description: Only models in this namespace. By default, models in all namespaces and cluster-scoped models.
     type: str
   label_selectors:
-    description: Only models whose labels match all of these, such as V(team=search) or V(team in (search, ads\)).
+    description:
+      - Only models that match all of these label selectors, such as V(team=search) or V(team in (search, ads\)).
     type: list
     elements: str
     default: []
@@ -53,14 +54,14 @@ EXAMPLES = r"""
   slipway.inference.model_info:
   register: found
 
-- name: Show those that do not answer, and why
+- name: Show models that are not ready, with the reason
   ansible.builtin.debug:
     msg: "{{ item.namespace }}/{{ item.name }} {{ item.reason }} {{ item.message }}"
   loop: "{{ found.models | rejectattr('ready') }}"
   loop_control:
     label: "{{ item.name }}"
 
-- name: Count the replicas of KubeAI models
+- name: Read KubeAI Models
   slipway.inference.model_info:
     api: kubeai
   register: kubeai
@@ -69,7 +70,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ kubeai.resources | map(attribute='status.replicas.all', default=0) | sum }}"
 
-- name: Wait until the models that Argo CD applies are there and answer
+- name: Wait until the models that Argo CD applies exist and are ready
   slipway.inference.model_info:
     namespace: models
     label_selectors: [app.kubernetes.io/instance=chat]
@@ -82,7 +83,7 @@ EXAMPLES = r"""
     label_selectors: [team=search]
   register: found
 
-- name: Remove them
+- name: Delete them
   slipway.inference.model:
     models: "{{ found.resources }}"
     state: absent
@@ -90,11 +91,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 api_found:
-  description: Whether the cluster has the definition of the API. Without it the lists are empty.
+  description: Whether the cluster has the CRD. If not, the lists are empty.
   returned: success
   type: bool
 models:
-  description: State of each model. Also there when a wait failed.
+  description: State of each model. Also returned if the wait failed.
   returned: success
   type: list
   elements: dict
@@ -108,11 +109,11 @@ models:
       type: str
       sample: qwen2-0-5b
     namespace:
-      description: Namespace of the model. Empty for one of the whole cluster.
+      description: Namespace of the model. Empty for cluster-scoped models.
       type: str
       sample: models
     ready:
-      description: Whether it runs as described and answers.
+      description: Whether it runs with the described spec and answers.
       type: bool
     phase:
       description: As RV(slipway.inference.model#module:results[].phase).
@@ -123,45 +124,45 @@ models:
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
     nodes_ready:
-      description: Nodes that have the files of a model.
-      returned: for a model of OME
+      description: Nodes with the model's files.
+      returned: for OME models
       type: list
       elements: str
       version_added: 0.5.0
     nodes_failed:
-      description: Nodes that could not get the files of a model.
-      returned: for a model of OME
+      description: Nodes on which the download failed.
+      returned: for OME models
       type: list
       elements: str
       version_added: 0.5.0
     progress:
-      description: How much of it is uploaded or published.
-      returned: for a model of Deckhouse
+      description: Progress of the upload or publication.
+      returned: for Deckhouse models
       type: str
       sample: 17%
       version_added: 0.5.0
     digest:
-      description: Digest of its artifact in the registry; empty until it is published.
-      returned: for a model of Deckhouse
+      description: Digest of its artifact in the registry. Empty until it is published.
+      returned: for Deckhouse models
       type: str
       sample: sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
       version_added: 0.5.0
     upload_secret:
-      description: Name of the Secret that says where to upload it; empty while nothing is to be uploaded.
-      returned: for a model of Deckhouse
+      description: Name of the Secret with the upload's URL and token. Empty if no upload is open.
+      returned: for Deckhouse models
       type: str
       version_added: 0.5.0
     upload_namespace:
       description: Namespace of that Secret.
-      returned: for a model of Deckhouse
+      returned: for Deckhouse models
       type: str
       version_added: 0.5.0
     reason:
-      description: Why it is not ready, in one word; empty when it is.
+      description: Reason why it is not ready, as one word. Empty if it is ready.
       type: str
       sample: Unschedulable
     message:
-      description: Why it is not ready, in words; empty when it is.
+      description: Explanation why it is not ready. Empty if it is ready.
       type: str
     conditions:
       description: Conditions in the status of the model, as RV(slipway.inference.model#module:results[].conditions).
@@ -169,48 +170,48 @@ models:
       elements: dict
     waited:
       description: Seconds until it was ready or failed.
-      returned: when O(wait=true) and it failed
+      returned: if O(wait=true) and it failed
       type: float
       sample: 12.4
       version_added: 0.5.0
     error_code:
       description: As RV(error_code), for this model.
-      returned: when it is among those that made a wait fail
+      returned: if it made the wait fail
       type: str
       version_added: 0.5.0
     events:
       description: As RV(slipway.inference.model#module:results[].events).
-      returned: for the first three models that made a wait fail
+      returned: for the first three models that made the wait fail
       type: list
       elements: dict
       version_added: 0.5.0
     log:
       description: As RV(slipway.inference.model#module:results[].log).
-      returned: for the first three models that made a wait fail
+      returned: for the first three models that made the wait fail
       type: list
       elements: str
       version_added: 0.5.0
 resources:
   description:
-    - The models as the API server has them, without C(metadata.managedFields) and with secrets masked.
-    - O(slipway.inference.model#module:models) takes them with O(slipway.inference.model#module:state=absent).
+    - The models from the API server, without C(metadata.managedFields) and with masked secrets.
+    - O(slipway.inference.model#module:models) accepts them with O(slipway.inference.model#module:state=absent).
   returned: success
   type: list
   elements: dict
 error_code:
-  description: What kind of failure it was, as RV(slipway.inference.model#module:error_code).
+  description: Kind of the failure, as RV(slipway.inference.model#module:error_code).
   returned: on failure
   type: str
   sample: forbidden
 hint:
   description:
-    - What to do about it, as at the end of C(msg). May be empty.
-    - Without C(-v), a task that fails because of objects returns it empty. It returns no conditions, events and log of
-      objects, and of C(resources) only the names.
+    - Suggested fix, as at the end of C(msg). May be empty.
+    - If objects failed, it is only returned with C(-v), as are the objects' conditions, events and logs. Without C(-v),
+      C(resources) contains only names.
   returned: on failure
   type: str
 status:
-  description: HTTP status that the API server answered; V(0) if it is not about an answer.
+  description: HTTP status of the API server's response. V(0) if there was none.
   returned: on failure
   type: int
 """

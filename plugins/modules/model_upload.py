@@ -13,61 +13,61 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Uploads a local file or folder to a Model or ClusterModel of Deckhouse whose source is an upload, and waits until it
-    is published.
-  - It waits until the model's upload is open, takes address and token from the Secret that its status names, sends what
-    is not there yet, and goes on after any cut. What an earlier run has sent is compared by its digests and not sent
-    again.
-  - A folder is sent as one tar, which is made while it is sent. Hidden files and folders stay out.
-  - A model that has been uploaded is left as it is.
+  - Uploads a local file or directory to a Deckhouse Model or ClusterModel with C(source.upload), and waits until it is
+    published.
+  - Waits until the model's upload is open, and reads its URL and token from the Secret in the model's status. Resumes
+    after interruptions. Data from an earlier run is compared by digest and not sent again.
+  - A directory is sent as one tar archive, which is created during the upload. Hidden files and directories are
+    skipped.
+  - Nothing is sent if the model is already uploaded.
 extends_documentation_fragment:
   - slipway.inference.k8s_auth
   - slipway.inference.attributes
 attributes:
   check_mode:
     support: full
-    details: The file is read and compared with what is there, and nothing is sent.
+    details: The file is read and compared with the uploaded data. Nothing is sent.
   diff_mode:
     support: full
-    details: Names the file and its size.
+    details: Shows the name and size of the file.
   idempotent:
     support: full
 options:
   src:
     description:
-      - File or folder on the machine on which the module runs.
-      - A file is a GGUF, or a zip, tar, tar.gz or tar.zst with the files of a model.
+      - File or directory on the host that runs the module.
+      - A file must be a GGUF file, or a zip, tar, tar.gz or tar.zst archive with the files of a model.
     type: path
     required: true
   name:
-    description: Name of the model. Either this or O(url).
+    description: Name of the model. Specify this or O(url).
     type: str
   namespace:
-    description: Namespace of the model. Without it the model is a ClusterModel.
+    description: Namespace of the Model. If empty, the model is a ClusterModel.
     type: str
   url:
     description:
-      - Address of the upload, as in the Secret, for who may read neither model nor Secret. Needs O(token).
-      - Then nothing is asked of the cluster, and nothing waited for but the upload.
+      - URL of the upload from the Secret, for accounts without access to the model and the Secret. Requires O(token).
+      - The module then does not connect to the API server and only waits for the upload.
     type: str
   token:
-    description: Token of the upload, as in the Secret.
+    description: Token of the upload from the Secret.
     type: str
   checksum:
     description:
-      - SHA-256 that the file has to have, V(sha256:...), before anything is sent. Of a folder it is that of the tar.
+      - Expected SHA-256 of the file, V(sha256:...), or of a directory's tar archive. Checked before the upload.
     type: str
   depot_namespace:
     description: >-
-      Namespace of the depot, where the ConfigMap C(slipway-depot-ca) has the authority of its certificate. Where that
-      cannot be read the authorities of the machine are trusted.
+      Namespace of the depot. Its ConfigMap C(slipway-depot-ca) contains the CA of the depot's certificate. If it is not
+      readable, the host's CAs are trusted.
     type: str
     default: slipway-system
   depot_ca_cert:
-    description: Path of a file with the authority of the depot's certificate, instead.
+    description: Path of the CA of the depot's certificate, instead of the ConfigMap.
     type: path
   depot_validate_certs:
-    description: Whether the depot's certificate is verified.
+    description: Whether to verify the depot's certificate.
     type: bool
     default: true
   wait:
@@ -75,19 +75,19 @@ options:
     type: bool
     default: true
   wait_timeout:
-    description: Seconds that all of it may take.
+    description: Maximum seconds for the whole task.
     type: int
     default: 7200
 notes:
-  - The account needs the verb C(get) on the model, on the Secret of its upload and, for the authority, on the ConfigMap
+  - The account needs the verb C(get) on the model, on the Secret of its upload and, for the CA, on the ConfigMap
     C(slipway-depot-ca).
-  - What it is at, it writes into the system log of the machine, about every 256 MiB.
+  - The module logs its progress in the host's system log, about every 256 MiB.
 seealso:
   - module: slipway.inference.model
 """
 
 EXAMPLES = r"""
-- name: Make a model that is uploaded, and go on when its upload is open
+- name: Create a model for an upload, and continue when its upload is open
   slipway.inference.model:
     api: deckhouse
     name: tiny
@@ -99,7 +99,7 @@ EXAMPLES = r"""
       - field: status.phase
         in: [WaitForUpload, Publishing, Ready]
 
-- name: Upload it, and wait until workloads can read it
+- name: Upload it, and wait until workloads can use it
   slipway.inference.model_upload:
     name: tiny
     namespace: models
@@ -107,12 +107,12 @@ EXAMPLES = r"""
     checksum: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   register: uploaded
 
-- name: Upload the files of a model for the whole cluster
+- name: Upload a directory to a ClusterModel
   slipway.inference.model_upload:
     name: qwen3-8b
     src: /srv/models/Qwen3-8B
 
-- name: Upload to an address that somebody else has passed on
+- name: Upload without access to the cluster
   slipway.inference.model_upload:
     url: "{{ upload_url }}"
     token: "{{ upload_token }}"
@@ -122,44 +122,44 @@ EXAMPLES = r"""
 
 RETURN = r"""
 size:
-  description: Bytes of what is uploaded.
+  description: Size of the upload in bytes.
   returned: success
   type: int
   sample: 4294967296
 checksum:
-  description: SHA-256 of what is uploaded. Empty where O(checksum) is not given.
+  description: SHA-256 of the upload. Empty without O(checksum).
   returned: success
   type: str
   sample: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 resumed_at:
-  description: Bytes that were there before and not sent again.
+  description: Bytes from an earlier run that were not sent again.
   returned: success
   type: int
 sent:
-  description: Bytes that this task sent, those of requests that were cut left out.
+  description: Bytes that this task sent, without interrupted requests.
   returned: success
   type: int
 phase:
-  description: Phase of the model; empty where O(url) was given.
+  description: Phase of the model. Empty with O(url).
   returned: success
   type: str
   sample: Ready
 digest:
-  description: Digest of the artifact; empty until it is published.
+  description: Digest of the artifact. Empty until it is published.
   returned: success
   type: str
   sample: sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
 error_code:
-  description: What kind of failure it was, as RV(slipway.inference.model#module:error_code).
+  description: Kind of the failure, as RV(slipway.inference.model#module:error_code).
   returned: on failure
   type: str
   sample: failed
 hint:
-  description: What to do about it. May be empty.
+  description: Suggested fix. May be empty.
   returned: on failure
   type: str
 status:
-  description: HTTP status that the depot or the API server answered; V(0) if it is not about an answer.
+  description: HTTP status of the depot's or the API server's response. V(0) if there was none.
   returned: on failure
   type: int
 """
@@ -199,7 +199,7 @@ class Upload:
             return ""
         found = what.digest(0, what.size)
         if wanted.removeprefix("sha256:") != found.removeprefix("sha256:"):
-            raise InferenceError("invalid_input", f"{self._params['src']} has the checksum {found}, and not {wanted}.")
+            raise InferenceError("invalid_input", f"{self._params['src']} has the checksum {found}, not {wanted}.")
         return found
 
     def _by_address(self, what: Content) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class Upload:
         except InferenceError as error:
             if error.code not in ("not_found", "namespace_missing", "definition_missing"):
                 raise
-            self._module.warn(f"The model is not there yet; once it is, it would be uploaded. {error.message}")
+            self._module.warn(f"The model does not exist yet. The upload would start when it exists. {error.message}")
             return self._sent(what, {}, changed=True)
         return self._sent(what, model, changed=phase_of(model) in ("", "Pending", "WaitForUpload"))
 
@@ -252,7 +252,7 @@ class Upload:
         return Door(opened["url"], opened["token"], authority, self._params["depot_validate_certs"])
 
     def _tell(self, what: Content) -> Any:
-        return lambda there: self._module.log(f"{what.name}: {there // MIB} of {what.size // MIB} MiB are there")
+        return lambda there: self._module.log(f"{what.name}: {there // MIB} of {what.size // MIB} MiB are uploaded")
 
     def _sent(self, what: Content, model: Object, resumed: int = 0, sent: int = 0, *, changed: bool) -> dict[str, Any]:
         before, after = "", f"{what.name}: {what.size} bytes\n"

@@ -101,7 +101,7 @@ def node_of(
     version = int(document.get("version", 0)) if document else speaks
     if speaks >= 3 and version < 2:
         raise ValueError(
-            f"{path} has no version, which makes it version 1. containerd 2 takes nothing from it that concerns pods."
+            f"{path} has no version, so it has version 1. containerd 2 ignores its settings for pods."
             f" Convert it: containerd --config {path} config migrate"
         )
     sources = [Source(path, top, document, version)]

@@ -181,7 +181,7 @@ def mismatches(expected: Mapping[str, Any], actual: Mapping[str, Any], exact: bo
         lines.append(f"default runtime: '{actual['default']}' is not defined")
     kept = actual["default"] in (expected["runtimes"] or [actual["default"]])
     if actual["default"] and not expected["default"] and not kept:
-        lines.append(f"default runtime: another file sets it to {actual['default']}, which is to be removed")
+        lines.append(f"default runtime: another file sets it to {actual['default']}, which will be removed")
     return lines
 
 

@@ -15,7 +15,7 @@ def share(tolerate: object, total: int) -> int:
     text = str(tolerate).strip()
     number, percent = text.removesuffix("%").strip(), text.endswith("%")
     if not number.isdecimal() or (percent and int(number) > 100):
-        raise AnsibleFilterError(f"What is tolerated is a number or a share such as 5%, not {tolerate!r}.")
+        raise AnsibleFilterError(f"The tolerance must be a number or a percentage such as 5%, not {tolerate!r}.")
     return total * int(number) // 100 if percent else int(number)
 
 

@@ -120,7 +120,7 @@ def changed(text: str, changes: Mapping[str, Any], removed: Sequence[Path] = ())
             lines = _with_value(lines, path, key, value)
     after = "\n".join(lines).strip("\n") + "\n"
     if not _says(after, meant):
-        raise NotEditable("it is written in a form that cannot be changed line by line")
+        raise NotEditable("its format does not allow changes of single lines")
     return after
 
 

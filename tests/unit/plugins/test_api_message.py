@@ -34,7 +34,10 @@ def test_a_traceback_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("The account may not list models.krypton.ai.", "The account may not list models.krypton.ai."),
+        (
+            "The account is not allowed to list models.krypton.ai.",
+            "The account is not allowed to list models.krypton.ai.",
+        ),
         ("", ""),
         (None, ""),
         (" two\nlines ", "two\nlines"),

@@ -75,7 +75,7 @@ def test_an_entry_is_laid_over_what_the_catalogue_says() -> None:
         (7, "Entry 1 for the catalogue has no name."),
         (
             {"name": "always", "specs": {}},
-            "always: an entry for the catalogue has no key specs. Did you mean spec?",
+            "always: the catalogue entry has no key specs. Did you mean spec?",
         ),
         ({"name": "always", "spec": "hf://x/y"}, "always: spec must be a mapping."),
     ],

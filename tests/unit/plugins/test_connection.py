@@ -145,11 +145,11 @@ def test_of_several_kubeconfigs_each_adds_what_those_before_lack(tmp_path: Path)
     [
         ({"current-context": "none"}, " has no context 'none'. Did you mean one?"),
         ({"current-context": "x"}, " has no context 'x'. It has one, two."),
-        ({"clusters": []}, " has no cluster 'd', which its context two names. It has no clusters at all."),
+        ({"clusters": []}, " has no cluster 'd', which its context two names. It has no clusters."),
         ({"clusters": {}, "contexts": "x"}, ": contexts is not a list."),
         ({"users": ["u"]}, ": one of its users is not a mapping."),
         ({"users": [{}]}, ": one of its users has no name."),
-        ({"current-context": None}, " sets no current-context, and no context is named."),
+        ({"current-context": None}, " sets no current-context, and the task sets no context."),
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_says_which_it_is_and_why(
@@ -167,7 +167,7 @@ def test_a_kubeconfig_that_cannot_be_used_says_which_it_is_and_why(
 def test_a_kubeconfig_that_is_not_there_is_named() -> None:
     with pytest.raises(InferenceError) as raised:
         _settings.resolve({}, {"KUBECONFIG": "/nowhere/config:/nowhere/else"})
-    assert raised.value.message == "No usable kubeconfig: /nowhere/config and /nowhere/else: there is no such file."
+    assert raised.value.message == "No usable kubeconfig: /nowhere/config and /nowhere/else: file not found."
 
 
 @pytest.mark.parametrize("content", [None, b"\xff"])

@@ -33,17 +33,17 @@ WEBHOOK = 'admission webhook "policy.example.org" denied the request: image is n
             401,
             {"message": "Unauthorized"},
             "unauthorized",
-            "does not accept the credentials (list models.krypton.ai in models).",
+            "rejected the credentials (list models.krypton.ai in models).",
         ),
         (
             403,
             {"message": FORBIDDEN, "reason": "Forbidden", "details": {"kind": "models"}},
             "forbidden",
-            f"The account may not list models.krypton.ai in models: {FORBIDDEN}. Grant it with a Role",
+            f"The account is not allowed to list models.krypton.ai in models: {FORBIDDEN}. Grant it with a Role",
         ),
         (403, {"message": "exceeded quota: q", "details": {"kind": "models"}}, "denied", "exceeded quota: q."),
         (400, {"message": WEBHOOK}, "denied", f"{WEBHOOK}."),
-        (404, "404 page not found", "definition_missing", "The cluster does not know models.krypton.ai."),
+        (404, "404 page not found", "definition_missing", "The cluster has no resource type models.krypton.ai."),
         (
             404,
             {"reason": "NotFound", "details": {"kind": "namespaces", "name": "x"}},
@@ -106,7 +106,7 @@ def test_missing_permission_ends_the_module(api: FakeApi, run: Run) -> None:
     result = run("model_info", namespace="models")
     assert (result["error_code"], result["status"]) == ("unauthorized", 401)
     assert result["msg"] == (
-        "The API server does not accept the credentials (list models.krypton.ai in models). "
+        "The API server rejected the credentials (list models.krypton.ai in models). "
         "The credentials are missing, wrong or expired."
     )
 

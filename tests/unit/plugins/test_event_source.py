@@ -142,7 +142,7 @@ def test_services_are_followed_beside_the_models_of_their_api(api: FakeApi) -> N
 
 def test_credentials_that_are_refused_end_the_source(api: FakeApi) -> None:
     api.answers.append(Answer(lambda _call: True, 401, "Unauthorized", "Unauthorized"))
-    with pytest.raises(SOURCE.InferenceError, match="does not accept the credentials") as raised:
+    with pytest.raises(SOURCE.InferenceError, match="rejected the credentials") as raised:
         asyncio.run(SOURCE.main(asyncio.Queue(), {"host": api.url, "api_key": "the-api-key", "api": "krypton"}))
     assert "the-api-key" not in str(raised.value)
 

@@ -122,7 +122,7 @@ def test_a_model_stays_where_its_service_cannot_be_deleted(api: FakeApi, run: Ru
         ("Model", False),
         ("InferenceService", False),
     ]
-    assert result["msg"].startswith("1 of 2 resources was not deleted. Model models/a was not tried.\n")
+    assert result["msg"].startswith("1 of 2 resources was not deleted. Model models/a was not processed.\n")
     assert MODELS + "a" in api.objects
 
 
@@ -155,7 +155,7 @@ def test_services_are_not_tried_where_a_model_cannot_be_written(api: FakeApi, ru
     )
     result = run("inference_service", **task("a"))
     assert result.cause == (
-        "1 of 2 resources was not applied. InferenceService models/a was not tried.\n- Model models/a: no."
+        "1 of 2 resources was not applied. InferenceService models/a was not processed.\n- Model models/a: no."
     )
     assert api.objects == {}
 
@@ -317,7 +317,8 @@ def test_a_service_that_answers_with_weights_of_before_is_not_ready_yet(api: Fak
     assert result.cause == (
         "2 of 2 resources are not ready after 1 s.\n"
         "- Model models/a: LoadingCache: 1.2 of 3.4 GiB are loaded.\n"
-        "- InferenceService models/a: ModelNotReady: The Model a is not ready, or its change is not seen yet."
+        "- InferenceService models/a: ModelNotReady: The Model a is not ready,"
+        " or its change has not been reconciled yet."
     )
 
 
@@ -346,7 +347,7 @@ def test_everything_that_is_wrong_is_told_with_its_kind(run: Run) -> None:
     assert result.cause == (
         "Nothing was changed. Model item 2: name is missing.\n"
         "InferenceService models/a: spec is missing.\n"
-        "InferenceService models/b: it is of kind Model, not InferenceService."
+        "InferenceService models/b: kind is Model, not InferenceService."
     )
 
 
@@ -374,7 +375,9 @@ def test_check_mode_predicts_where_definition_or_namespace_are_missing(api: Fake
     result = run("inference_service", check=True, **task("a"))
     assert (result.failed, result["changed"]) == (False, True)
     for resource in ("models.inference.llmkube.dev", "inferenceservices.inference.llmkube.dev"):
-        assert f"The cluster does not know {resource}. models/a cannot be checked" in str(result["warnings"])
+        assert f"The cluster has no resource type {resource}. The API server cannot check models/a" in str(
+            result["warnings"]
+        )
 
 
 def test_services_are_read_and_can_be_removed(api: FakeApi, run: Run) -> None:

@@ -115,7 +115,7 @@ def test_models_of_the_two_apis_do_not_meet(api: FakeApi, run: Run) -> None:
     [found] = run("model_info", api="kubeai")["models"]
     assert (found["name"], found["phase"], found["reason"]) == ("a", "", "NoStatus")
     wrong = run("model", api="kubeai", models=[{"apiVersion": "krypton.ai/v1alpha1", "metadata": {"name": "b"}}])
-    assert "it is of apiVersion krypton.ai/v1alpha1, not kubeai.org/v1" in wrong["msg"]
+    assert "apiVersion is krypton.ai/v1alpha1, not kubeai.org/v1" in wrong["msg"]
 
 
 def test_what_the_user_scaled_by_hand_is_left_alone(api: FakeApi, run: Run) -> None:
@@ -176,7 +176,7 @@ def test_a_cache_that_is_not_cleared_says_why(api: FakeApi, run: Run) -> None:
     run("model", **task, wait=False)
     result = run("model", **task, wait_timeout=1)
     assert result.cause == (
-        "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held. "
+        "Model models/a is not deleted after 1 s. Deleting: It is blocked by finalizers: example.org/held. "
         "FailedMount: The volume does not answer."
     )
 

@@ -127,7 +127,7 @@ def test_keys_without_a_meaning_here_are_left_out_with_a_warning(monkeypatch: py
     assert kubeai_config({"messaging": {"streams": []}, "modelRollouts": {"surge": 1}}) == {
         "modelRollouts": {"surge": 1}
     }
-    assert warnings == ["controller_kubeai_config.messaging has no meaning here and is left out."]
+    assert warnings == ["controller_kubeai_config.messaging has no effect in Slipway and is ignored."]
 
 
 @pytest.mark.parametrize(

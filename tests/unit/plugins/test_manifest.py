@@ -71,8 +71,8 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         "item 4: name is missing.\n"
         "a/b/b: namespace a/b must consist of lower case letters, digits and '-'.\n"
         "a/b/b: spec is missing.\n"
-        "models/c: it is of apiVersion v1, not krypton.ai/v1alpha1.\n"
-        "models/c: it is of kind Pod, not Model."
+        "models/c: apiVersion is v1, not krypton.ai/v1alpha1.\n"
+        "models/c: kind is Pod, not Model."
     )
 
 

@@ -103,7 +103,7 @@ def test_a_conflict_names_the_other_manager_and_the_fields(api: FakeApi, run: Ru
     assert result["error_code"] == "conflict"
     assert result.cause == (
         "Model models/a was refused. kubectl owns .spec.port, .spec.args. "
-        "Set force_conflicts to take these fields over, or leave them out here."
+        "Set force_conflicts to take these fields over, or remove them from the task."
     )
     assert run("model", **task, force_conflicts=True)["changed"]
     assert api.objects[PATH + "a"]["spec"]["port"] == 2
@@ -294,7 +294,7 @@ def test_a_timeout_names_each_model_and_its_last_state(api: FakeApi, run: Run) -
     assert result.cause == (
         "2 of 3 Models are not ready after 1 s.\n"
         "- models/a: WaitingForPods: No replica answers yet.\n"
-        "- models/b: NoStatus: No controller has looked at it yet. "
+        "- models/b: NoStatus: No controller has reconciled it yet. "
         "Is the controller running? The role slipway.inference.controller installs it."
     )
 
@@ -338,7 +338,7 @@ def test_a_model_that_is_deleted_meanwhile_ends_the_wait(api: FakeApi, run: Run)
     api.once("watch", lambda: api.remove(PATH + "a"))
     result = run("model", name="a", namespace="models", spec=SPEC)
     assert result["error_code"] == "deleted"
-    assert result.cause == "Model models/a failed. Deleted: It was deleted while it was waited for."
+    assert result.cause == "Model models/a failed. Deleted: It was deleted during the wait."
 
 
 def test_removal_waits_until_the_model_is_gone(api: FakeApi, run: Run) -> None:
@@ -355,7 +355,10 @@ def test_removal_that_takes_too_long_says_what_holds_it(api: FakeApi, run: Run) 
     api.finalizers.add(PATH + "a")
     assert run("model", name="a", namespace="models", state="absent", wait=False)["changed"]
     again = run("model", name="a", namespace="models", state="absent", wait_timeout=1)
-    assert again.cause == "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held."
+    assert (
+        again.cause
+        == "Model models/a is not deleted after 1 s. Deleting: It is blocked by finalizers: example.org/held."
+    )
     assert not again["changed"]
 
 
@@ -363,21 +366,23 @@ def test_where_the_definition_is_missing_the_role_is_named(api: FakeApi, run: Ru
     api.served.remove("/apis/krypton.ai/v1alpha1")
     result = run("model", name="a", namespace="models", spec=SPEC)
     assert result["error_code"] == "definition_missing"
-    assert result.cause == "The cluster does not know models.krypton.ai. Run the role slipway.inference.crds first."
+    assert (
+        result.cause == "The cluster has no resource type models.krypton.ai. Run the role slipway.inference.crds first."
+    )
     assert not run("model", name="a", namespace="models", state="absent").failed
 
 
 def test_check_mode_predicts_where_definition_or_namespace_are_missing(api: FakeApi, run: Run) -> None:
     result = run("model", check=True, name="a", namespace="not-yet", spec=SPEC)
     assert (result.failed, result["changed"]) == (False, True)
-    assert "The namespace not-yet does not exist. not-yet/a cannot be checked by the server yet." in str(
-        result["warnings"]
-    )
+    assert "The namespace not-yet does not exist. The API server cannot check not-yet/a yet." in str(result["warnings"])
     api.served.clear()
     result = run("model", check=True, name="a", namespace="models", spec=SPEC)
     assert (result.failed, result["changed"]) == (False, True)
     assert result["diff"][0]["after"] == {"spec": SPEC}
-    assert "The cluster does not know models.krypton.ai. models/a cannot be checked" in str(result["warnings"])
+    assert "The cluster has no resource type models.krypton.ai. The API server cannot check models/a" in str(
+        result["warnings"]
+    )
 
 
 def test_a_missing_namespace_is_named(api: FakeApi, run: Run) -> None:
@@ -523,7 +528,7 @@ def test_a_kind_that_one_api_has_says_the_api(api: FakeApi, run: Run) -> None:
 def test_an_api_that_is_named_is_that_of_all_manifests(run: Run) -> None:
     manifest = {"apiVersion": "kubeai.org/v1", "metadata": {"name": "a", "namespace": "models"}, "spec": {}}
     assert (
-        "a: it is of apiVersion kubeai.org/v1, not krypton.ai/v1alpha1."
+        "a: apiVersion is kubeai.org/v1, not krypton.ai/v1alpha1."
         in run("model", api="krypton", models=[manifest])["msg"]
     )
 
@@ -531,7 +536,7 @@ def test_an_api_that_is_named_is_that_of_all_manifests(run: Run) -> None:
 def test_a_manifest_of_no_api_is_told_those_that_there_are(run: Run) -> None:
     manifest = {"apiVersion": "kubeai.org/v2", "metadata": {"name": "a", "namespace": "models"}, "spec": {}}
     told = run("model", models=[manifest])["msg"]
-    assert "a: it is of apiVersion kubeai.org/v2, not krypton.ai/v1alpha1 or kubeai.org/v1 or " in told
+    assert "a: apiVersion is kubeai.org/v2, not krypton.ai/v1alpha1 or kubeai.org/v1 or " in told
 
 
 def test_what_is_waited_for_holds_for_models_of_every_api(api: FakeApi, run: Run) -> None:
@@ -585,7 +590,7 @@ def test_nothing_is_patched_where_a_model_is_missing(api: FakeApi, run: Run) -> 
     models = [{"name": name, "spec": {"minReplicas": 3}} for name in ("a", "b")]
     result = run("model", models=models, namespace="models", state="patched")
     assert (result.failed, result["error_code"], result["changed"]) == (True, "not_found", False)
-    assert "models/b: There is none of this name" in result["msg"]
+    assert "models/b: It does not exist, and state=patched" in result["msg"]
     assert set(api.objects) == {PATH + "a"}
     assert api.objects[PATH + "a"]["spec"]["minReplicas"] == 1
 
@@ -653,14 +658,14 @@ def test_it_is_waited_until_what_goes_is_gone(api: FakeApi, run: Run) -> None:
 def test_a_selector_that_names_no_label_is_refused(api: FakeApi, run: Run, selector: list[str]) -> None:
     result = run("model", **_search("a", prune=selector))
     assert (result.failed, result["error_code"]) == (True, "invalid_input")
-    assert "prune needs a label that the objects carry" in result["msg"]
+    assert "prune must require a label" in result["msg"]
     assert api.calls == []
 
 
 def test_an_empty_list_removes_all_that_is_found_where_the_api_is_named(api: FakeApi, run: Run) -> None:
     run("model", **_search("a", "b"), wait=False)
     told = run("model", namespace="models", models=[], prune=["team in (search, ads)"])
-    assert "prune does not know where to look" in told["msg"]
+    assert "prune needs a namespace" in told["msg"]
     result = run("model", api="krypton", namespace="models", models=[], prune=["team=search"])
     assert (result["changed"], len(result["pruned"])) == (True, 2)
     assert api.objects == {}
@@ -700,7 +705,7 @@ def test_models_of_the_whole_cluster_stay_where_a_namespace_is_named(api: FakeAp
 
 @pytest.mark.parametrize("state", ["absent", "patched"])
 def test_pruning_goes_with_making_alone(run: Run, state: str) -> None:
-    assert "prune goes with state=present alone" in run("model", **_search("a", state=state))["msg"]
+    assert "prune requires state=present" in run("model", **_search("a", state=state))["msg"]
 
 
 # ---- what others have changed ----------------------------------------------------------------------------------------

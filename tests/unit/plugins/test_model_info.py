@@ -149,7 +149,7 @@ def test_what_is_not_ready_in_time_is_told(api: FakeApi, run: Run) -> None:
 def test_nothing_to_wait_for_is_told_when_the_time_is_up(api: FakeApi, run: Run) -> None:
     result = run("model_info", name="a", wait=True, wait_timeout=0)
     assert (result.failed, result["error_code"]) == (True, "timeout")
-    assert result.cause == "There is no such Model after 0 s."
+    assert result.cause == "No matching Model was found within 0 s."
 
 
 def test_without_the_definition_nothing_is_waited_for(api: FakeApi, run: Run) -> None:

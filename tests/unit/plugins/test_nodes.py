@@ -177,7 +177,7 @@ def test_a_refusal_of_the_api_server_is_told_without_the_token(api: FakeApi, tmp
     api.answers.append(Answer(lambda _call: True, 401, "Unauthorized", "Unauthorized"))
     file = tmp_path / "nodes.yml"
     file.write_text(yaml.safe_dump({"plugin": NAME, "host": api.url, "api_key": "the-api-key"}))
-    with pytest.raises(AnsibleError, match="The API server does not accept the credentials") as raised:
+    with pytest.raises(AnsibleError, match="The API server rejected the credentials") as raised:
         inventory_loader.get(NAME).parse(InventoryData(), DataLoader(), str(file))
     assert "the-api-key" not in str(raised.value)
 

@@ -63,7 +63,7 @@ def test_a_summary_of_a_model_that_nobody_has_seen_is_complete() -> None:
         "ready": False,
         "phase": "",
         "reason": "NoStatus",
-        "message": "No controller has looked at it yet.",
+        "message": "No controller has reconciled it yet.",
         "url": "",
         "conditions": [],
     }

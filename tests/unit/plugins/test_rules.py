@@ -84,4 +84,4 @@ def test_a_broken_regular_expression_is_an_error_of_the_input() -> None:
     with pytest.raises(InferenceError) as raised:
         parse([{"field": "a", "matches": "("}])
     assert raised.value.code == "invalid_input"
-    assert "wait_for: matches is no regular expression" in raised.value.message
+    assert "wait_for: matches is not a regular expression" in raised.value.message

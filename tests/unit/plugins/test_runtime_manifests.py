@@ -36,5 +36,5 @@ def test_each_becomes_a_manifest(given: Any, kind: str, metadata: dict[str, Any]
 
 
 def test_a_name_that_is_not_known_is_named() -> None:
-    with pytest.raises(AnsibleFilterError, match="There is no runtime other"):
+    with pytest.raises(AnsibleFilterError, match="Unknown runtime other"):
         runtime_manifests(["other"], [KNOWN], "usual")

@@ -79,7 +79,7 @@ def test_a_single_model_may_say_its_kind(api: FakeApi, run: Run) -> None:
 def test_a_kind_that_the_api_has_not_is_refused_with_those_that_it_has(run: Run) -> None:
     result = run("model", api="zoo", models=[{"name": "a", "kind": "Elephant", "spec": {}}])
     assert result["error_code"] == "invalid_input"
-    assert "it is of kind Elephant, not Model or ClusterModel" in result["msg"]
+    assert "kind is Elephant, not Model or ClusterModel" in result["msg"]
 
 
 def test_what_was_read_can_be_removed(api: FakeApi, run: Run) -> None:

@@ -173,7 +173,7 @@ def test_trouble_at_the_end_is_told(api: FakeApi, run: Run) -> None:
     result = run("model", **{**TASK, "wait_timeout": 5})
     assert result["error_code"] == "timeout"
     assert result["msg"].startswith(
-        "Model models/a is not ready after 5 s. At the end the API server could not be asked: "
+        "Model models/a is not ready after 5 s. The last request to the API server failed: "
         f"{api.url} cannot be reached: Connection refused."
     )
     assert result["msg"].endswith("WaitingForPods: No replica answers yet.")
@@ -186,14 +186,14 @@ def test_a_watch_that_cannot_be_understood_ends_the_wait_at_once(api: FakeApi, r
     result = run("model", **{**TASK, "wait_timeout": 600})
     assert len(api.asked("watch")) == 1
     assert result["error_code"] == "internal_error"
-    assert "Following models.krypton.ai in models ended: KeyError" in result["msg"]
+    assert "The watch of models.krypton.ai in models ended: KeyError" in result["msg"]
 
 
 def test_a_page_that_is_no_answer_of_an_api_server_is_told(api: FakeApi, run: Run) -> None:
     api.answers.append(Answer(lambda _call: True, 200, text="<html>Please log in"))
     result = run("model", **TASK)
     assert result["error_code"] == "server_error"
-    assert result.cause == f"{api.url} does not answer as an API server: <html>Please log in"
+    assert result.cause == f"{api.url} is not a Kubernetes API server: <html>Please log in"
 
 
 def test_a_pause_without_end_is_not_kept(api: FakeApi, run: Run) -> None:

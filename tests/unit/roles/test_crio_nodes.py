@@ -142,7 +142,7 @@ def test_it_is_not_removed_if_our_file_hides_that_another_one_sets_it_as_the_def
     once = done(NODES["toolkit-default-elsewhere"], default="no")
     after = printed(done(once, state="absent"))
     assert container_runtime_mismatches(after, plan(once, state="absent")["expected"], exact=False) == [
-        "default runtime: another file sets it to nvidia, which is to be removed"
+        "default runtime: another file sets it to nvidia, which will be removed"
     ]
 
 

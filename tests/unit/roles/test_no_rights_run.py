@@ -27,11 +27,11 @@ ELSEWHERE = {
 TOLD = {
     "drain_node": r"cannot get resource .nodes. in API group .. at the cluster scope",
     "models": r"cannot list resource",
-    "site": r"The account may not|cannot",
+    "site": r"The account is not allowed to|cannot",
     "status": r"cannot list resource|may not",
-    "uninstall": r"The account may not|cannot",
-    "upgrade": r"The account may not|cannot",
-    "usage": r"The account may not|cannot",
+    "uninstall": r"The account is not allowed to|cannot",
+    "upgrade": r"The account is not allowed to|cannot",
+    "usage": r"The account is not allowed to|cannot",
 }
 """Playbook -> what its output says of it."""
 
