@@ -404,7 +404,7 @@ ADVICE: Mapping[str, str] = {
 CASES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "DownloadFailed": (
         (
-            "the hub asks for a token",
+            "the hub requires a token",
             (
                 "Check the repository's name: the hub also asks for a token if it does not exist. Create a "
                 "Secret with HUGGINGFACE_HUB_TOKEN and name it in envFrom. If envFrom names several Secrets, use "
@@ -413,7 +413,7 @@ CASES: Mapping[str, tuple[tuple[str, str], ...]] = {
             ),
         ),
         (
-            "the token may not read this repository",
+            "the token is not allowed to read this repository",
             ("Accept the repository's terms on the hub, with the account of the token."),
         ),
         (
@@ -425,7 +425,7 @@ CASES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "the hub cannot be reached from the pod",
             ("Check DNS, the proxy and network policies. In a closed network, set a mirror (see Closed networks)."),
         ),
-        ("the hub refuses more requests for now", ("Wait: the pod retries. Or use a token, or a mirror.")),
+        ("the hub limits requests for now", ("Wait: the pod retries. Or use a token, or a mirror.")),
         (
             "permission denied: check the volume and its owner",
             (
@@ -434,7 +434,7 @@ CASES: Mapping[str, tuple[tuple[str, str], ...]] = {
             ),
         ),
         (
-            "the model is larger than the pod's place for weights",
+            "the model is larger than the pod's volume for weights",
             ("Use a smaller quantization. A pod has 20 GiB for weights."),
         ),
     ),

@@ -12,10 +12,10 @@ COMMANDS = {
     "gateway": ("slipway.gateway.main", "configure HAProxy, which routes OpenAI requests to the models"),
     "loader": ("slipway.loader.main", "download model files, and load adapters into engines"),
     "hub": ("slipway.hub.main", "serve model files over the Hugging Face protocol, for closed networks"),
-    "depot": ("slipway.depot.main", "sign the tokens of the artifact registry, and take uploads for it"),
-    "crds": ("slipway.apis.crds", "write the CustomResourceDefinitions into a folder"),
-    "apis": ("slipway.apis.collection", "write what the Ansible collection knows of the APIs into its folder"),
-    "engines": ("slipway.engines.main", "write what monitoring asks of the engines into a file"),
+    "depot": ("slipway.depot.main", "sign tokens for the artifact registry, and accept uploads"),
+    "crds": ("slipway.apis.crds", "write the CustomResourceDefinitions to a directory"),
+    "apis": ("slipway.apis.collection", "write the Ansible collection's data about the APIs"),
+    "engines": ("slipway.engines.main", "write the monitoring queries of the engines to a file"),
 }
 """Command -> (module with ``main(argv) -> exit status``, what it does). Each process imports only its own."""
 
@@ -37,7 +37,7 @@ def main() -> int:
         sys.stdout.write(usage())
         return 0
     if command not in COMMANDS:
-        sys.stderr.write(f"slipway: no command {command!r}\n\n{usage()}")
+        sys.stderr.write(f"slipway: unknown command {command!r}\n\n{usage()}")
         return 2
     status: int = importlib.import_module(COMMANDS[command][0]).main(arguments)
     return status

@@ -61,7 +61,7 @@ def decode_yaml(text: str, *, most: int) -> Any:
         if depth > YAML_DEPTH:
             raise DecodingError("it is nested too deep")
     if _SURROGATE.search(text):
-        raise DecodingError("it has half a surrogate pair: write \\U0001f600 for what has two \\u in JSON")
+        raise DecodingError("it has half a surrogate pair: write \\U0001f600 instead of two \\u escapes")
     try:
         return yaml.safe_load(text)
     except RecursionError as error:

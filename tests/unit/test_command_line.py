@@ -35,7 +35,7 @@ def test_the_help_names_each_command(
 
 def test_an_unknown_command_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("control", monkeypatch=monkeypatch) == 2
-    assert "no command 'control'" in capsys.readouterr().err
+    assert "unknown command 'control'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [*((name,) for name in program.COMMANDS), *SUBCOMMANDS], ids=" ".join)

@@ -214,8 +214,8 @@ def literal(value: object, indent: int = 0, taken: int = 0) -> str:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="slipway apis", description="Write what the collection knows of the APIs.")
-    parser.add_argument("collection", type=Path, metavar="DIR", help="folder of the collection")
+    parser = argparse.ArgumentParser(prog="slipway apis", description="Write the collection's data about the APIs.")
+    parser.add_argument("collection", type=Path, metavar="DIR", help="directory of the collection")
     folder: Path = parser.parse_args(argv).collection
     for path, text in files().items():
         (folder / path).write_text(text)

@@ -45,7 +45,7 @@ def _added(resource: CustomResource) -> Iterator[Column]:
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="slipway crds", description="Write all CustomResourceDefinitions.")
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder for the files, one for each kind")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="directory for the files, one for each kind")
     folder: Path = parser.parse_args(argv).folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in manifests().items():

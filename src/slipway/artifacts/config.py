@@ -106,8 +106,8 @@ def described_by(files: Collection[str]) -> str:
 
 
 def read(text: bytes) -> Mapping[str, Any]:
-    """A configuration. Python writes numbers into them that JSON does not have: what is infinite becomes 1e308, what is
-    no number null. Raises DecodingError."""
+    """Parses a configuration. Python writes numbers that JSON does not have: infinity becomes 1e308, NaN null. Raises
+    DecodingError."""
     plain = text.decode("utf-8", "replace") if len(text) <= MOST_BYTES else ""
     if "Infinity" in plain or "NaN" in plain:
         text = _NUMBERS.sub(_json_number, plain).encode()

@@ -84,7 +84,7 @@ def choose(
     wanted = [path for path in paths if not in_dropped_folder(path)]
     for path in sorted(wanted):
         if path.lower().endswith(REJECTED):
-            raise UnsupportedError(f"{path} must not be part of a model: remove programs and archives from the source")
+            raise UnsupportedError(f"{path} is not allowed in a model: remove programs and archives from the source")
     format_ = _format(wanted)
     candidates = [path for path in wanted if _is_weight(path, format_)]
     weights = copies.without(candidates, wanted, indexed=indexed, pipeline=format_ == "Diffusers")
@@ -124,7 +124,7 @@ def _format(paths: Collection[str]) -> Format:
     if gguf:
         return "GGUF"
     if safetensors and CONFIG not in paths:
-        raise UnsupportedError(f"{safetensors[0]} has no {CONFIG} beside it in the source's top folder")
+        raise UnsupportedError(f"{safetensors[0]} has no {CONFIG} next to it in the source's top-level directory")
     if safetensors:
         return "Safetensors"
     pickles = sorted(path for path in paths if path.lower().endswith(PICKLES))

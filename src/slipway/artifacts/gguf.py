@@ -144,7 +144,7 @@ def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
     reader = _Reader(RangeReader(read, MOST_BYTES))
     tensors, keys = reader.count("the number of tensors"), reader.count("the number of keys")
     if keys > MOST_KEYS:
-        raise UnreadableError(f"it declares {keys} keys, more than any header")
+        raise UnreadableError(f"it declares {keys} keys, more than the limit")
     found: dict[str, int | str] = {}
     for _unused in range(keys):
         key = reader.text(LONGEST_KEY, "a key")
@@ -257,18 +257,18 @@ class _Reader:
         """What the next entries of the list of tensors add up to, and the bytes that their data has at least. Raises
         MalformedFileError."""
         if tensors > MOST_TENSORS:
-            raise UnreadableError(f"it declares {tensors} tensors, more than any file")
+            raise UnreadableError(f"it declares {tensors} tensors, more than the limit")
         total = end = 0
         for _unused in range(tensors):
             self.text(LONGEST_KEY, "the name of a tensor")
             dimensions = self._number("I", "the shape of a tensor")
             if dimensions > MOST_DIMENSIONS:
-                raise MalformedFileError(f"a tensor has {dimensions} dimensions, more than any")
+                raise MalformedFileError(f"a tensor has {dimensions} dimensions, more than the limit")
             shape = [self.count("the shape of a tensor") for _unused in range(dimensions)]
             weights = math.prod(shape)
             total += weights
             if total > LARGEST:
-                raise MalformedFileError("its tensors are larger than any file")
+                raise MalformedFileError("its tensors are larger than a file can be")
             block, size = BYTES.get(self._number("I", "the type of a tensor"), (1, 0))
             end = max(end, self._number("Q", "the place of a tensor") + weights // block * size)
         return total, end
@@ -285,7 +285,7 @@ class _Reader:
         else:
             self._lists -= count
         if self._texts < 0 or self._lists < 0:
-            raise UnreadableError(f"{key} is longer than any header")
+            raise UnreadableError(f"{key} is longer than a header can be")
         if kind is Type.STRING:
             self._reader.skip_texts(count, struct.Struct(f"{self._order}{self._length}"), key)
             return

@@ -130,7 +130,7 @@ def reference(words: Sequence[str], shown: str) -> HubReference:
     if is_host(words[0]):
         words = page_of("/".join(words[1:]), shown) or words
     if words[0].lower() in NOT_MODELS:
-        raise ValueError(f"{shown!r} is no model: what the hub has below {words[0]}/ is something else")
+        raise ValueError(f"{shown!r} is not a model: the hub has something else below {words[0]}/")
     name, at, revision = (words[1] if len(words) > 1 else "").partition("@")
     path = list(words[2:])
     if revision == "refs" and len(path) >= 2:
@@ -141,10 +141,10 @@ def reference(words: Sequence[str], shown: str) -> HubReference:
     if not REPOSITORY.fullmatch(repository) or is_host(words[0]):
         plain, colon, quantization = repository.partition(":")
         if colon and REPOSITORY.fullmatch(plain):
-            raise ValueError(f"{shown!r} names a quantization: write {plain}, and quantization: {quantization}")
+            raise ValueError(f"{shown!r} contains a quantization. Write {plain}, and quantization: {quantization}")
         raise ValueError(f"{shown!r} is not {SOME_REPOSITORY}{what_to_write(shown)}")
     if at and (not REVISION.fullmatch(revision) or fault_inside(revision)):
-        raise ValueError(f"{revision!r} is no branch, tag or commit of {repository}")
+        raise ValueError(f"{revision!r} is not a branch, tag or commit of {repository}")
     if path and fault_inside(file):
         raise ValueError(f"{file!r} is not a path inside {repository}")
     return HubReference(repository, revision, file)
@@ -161,15 +161,15 @@ def page_of(path: str, shown: str) -> list[str] | None:
     if len(words) == 4 and words[2] == "tree":
         return [words[0], f"{words[1]}@{words[3]}"]
     if len(words) > 2:
-        raise ValueError(f"{shown!r} is neither the page of a repository nor of one of its files")
+        raise ValueError(f"{shown!r} is neither the page of a repository nor of a file")
     return words
 
 
 REFUSALS = (
-    (401, "the hub asks for a token, also for names that it does not have. Check the names, and set HF_TOKEN"),
-    (403, "the token may not read this repository. Accept its terms on the hub, or use a token of an account that has"),
+    (401, "the hub requires a token, or the name does not exist. Check the names, and set HF_TOKEN"),
+    (403, "the token is not allowed to read this repository. Accept its terms on the hub, or use another token"),
     (404, "the hub has no such repository or file. Check their names in the spec"),
-    (429, "the hub refuses more requests for now; the pod tries again by itself"),
+    (429, "the hub limits requests for now; the pod retries automatically"),
 )
 """HTTP status -> what a person can do about it."""
 
@@ -182,5 +182,5 @@ def passes(status: int) -> bool:
 def explain_status(status: int) -> str:
     """What a person can do about an HTTP status of the hub."""
     if status >= 500:
-        return "the hub is not well; the pod tries again by itself"
-    return next((text for code, text in REFUSALS if code == status), "the hub refused the download")
+        return "the hub has an internal error; the pod retries automatically"
+    return next((text for code, text in REFUSALS if code == status), "the hub rejected the download")

@@ -44,7 +44,7 @@ def parse(url: str) -> Page:
     parts, provider = _split(url), provider_of(url)
     if not url.isprintable() or parts.scheme != "https" or provider is None:
         advice = huggingface.what_to_write(url, "https://huggingface.co/")
-        raise UnsupportedError(f"{redact_url(url)!r} is neither of Hugging Face nor of Ollama's library{advice}.")
+        raise UnsupportedError(f"{redact_url(url)!r} is not a URL of Hugging Face or Ollama's library{advice}.")
     words = [unquote(word) for word in parts.path.strip("/").split("/")]
     if provider == "Ollama":
         return _of_library(words, redact_url(url))
@@ -57,7 +57,7 @@ def _of_hub(words: list[str], revision: str, shown: str) -> Page:
         rest = words[3:]
         revision = "/".join(rest[: 3 if rest[:1] == ["refs"] else 1])
         if not revision:
-            raise UnsupportedError(f"{shown!r} names no revision behind {words[2]}.")
+            raise UnsupportedError(f"{shown!r} has no revision after {words[2]}.")
     try:
         found = huggingface.reference([words[0], "@".join([*words[1:2], *([revision] if revision else [])])], shown)
     except ValueError as error:
@@ -69,7 +69,7 @@ def _of_library(words: list[str], shown: str) -> Page:
     name, colon, tag = words[1].partition(":") if words[0] == "library" and len(words) > 1 else ("", "", "")
     tag = tag if colon else "latest"
     if not NAME.fullmatch(name) or not TAG.fullmatch(tag):
-        raise UnsupportedError(f"{shown!r} names no model of Ollama's library, such as library/qwen3:8b.")
+        raise UnsupportedError(f"{shown!r} does not name a model in Ollama's library, such as library/qwen3:8b.")
     return Page("Ollama", f"ollama://{name}:{tag}")
 
 

@@ -206,7 +206,7 @@ def read(content: bytes) -> Manifest:
 def layers_of(found: Manifest) -> tuple[Layer, ...]:
     """Raises DecodingError where the manifest is none of a model, or has a layer that is none of its files."""
     if found.artifact_type != ARTIFACT and found.config.media_type != CONFIG:
-        raise DecodingError("it is no model: its type is another one")
+        raise DecodingError("it is not a model: it has a different type")
     layers = []
     for layer in found.layers:
         path = layer.annotations.get(FILEPATH, "")

@@ -8,7 +8,7 @@ def fault_inside(path: str) -> str:
     if path.startswith("/"):
         return "begins with a slash"
     if any(part in ("", ".", "..") for part in path.split("/")):
-        return "has an empty part, . or .. in it"
+        return "contains an empty part, . or .."
     if "\\" in path or not path.isprintable():
-        return "has characters that no path has"
+        return "has invalid characters"
     return ""

@@ -69,7 +69,7 @@ class RangeReader:
 
     def _fetch(self, size: int, what: str) -> None:
         if size > self._left:
-            raise UnreadableError(f"{what} is longer than any header")
+            raise UnreadableError(f"{what} is longer than a header can be")
         wanted = min(max(size, PIECE), self._left)
         piece = self._read(self.position, wanted)[:wanted]
         self._left -= len(piece)

@@ -56,7 +56,7 @@ class Budget:
         self._bytes -= len(document)
         self._fields -= document.count(b":")
         if self._bytes < 0 or self._fields < 0:
-            raise UnreadableError("the headers of all its files together are longer than any model's")
+            raise UnreadableError("the headers of its files are too long in total")
 
 
 def parse(
@@ -95,9 +95,9 @@ def parse(
         if shapes is not None:
             shapes[name] = tensor.dtype, tensor.shape
     if len(parameters) > MOST_TYPES:
-        raise UnreadableError(f"its tensors have {len(parameters)} types, more than any file")
+        raise UnreadableError(f"its tensors have {len(parameters)} types, more than the limit")
     if sum(parameters.values()) > LARGEST:
-        raise MalformedFileError("its tensors are larger than any file")
+        raise MalformedFileError("its tensors are larger than a file can be")
     return Safetensors(
         tensor_count=len(tensors),
         parameters=dict(sorted(parameters.items())),
@@ -121,5 +121,5 @@ def _data_size(tensors: Mapping[str, _Tensor]) -> int:
             raise MalformedFileError("its tensors overlap or leave gaps")
         end = following
     if end > LARGEST - LENGTH - LONGEST:
-        raise MalformedFileError("its tensors are larger than any file")
+        raise MalformedFileError("its tensors are larger than a file can be")
     return end

@@ -103,7 +103,7 @@ def read(text: bytes) -> Session:
     pieces = tuple(Piece(layer.digest, layer.size) for layer in manifest.layers)
     session = Session(file_name=manifest.annotations.get(FILE_NAME, ""), length=int(length), pieces=pieces)
     if session.offset > session.length:
-        raise DecodingError("there are more bytes than the file has")
+        raise DecodingError("there are more bytes than the file's size")
     return session
 
 

@@ -59,7 +59,7 @@ def shown(weights: Weights) -> str:
     if isinstance(weights, MountedFolder):
         return f"the folder {weights.path}"
     if isinstance(weights, BucketFolder):
-        return f"the bucket's folder {weights.url}"
+        return f"the bucket folder {weights.url}"
     if isinstance(weights, OllamaModel):
-        return f"the model {weights.reference} of Ollama's"
+        return f"the Ollama model {weights.reference}"
     return "weights that nothing names"

@@ -60,13 +60,16 @@ class Autoscaler:
         self._loads: dict[Subject, Load] = {}
         registry = metrics.registry
         self._active = Gauge(
-            "slipway_autoscaler_active_requests", "In flight and waiting at all gateways.", LABELS, registry=registry
+            "slipway_autoscaler_active_requests",
+            "Requests in flight and waiting at all gateways.",
+            LABELS,
+            registry=registry,
         )
         self._wanted = Gauge(
-            "slipway_autoscaler_wanted_replicas", "What the requests ask for.", LABELS, registry=registry
+            "slipway_autoscaler_wanted_replicas", "Replicas needed for these requests.", LABELS, registry=registry
         )
         self._incomplete = Counter(
-            "slipway_autoscaler_incomplete_samples", "Looks at which a gateway did not answer.", registry=registry
+            "slipway_autoscaler_incomplete_samples", "Samples without the response of a gateway.", registry=registry
         )
 
     async def run(self) -> None:
@@ -144,7 +147,7 @@ def _tell_failures(outcomes: Mapping[Subject, BaseException | None]) -> None:
     for type_ in dict.fromkeys(map(type, failures.values())):
         first, *others = (subject for subject, error in failures.items() if type(error) is type_)
         error, more = failures[first], f", and {len(others)} more" if others else ""
-        text = "Could not scale %s %s%s; trying again at the next look: %s"
+        text = "Could not scale %s %s%s; retrying with the next sample: %s"
         trace = None if isinstance(error, ApiError) else error
         log.warning(text, first.kind.kind, first.name, more, error, exc_info=trace)
 
@@ -207,7 +210,7 @@ class Averages:
         except NotFoundError:
             return {}
         except ForbiddenError as error:
-            log.warning("averages are not kept: %s", error)
+            log.warning("cannot persist the averages: %s", error)
             return {}
         return {kind: averages for kind, text in found.get("data", {}).items() if (averages := _averages(text))}
 
@@ -245,5 +248,5 @@ def told(scaling: Scaling, wanted: int, requests: float, load: Load) -> str:
     replicas = f"{wanted} replica{'s' * (wanted != 1)}"
     return (
         f"Scaled from {scaling.replicas} to {replicas}: {requests:g} requests in flight or waiting now,"
-        f" {load.average:.3g} on average over {scaling.window:g} s; {scaling.target_requests} shall be at each replica."
+        f" {load.average:.3g} on average over {scaling.window:g} s; target: {scaling.target_requests} per replica."
     )

@@ -137,7 +137,7 @@ class Catalogs:
         except NotFoundError:
             raise CatalogError("SecretMissing", f"There is no Secret {place}.") from None
         except ForbiddenError:
-            text = f"The controller may not read the Secret {place}: name it in controller_catalog_secrets."
+            text = f"The controller is not allowed to read the Secret {place}. Add it to controller_catalog_secrets."
             raise CatalogError("SecretForbidden", text) from None
         except ApiError as error:
             raise CatalogError("Retrying", f"The Secret {place} cannot be read: {error}", passing=True) from error

@@ -28,7 +28,7 @@ class ConditionsCollector(Collector):
         """Called by the registry."""
         family = GaugeMetricFamily(
             "slipway_resource_condition",
-            "1 where a condition of a resource is true, 0 where it is false.",
+            "1 if a condition of a resource is true, 0 if it is false.",
             labels=LABELS,
         )
         for informer in self._resources:

@@ -304,7 +304,7 @@ class Deliverer:
                 self._recorder.record(self.kind, workload, told, outcome.blocked.reason, outcome.blocked.message)
         elif before != template_of(self.kind, outcome.workload):
             self._recorder.record(
-                self.kind, workload, "Normal", "ModelsDelivered", "The pods have the models asked for."
+                self.kind, workload, "Normal", "ModelsDelivered", "The pods have the requested models."
             )
 
     def _said(self, workload: Object, blocked: Blocked) -> bool:

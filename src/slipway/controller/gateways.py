@@ -132,7 +132,7 @@ def parse(text: str) -> dict[Key, float]:
                 found[service] = found.get(service, 0.0) + sample.value
             up = up or (sample.name == UP and sample.value == 1)
     if not found and not up:
-        raise ValueError("the gateway knows nothing of its requests")
+        raise ValueError("the gateway does not report its requests")
     return found
 
 

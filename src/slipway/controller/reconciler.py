@@ -454,7 +454,7 @@ def _rejection(applied: Applied) -> Rejection | None:
     for failure in applied.failures:
         return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:
-        return Rejection(RETRYING, f"The API server does not take the objects yet: {error}", retryable=True)
+        return Rejection(RETRYING, f"The API server rejected a request; retrying: {error}", retryable=True)
     for child in applied.waiting:
         return Rejection(RETRYING, f"{child} is being deleted and will be recreated.", retryable=True)
     return None

@@ -63,7 +63,7 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         known = dict.fromkeys(api.name for api in APIS)
         unknown = sorted(set(self.apis) - set(known))
         if unknown:
-            raise ValueError(f"apis: {', '.join(unknown)} unknown; there are {', '.join(known)}")
+            raise ValueError(f"apis: unknown API {', '.join(unknown)}. Use {', '.join(known)}")
         return tuple(api for api in APIS if api.name in self.apis)
 
     def pod_managers(self) -> tuple[str, ...]:
@@ -81,27 +81,28 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
                 raise ValueError(f"apis.{api.name}: {error}") from error
         unnamed = next((name for name in self.namespaces if not NAMESPACE.fullmatch(name)), None)
         if unnamed is not None:
-            raise ValueError(f"namespaces: {unnamed!r} is no name of a namespace")
+            raise ValueError(f"namespaces: {unnamed!r} is not a namespace name")
         wrong = address_policy.faults(self.sources.allowed_remote_hosts)
         if wrong:
-            raise ValueError(f"sources.allowedRemoteHosts: {wrong[0]!r} is no host, *.domain or network")
+            raise ValueError(f"sources.allowedRemoteHosts: {wrong[0]!r} is not a host, *.domain or network")
         for fault in claims.faults(self.id_owners, self.hub_organizations, self.routed_namespaces):
             raise ValueError(fault)
         wrong = address_policy.network_faults(self.sources.blocked_networks)
         if wrong:
-            raise ValueError(f"sources.blockedNetworks: {wrong[0]!r} is no network such as 10.1.0.0/16, and no address")
+            text = f"{wrong[0]!r} is neither a network such as 10.1.0.0/16 nor an address"
+            raise ValueError(f"sources.blockedNetworks: {text}")
         roots = self.sources.allowed_host_path_roots
         aside = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
         if aside is not None:
-            raise ValueError(f"sources.allowedHostPathRoots: {aside!r} is not the whole path of a folder")
+            raise ValueError(f"sources.allowedHostPathRoots: {aside!r} is not the absolute path of a directory")
         vague = next((one for one in self.authors.image_prefixes if not IMAGE_PREFIX.fullmatch(one)), None)
         if vague is not None:
             raise ValueError(
-                f"authors.imagePrefixes: {vague!r} is no registry or repository; leave the list empty for any"
+                f"authors.imagePrefixes: {vague!r} is not a registry or repository. Leave the list empty to allow all"
             )
         odd = next((peer for peer in self.network_policies.clients if not peer or not peer.keys() <= PEER_FIELDS), None)
         if odd is not None:
-            raise ValueError(f"networkPolicies.clients: {odd} is no peer: it has {', '.join(sorted(PEER_FIELDS))}")
+            raise ValueError(f"networkPolicies.clients: {odd} is not a peer. Use {', '.join(sorted(PEER_FIELDS))}")
         try:
             amount(self.adapters.size)
         except ValueError as error:
@@ -109,9 +110,9 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         known = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
         stranger = next((name for name in self.images if name not in {*known, genai_bench.COMMAND}), None)
         if stranger is not None:
-            text = f"there are {', '.join(ENGINES)}, each also with -{', -'.join(ACCELERATORS)}"
-            text = f"{text}, and {genai_bench.COMMAND}"
-            raise ValueError(f"images: {stranger!r} is no engine; {text}")
+            text = f"Use {', '.join(ENGINES)}, each also with -{', -'.join(ACCELERATORS)}"
+            text = f"{text}, or {genai_bench.COMMAND}"
+            raise ValueError(f"images: {stranger!r} is not an engine. {text}")
 
 
 def read_settings(path: Path) -> ControllerSettings:

@@ -50,7 +50,7 @@ async def _read_or_make(client: Client, name: Key) -> SigningKey:
     except NotFoundError:
         made = SigningKey.generate()
         await client.create(SECRET, _secret(made, name))
-        log.info("made the signing key %s", name)
+        log.info("created the signing key %s", name)
         return made
 
 
@@ -69,5 +69,5 @@ def _key_in(secret: Object, name: Key) -> SigningKey:
     try:
         return SigningKey(b64decode(secret["data"][FIELD], validate=True))
     except (KeyError, TypeError, ValueError, binascii.Error):
-        reason = f"the Secret {name} holds no Ed25519 key in {FIELD!r}: delete it, and the controller makes another one"
+        reason = f"the Secret {name} holds no Ed25519 key in {FIELD!r}. Delete it, and the controller creates a new one"
         raise ValueError(reason) from None  # what is in it is shown nowhere

@@ -74,9 +74,9 @@ class _Shared:
     def __init__(self, doors: Sequence[Door], metrics: Metrics, at_once: int) -> None:
         self._doors = {route.path: door.name for door in doors for route in door.routes()}
         self._at_once = at_once
-        self._running = Gauge("slipway_depot_requests_running", "Requests under way.", registry=metrics.registry)
+        self._running = Gauge("slipway_depot_requests_running", "Requests in flight.", registry=metrics.registry)
         self._answers = Counter(
-            "slipway_depot_answers", "Answers by door and status.", ["door", "code"], registry=metrics.registry
+            "slipway_depot_answers", "Responses by endpoint and status.", ["door", "code"], registry=metrics.registry
         )
         self._under_way, self._of_address = 0, Counts[str]()
 
@@ -107,11 +107,11 @@ class _Shared:
         except web.HTTPException as error:
             return answer(RefusedError(error.status, error.reason, **_allowed(error)))
         except ForbiddenError as error:
-            log.warning("%s: the cluster refused it: %s", request.method, said(error))
-            return answer(RefusedError(403, f"the cluster does not let the depot do this: {said(error)}. {RIGHTS}"))
+            log.warning("%s: the API server rejected the request: %s", request.method, said(error))
+            return answer(RefusedError(403, f"the depot is not allowed to do this: {said(error)}. {RIGHTS}"))
         except ApiError as error:
-            log.warning("%s: the cluster did not answer: %s", request.method, said(error))
-            return answer(busy("the cluster did not answer: ask again"))
+            log.warning("%s: the API server did not respond: %s", request.method, said(error))
+            return answer(busy("the API server did not respond: retry"))
 
     def _count(self, address: str, change: int) -> None:
         self._of_address[address] += change

@@ -180,7 +180,7 @@ class Catalog:
             token=self._signer.signed(f"catalog:{name}", [access], now),
             expires_at=datetime.fromtimestamp(int(now) + self._signer.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
-        log.info("the credential %s may pull %s@%s", name, offer.repository, offer.entry.digest)
+        log.info("the credential %s can pull %s@%s", name, offer.repository, offer.entry.digest)
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     def _offers(self) -> list[Offer]:
@@ -192,7 +192,7 @@ class Catalog:
     def _holder(self, request: web.Request) -> str:
         found = holder(credentials(Path(self._settings.catalog_keys)), request.headers.get("Authorization", ""))
         if found is None:
-            raise RefusedError(401, "show a credential of this catalog", WWW_Authenticate=_CHALLENGE)
+            raise RefusedError(401, "send a credential of this catalog", WWW_Authenticate=_CHALLENGE)
         return found
 
 
@@ -205,4 +205,4 @@ async def _read(request: web.Request, type_: type[Any]) -> Any:
     try:
         return decode_json(await request.read(), type_, most=LARGEST_BODY)
     except DecodingError as error:
-        raise RefusedError(400, f"this is no request for a grant: {error}") from None
+        raise RefusedError(400, f"this is not a grant request: {error}") from None

@@ -94,9 +94,9 @@ def fault(pair: Pair, issuer: Pair, names: Sequence[str], now: datetime) -> str:
     except UnreadableError:
         return "it cannot be read"
     except (InvalidSignature, TypeError, ValueError, x509.ExtensionNotFound):
-        return "it is another authority's"
+        return "it is signed by another CA"
     if certificate.not_valid_after_utc - now < LEAST:
-        return f"it ends on {certificate.not_valid_after_utc:%Y-%m-%d}"
+        return f"it expires on {certificate.not_valid_after_utc:%Y-%m-%d}"
     return "" if set(has) == {_name(name) for name in names} else "it is for other names"
 
 
@@ -130,7 +130,7 @@ def _read(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
             return certificate, key
     except (ValueError, TypeError, UnsupportedAlgorithm):
         pass  # what is in it is shown nowhere
-    raise UnreadableError("it holds no certificate with its key")
+    raise UnreadableError("it has no certificate with its key")
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -33,7 +33,7 @@ class Collector:
         self._client, self._name = client, name
         self._gauge = Gauge(
             "slipway_depot_collected_timestamp_seconds",
-            "When the registry's collector ended well last; before the first time when it was installed.",
+            "Time of the registry's last successful collection. Initially, the time of the installation.",
             ["namespace"],
             registry=metrics.registry,
         )

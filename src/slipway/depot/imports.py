@@ -103,7 +103,7 @@ class Imports:
         try:
             return msgspec.convert(source.get("catalog") or {}, _Chosen)
         except msgspec.ValidationError:
-            raise RefusedError(409, "no entry of a catalog was chosen for this model yet", Retry_After="2") from None
+            raise RefusedError(409, "no catalog entry has been selected for this model yet", Retry_After="2") from None
 
     async def _exchanged(self, chosen: _Chosen) -> Import:
         """Raises CatalogError."""
@@ -129,7 +129,7 @@ class Imports:
         except NotFoundError:
             raise CatalogError("SecretMissing", f"There is no Secret {place}.") from None
         except ForbiddenError:
-            raise CatalogError("SecretForbidden", f"The depot may not read the Secret {place}.") from None
+            raise CatalogError("SecretForbidden", f"The depot is not allowed to read the Secret {place}.") from None
         return {key: value for key, value in (found.get("data") or {}).items() if isinstance(value, str)}
 
 
@@ -139,4 +139,4 @@ def _request(chosen: _Chosen) -> GrantRequest:
     try:
         return msgspec.convert(told, GrantRequest)
     except msgspec.ValidationError as error:
-        raise CatalogError("InvalidChoice", f"What was chosen cannot be asked for: {said(error)}.") from None
+        raise CatalogError("InvalidChoice", f"The selected entry cannot be requested: {said(error)}.") from None

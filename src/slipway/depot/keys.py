@@ -86,7 +86,7 @@ async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
         SECRET, HMAC, lambda before: before or {HMAC_FIELD: secrets.token_bytes(depot_token.KEY_BYTES)}
     )
     if len(hmac.get(HMAC_FIELD, b"")) != depot_token.KEY_BYTES:
-        raise ValueError(_unusable(HMAC, f"it holds no {depot_token.KEY_BYTES} bytes in {HMAC_FIELD!r}"))
+        raise ValueError(_unusable(HMAC, f"it does not have {depot_token.KEY_BYTES} bytes in {HMAC_FIELD!r}"))
     return store.written
 
 
@@ -95,7 +95,7 @@ def _server(issuer: Pair, names: Sequence[str], now: datetime, secret: str) -> C
         why = certificates.fault(_pair(before), issuer, names, now) if before is not None else "there is none"
         if not why and before is not None:
             return before
-        log.info("making the certificate %s: %s", secret, why)
+        log.info("creating the certificate %s: %s", secret, why)
         return _data(certificates.server(issuer, names, now))
 
     return made
@@ -125,7 +125,7 @@ class _Store:
                 continue  # another one wrote it meanwhile
             self.written.append(f"{kind.kind} {name}")
             return wanted
-        raise ValueError(f"{kind.kind} {name} changes all the time: run this again when nobody else does")
+        raise ValueError(f"{kind.kind} {name} keeps changing: run this again later")
 
     async def _write(self, kind: Kind, name: str, current: Object | None, wanted: Data, type_: str) -> None:
         if current is not None:

@@ -45,17 +45,19 @@ def main(argv: list[str]) -> int:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="slipway depot", description="Guard the registry of model artifacts.")
+    parser = argparse.ArgumentParser(prog="slipway depot", description="Protect the registry of model artifacts.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    serve = commands.add_parser("serve", help="sign registry tokens and take uploads", description="Serve the doors.")
+    serve = commands.add_parser(
+        "serve", help="sign registry tokens and accept uploads", description="Serve the depot's APIs."
+    )
     serve.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
     serve.set_defaults(run=_serve)
     keys = commands.add_parser(
         "keys",
-        help="make the keys of registry and depot, and renew their certificates",
-        description="Make what is missing, renew certificates with less than 90 days left, print what was written.",
+        help="create the keys of registry and depot, and renew their certificates",
+        description="Create missing keys, renew certificates that expire in less than 90 days, and print the changes.",
     )
-    keys.add_argument("--namespace", required=True, help="where registry and depot are")
+    keys.add_argument("--namespace", required=True, help="namespace of registry and depot")
     keys.add_argument(
         "--cluster-domain", default="cluster.local", metavar="NAME", help="of the cluster's DNS (default: %(default)s)"
     )

@@ -148,7 +148,7 @@ class Models:
         except NotFoundError:
             model = {}
         if not model or uid(model) != claim.uid or deleting(model):
-            raise RefusedError(404, "there is no such model any more")
+            raise RefusedError(404, "the model no longer exists")
         return model
 
     @asynccontextmanager
@@ -190,7 +190,7 @@ class Models:
             with suppress(ConflictError):  # another client changed the model: it may be a writer
                 await self._write(claim, hold, model)
                 return hold
-        raise RefusedError(503, "the model changes all the time: ask again", Retry_After="5")
+        raise RefusedError(503, "the model keeps changing: retry", Retry_After="5")
 
     def _has_room(self, model: Object, before: Note | None, length: int, now: float) -> bool:
         """Whether the storage keeps room for a file of this length since an earlier request."""
@@ -226,7 +226,7 @@ class Models:
             with suppress(ConflictError):
                 await self._renew_once(claim, hold)
                 return
-        raise RefusedError(503, "the model changes all the time: ask again", Retry_After="5")
+        raise RefusedError(503, "the model keeps changing: retry", Retry_After="5")
 
     async def _others(self, own: str) -> AsyncIterator[Object]:
         for kind in (self._settings.models, self._settings.cluster_models):
@@ -318,13 +318,13 @@ class Models:
 def _agreed(model: Object, before: Note | None, length: int | None, now: float) -> int:
     """The length of the file that may be written now."""
     if uploaded(model):
-        raise RefusedError(409, "the file was uploaded already")
+        raise RefusedError(409, "the file is already uploaded")
     if before is not None and before.writer and now < before.until:
         wait = str(max(1, int(before.until - now)))
         raise RefusedError(409, "another client uploads this model's file", Retry_After=wait)
     known = length if length is not None else before.length if before else None
     if known is None:
-        raise RefusedError(411, "tell the length of the file in the header Upload-Length")
+        raise RefusedError(411, "set the header Upload-Length to the size of the file")
     return known
 
 

@@ -122,7 +122,7 @@ class Registry:
                 raise
             return
         if told != digest:
-            raise RegistryError(f"the registry has the blob {told} in place of {digest}")
+            raise RegistryError(f"the registry has the blob {told} instead of {digest}")
 
     async def cancel(self, repository: str, upload: URL) -> None:
         """Nothing is left of an upload."""
@@ -160,7 +160,7 @@ class Registry:
         return Manifest(bytes(content), _digest(content))
 
     async def has_manifest(self, repository: str, digest: str, media_type: str) -> bool:
-        """Whether there is a manifest of this digest. Raises AwayError if the answer is not a registry's: an ingress
+        """Whether there is a manifest of this digest. Raises AwayError where the answer is not a registry's: an ingress
         also answers 404 while the registry behind it restarts."""
         place = self._at(repository, f"manifests/{digest}")
         try:
@@ -178,7 +178,7 @@ class Registry:
         except MissingError:
             known = False
         if not known:
-            raise AwayError(f"GET {place.path}: the answer is not a registry's")
+            raise AwayError(f"GET {place.path}: the response is not from a registry")
 
     async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
         """Stores a manifest whose blobs are there. Returns its digest. Raises GoneError where one is not."""
@@ -187,7 +187,7 @@ class Registry:
         async with self._asked("PUT", repository, place, headers, content) as answer:
             told = answer.headers.get("Docker-Content-Digest", digest)
         if told != digest:
-            raise RegistryError(f"the registry has the manifest {told} in place of {digest}")
+            raise RegistryError(f"the registry has the manifest {told} instead of {digest}")
         return digest
 
     async def repositories(self) -> AsyncIterator[str]:
@@ -242,7 +242,7 @@ class Registry:
         try:
             return decode_json(content, type_, most=LIST_BYTES)
         except DecodingError as error:
-            raise RegistryError(f"GET {place.path}: the registry sent no list: {error}") from error
+            raise RegistryError(f"GET {place.path}: the registry returned no list: {error}") from error
 
     async def delete_tagged(self, repository: str, tag: str, *, media_type: str) -> None:
         """Removes the manifest that has a tag, where there is one."""
@@ -263,7 +263,7 @@ class Registry:
         except ValueError:
             told = URL()
         if not told.path.startswith(f"/v2/{repository}/blobs/uploads/") or ".." in told.path.split("/"):
-            raise RegistryError("the registry sent an address that is of no upload here")
+            raise RegistryError("the registry returned a URL that does not belong to this upload")
         return self._base.join(told.relative() if told.absolute else told)
 
     @asynccontextmanager

@@ -76,7 +76,7 @@ class Reviews:
     async def caller(self, token: str, address: str) -> Caller:
         """Whose token it is. Raises RefusedError, or ApiError if the cluster does not answer."""
         if len(token) > LONGEST_TOKEN or not _JWT.fullmatch(token):
-            raise unauthorized("this is no token of a service account")
+            raise unauthorized("this is not a service account token")
         if token in self._refusals:
             raise self._unknown()
         async with self.place(address):
@@ -158,7 +158,7 @@ def unauthorized(message: str) -> RefusedError:
 
 
 def _unknown(audience: str) -> RefusedError:
-    return unauthorized(f"this is no valid token of a service account for the audience {audience}")
+    return unauthorized(f"this is not a valid service account token for the audience {audience}")
 
 
 def _digest(token: str) -> bytes:

@@ -58,10 +58,10 @@ class Certificate:
                 return False
             self.context.load_cert_chain(self._certificate, self._key)
         except OSError as error:
-            log.warning("could not read the new certificate, the old one stays: %s", error)
+            log.warning("could not read the new certificate; keeping the old one: %s", error)
             return False
         self._read = stamp
-        log.info("took the new certificate")
+        log.info("loaded the new certificate")
         return True
 
     async def run(self) -> None:

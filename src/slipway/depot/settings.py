@@ -141,7 +141,7 @@ def parsed(given: Any) -> Settings:
         if quantity and not _positive(quantity):
             raise ValueError(f"{field}: {quantity[:64]!r} is not a size such as 500Gi")
     for network in address_policy.network_faults(settings.blocked_networks):
-        raise ValueError(f"blockedNetworks: {network[:64]!r} is no network such as 10.1.0.0/16, and no address")
+        raise ValueError(f"blockedNetworks: {network[:64]!r} is neither a network such as 10.1.0.0/16 nor an address")
     return settings
 
 

@@ -93,7 +93,7 @@ def _key(pem: bytes) -> ec.EllipticCurvePrivateKey:
         key = None  # what is in it is shown nowhere
     if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
         return key
-    raise ValueError("it holds no private key on the curve P-256")
+    raise ValueError("it has no private key on the curve P-256")
 
 
 def _text(raw: bytes) -> str:

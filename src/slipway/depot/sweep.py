@@ -95,14 +95,14 @@ class Sweeper:
         if caller.subject != f"system:serviceaccount:{self._settings.namespace}:{self._settings.collector}":
             raise RefusedError(403, "only the registry's collector may do this")
         if self._lock.locked():
-            raise busy("another request does this at the moment")
+            raise busy("another request is doing this at the moment")
         async with self._lock:
             try:
                 swept = await self._swept()
             except RegistryError as error:
                 log.warning("could not list the repositories of the registry: %s", said(error))
-                raise busy("the registry does not answer: send the request again") from None
-        log.info("removed %s manifests that no model names", swept.removed)
+                raise busy("the registry does not respond: retry") from None
+        log.info("removed %s unreferenced manifests", swept.removed)
         return web.Response(body=msgspec.json.encode(swept), content_type="application/json")
 
     async def _swept(self) -> Swept:
@@ -121,7 +121,7 @@ class Sweeper:
                 of_one = await self._remove(name, named.get(name, Kept(frozenset())))
                 removed, complete = removed + of_one.removed, complete and of_one.complete
             except AwayError as error:
-                log.warning("stopped to remove what no model names: %s", said(error))
+                log.warning("stopped removing unreferenced manifests: %s", said(error))
                 return Swept(removed, complete=False)
             except RegistryError as error:
                 log.warning("could not remove all of %s: %s", name, said(error))

@@ -126,7 +126,7 @@ class Tokens:
         """Whose service account's token a request shows, for doors that take no other. Raises RefusedError."""
         scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            raise unauthorized("show the token of a service account")
+            raise unauthorized("send a service account token")
         return await self._reviews.caller(shown.strip(), request.remote or "")
 
     async def _caller(self, request: web.Request) -> Caller:
@@ -135,7 +135,7 @@ class Tokens:
         if scheme.lower() == "bearer" and shown:
             return await self._reviews.caller(shown, request.remote or "")
         if scheme.lower() != "basic" or not shown:
-            raise unauthorized("show the token of a service account, or the password of a pull Secret")
+            raise unauthorized("send a service account token, or the password of a pull Secret")
         password = _password(shown)
         if len(password) <= depot_token.LONGEST and password.count(".") == 1:
             return await self._puller(password, request.remote or "")
@@ -152,7 +152,7 @@ class Tokens:
             raise unauthorized("the token is of an older controller: wait until the controller renews the pull Secret")
         async with self._reviews.place(address):
             if await self._namespace(claim.namespace) != claim.uid:
-                raise unauthorized(f"the token is for another namespace than {claim.namespace}")
+                raise unauthorized(f"the token is for a different namespace than {claim.namespace}")
         return Caller(f"pull:{claim.namespace}", claim.namespace)
 
     async def _namespace(self, name: str) -> str:

@@ -88,8 +88,8 @@ class Uploads:
         self._now = now
         self._stopping = False
         self._count = 0
-        self._running = Gauge("slipway_depot_uploads_running", "Uploads under way.", registry=metrics.registry)
-        self._received = Counter("slipway_depot_uploaded_bytes", "Bytes that came.", registry=metrics.registry)
+        self._running = Gauge("slipway_depot_uploads_running", "Uploads in progress.", registry=metrics.registry)
+        self._received = Counter("slipway_depot_uploaded_bytes", "Bytes received.", registry=metrics.registry)
 
     def routes(self) -> Iterable[web.RouteDef]:
         """One address for each model, for whoever has its token."""
@@ -151,7 +151,7 @@ class Uploads:
         offset, whole = _range(given, length) if given is not None else (None, length)
         self._refuse_longer(whole)
         session = await self._written(request, upload, whole, offset)
-        return web.Response(status=201, text=f"{session.offset} of {session.length} bytes are there\n")
+        return web.Response(status=201, text=f"{session.offset} of {session.length} bytes received\n")
 
     async def patch(self, request: web.Request) -> web.Response:
         """More bytes of the file, from the offset on that HEAD tells."""
@@ -162,7 +162,7 @@ class Uploads:
         upload = await self._admitted(request)
         offset, length = _number(request, "Upload-Offset"), _number(request, "Upload-Length")
         if offset is None:
-            raise RefusedError(400, "tell where the bytes belong in the header Upload-Offset")
+            raise RefusedError(400, "set the header Upload-Offset")
         size = self._body_length(request)
         if length is not None:
             self._refuse_longer(length)
@@ -185,7 +185,7 @@ class Uploads:
     def _claim(self, request: web.Request) -> Claim:
         scheme, _unused, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            raise RefusedError(401, "show the token as Authorization: Bearer", WWW_Authenticate="Bearer")
+            raise RefusedError(401, "send the token as Authorization: Bearer", WWW_Authenticate="Bearer")
         try:
             claim = depot_token.verified(self._hmac_key, token.strip(), "upload", 0)
         except depot_token.TokenError as error:
@@ -212,7 +212,7 @@ class Uploads:
                 lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS
             )
         except RegistryError:
-            raise busy("the registry does not answer: ask again") from None
+            raise busy("the registry does not respond: retry") from None
         known, told = note(upload.model), uploaded(upload.model)
         if session and session.complete and not told:
             await self._models.announce(upload.claim, digest)
@@ -224,7 +224,7 @@ class Uploads:
     async def _written(self, request: web.Request, upload: Upload, length: int | None, offset: int | None) -> Session:
         """Writes the body at the offset, None: at the begin of a new session. Returns what is there now."""
         if self._stopping or self._count >= self._settings.uploads_at_once:
-            raise busy("this depot takes no more uploads at the moment")
+            raise busy("the depot accepts no more uploads at the moment")
         self._count += 1
         self._running.set(self._count)
         try:
@@ -234,7 +234,7 @@ class Uploads:
                 return await self._streamed(request, upload, hold, session)
         except CutError as error:
             status = 503 if self._stopping else 408
-            raise RefusedError(status, f"{error}: go on where HEAD says", Retry_After="1") from None
+            raise RefusedError(status, f"{error}: continue at the offset from HEAD", Retry_After="1") from None
         finally:
             self._count -= 1
             self._running.set(self._count)
@@ -295,7 +295,7 @@ def _range(given: str, size: int) -> tuple[int, int]:
     matched = _RANGE.fullmatch(given)
     first, last, length = (int(number) for number in matched.groups()) if matched else (0, 0, 0)
     if not matched or last - first + 1 != size:
-        raise RefusedError(400, "the Content-Range does not fit: write it as bytes FIRST-LAST/LENGTH")
+        raise RefusedError(400, "the Content-Range is invalid: write it as bytes FIRST-LAST/LENGTH")
     return first, length
 
 
@@ -311,7 +311,7 @@ async def _kind(body: Body) -> str:
         head += chunk
     kind = sessions.kind_of(head)
     if not kind:
-        raise RefusedError(415, f"this is no file of a known kind: send one of {', '.join(sessions.KINDS)}")
+        raise RefusedError(415, f"this file type is not supported: send one of {', '.join(sessions.KINDS)}")
     body.push_back(head)
     return kind
 

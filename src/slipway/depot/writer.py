@@ -78,7 +78,7 @@ class Body:
         if self._back:
             chunk, self._back = self._back[:most], self._back[most:]
         elif self._stopping():
-            raise CutError("this depot is being stopped: go on in a moment")
+            raise CutError("the depot is shutting down: resume in a moment")
         else:
             chunk = await self._read(most)
         self.left -= len(chunk)
@@ -89,7 +89,7 @@ class Body:
             async with asyncio.timeout(self._idle):
                 chunk = await self._request.content.read(min(most, CHUNK_BYTES))
         except TimeoutError:
-            raise CutError(f"nothing came for {self._idle:.0f} s") from None
+            raise CutError(f"no data was received for {self._idle:.0f} s") from None
         except (aiohttp.ClientError, web.RequestPayloadError, OSError):
             raise CutError("the connection broke") from None
         if not chunk and self.left:
@@ -141,7 +141,7 @@ class Writer:
     async def list(self, session: Session) -> str:
         """Stores the session's manifest. Returns its digest. Raises as write does."""
         if len(session.pieces) > sessions.MOST_PIECES:
-            raise RefusedError(413, f"the file came in more than {sessions.MOST_PIECES} pieces: send larger ones")
+            raise RefusedError(413, f"the file was sent in more than {sessions.MOST_PIECES} pieces: send larger ones")
         content, registry, repository = sessions.written(session), self._registry, self._repository
         if len(session.pieces) == 1:
             await self._patiently(lambda: registry.put_blob(repository, sessions.EMPTY, sessions.EMPTY_DIGEST))
@@ -223,7 +223,7 @@ class _Part:
                 return
             late = time.monotonic() > end
             if late and self.size < LEAST_BYTES:
-                self.cut = CutError("the bytes come too slowly")
+                self.cut = CutError("the upload is too slow")
             if late:
                 return
             chunk = await self._next()
@@ -246,9 +246,9 @@ async def stored(registry: Registry, repository: str) -> tuple[Session | None, s
     try:
         return sessions.read(found.content), found.digest
     except DecodingError as error:
-        raise RegistryError(f"the manifest {repository}:{sessions.TAG} is no session: {error}") from error
+        raise RegistryError(f"the manifest {repository}:{sessions.TAG} is not an upload session: {error}") from error
 
 
 def unavailable() -> RefusedError:
     """503: what was kept stays, and the upload may go on."""
-    return RefusedError(503, "the registry did not take it: go on in a moment", Retry_After=str(BUSY_SECONDS))
+    return RefusedError(503, "the registry did not accept it: resume in a moment", Retry_After=str(BUSY_SECONDS))

@@ -25,7 +25,7 @@ CACHE = "/cache"
 SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("-a",), "--model": ("-m",)}
 """Further names of the flags that slipway decides."""
 MODES: dict[Task, str] = {"embed": "--embedding", "rerank": "--reranking"}
-NO_GPU = "The container cannot open the GPU that it was given: no driver, or its user is not in the group of the device"
+NO_GPU = "The container cannot open its GPU: the driver is missing, or its user is not in the device's group"
 HTTP_THREADS = 128
 """llama-server gives each open request a thread and has few by default; with all of them taken ``/health`` waits, and a
 busy model looks like a dead one."""
@@ -45,11 +45,11 @@ def model_args(launch: Launch) -> dict[str, str]:
         return {"--hf-repo": weights.repository, "--hf-file": weights.file}
     if isinstance(weights, HubRepository):
         if weights.revision:
-            raise ValueError(f"llama.cpp cannot be told the revision of {shown(weights)}: name the file in it as well")
+            raise ValueError(f"llama.cpp needs a file for the revision of {shown(weights)}: name the file as well")
         return {"--hf-repo": weights.reference}
     if isinstance(weights, MountedFolder) and weights.model:
         return {"--model": f"{weights.path}/{weights.model}"}
-    raise ValueError(f"{shown(weights)}: that is no file")
+    raise ValueError(f"{shown(weights)} is not a file")
 
 
 def _owned(launch: Launch) -> Owned:
@@ -77,7 +77,7 @@ LOG_PATTERNS = log_patterns(
     (r"status: (?P<status>[45]\d\d)\b", DOWNLOAD, "The model file{file} cannot be downloaded{hub}"),
     (r"Available GGUF files:?(?P<files>(?:\n\W*(?:I\W+)?- .+)*)", DOWNLOAD, ""),
     (r"HTTPLIB failed|failed to download model", DOWNLOAD, UNREACHABLE, True),
-    (r"exactly one out metadata, path_model", DOWNLOAD, "The hub gave no model file"),
+    (r"exactly one out metadata, path_model", DOWNLOAD, "The hub returned no model file"),
     (r"No space left on device", DOWNLOAD, NO_SPACE),
     (r"invalid device: (?:ROCm|SYCL|Vulkan|CUDA)\d", "NoGpu", NO_GPU),
     (r"invalid argument(?:: (?P<value>\S+))?", ARGUMENT, "llama-server rejected an argument in the spec"),
@@ -86,7 +86,7 @@ LOG_PATTERNS = log_patterns(
         GPU_MEMORY,
         TOO_LARGE,
     ),
-    (r"unknown model architecture|invalid magic", UNSUPPORTED, "This llama.cpp cannot read the model file"),
+    (r"unknown model architecture|invalid magic", UNSUPPORTED, "This version of llama.cpp cannot read the model file"),
     (r"failed to open GGUF file|No such file or directory", NO_FILE, "The model file is not in the container"),
 )
 

@@ -20,9 +20,9 @@ UNSUPPORTED = "UnsupportedModel"
 ARGUMENT = "InvalidArgument"
 GATED = "The repository is gated: accept its terms on the hub, and give the model that account's token (HF_TOKEN)"
 TOO_LARGE = "The model and its context do not fit into the GPU's memory"
-UNKNOWN_ARGUMENT = "The engine does not take one of the arguments in the spec"
+UNKNOWN_ARGUMENT = "The engine rejected an argument in the spec"
 UNREACHABLE = "The hub cannot be reached from the pod"
-NO_SPACE = "The model is larger than the pod's place for weights"
+NO_SPACE = "The model is larger than the pod's volume for weights"
 
 
 class LogPattern(NamedTuple):

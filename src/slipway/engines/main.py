@@ -35,7 +35,7 @@ def text() -> str:
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="slipway engines", description="Write what monitoring asks of the engines, as variables of Ansible."
+        prog="slipway engines", description="Write the monitoring queries of the engines as Ansible variables."
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="the file to write")
     parser.parse_args(argv).file.write_text(text())

@@ -40,7 +40,7 @@ def _own_name(launch: Launch) -> str:
         return launch.weights.reference
     if isinstance(launch.weights, MountedFolder) and launch.weights.model:
         return launch.weights.model
-    raise ValueError(f"{shown(launch.weights)}: that is no model of Ollama's")
+    raise ValueError(f"{shown(launch.weights)} is not an Ollama model")
 
 
 def _env(launch: Launch) -> dict[str, str]:
@@ -56,7 +56,7 @@ LOG_PATTERNS = log_patterns(
         DOWNLOAD,
         "The registry has no certificate that Ollama trusts: add ?insecure=true to spec.url",
     ),
-    (r"pull model manifest: .*(?:unauthorized|denied|40[13])", DOWNLOAD, "The registry refuses the model"),
+    (r"pull model manifest: .*(?:unauthorized|denied|40[13])", DOWNLOAD, "The registry denied access to the model"),
     (r"no space left on device", DOWNLOAD, NO_SPACE),
     (
         r"pull model manifest|max retries exceeded|dial tcp|i/o timeout|no such host|unexpected EOF",
@@ -64,8 +64,8 @@ LOG_PATTERNS = log_patterns(
         "The registry cannot be reached from the pod",
         True,
     ),
-    (r"requires more system memory", "OOMKilled", "The model needs more memory than its resource profile gives it"),
-    (r"model .* not found", NO_FILE, "Ollama has no model of this name: check spec.url"),
+    (r"requires more system memory", "OOMKilled", "The model needs more memory than its resource profile provides"),
+    (r"model .* not found", NO_FILE, "Ollama has no model with this name: check spec.url"),
     (r"unknown (?:command|flag|shorthand flag)", ARGUMENT, UNKNOWN_ARGUMENT),
 )
 

@@ -21,7 +21,7 @@ def _args(launch: Launch) -> tuple[str, ...]:
     weights = launch.weights
     named = isinstance(weights, HubRepository) and "--hf-repo" not in given_flags(launch.extra_args)
     if named and revision_of(weights):
-        raise ValueError(f"PersonaPlex cannot be told the revision of {shown(weights)}: leave it out")
+        raise ValueError(f"PersonaPlex does not support the revision in {shown(weights)}: remove it")
     model = ("--hf-repo", model_of(weights)) if named else ()
     settings = arguments(FLAGS, launch.settings, launch.extra_args, launch.gpus)
     return ("--ssl", "/app/ssl", "--port", str(launch.port), *model, *settings, *launch.extra_args)

@@ -29,7 +29,7 @@ def model_of(weights: Weights) -> str:
         return weights.path
     if isinstance(weights, BucketFolder):
         return weights.url
-    raise ValueError(f"{shown(weights)}: that is neither a repository nor a folder")
+    raise ValueError(f"{shown(weights)} is neither a repository nor a directory")
 
 
 def revision_of(weights: Weights) -> tuple[str, ...]:
@@ -44,13 +44,13 @@ def adapter_pairs(adapters: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}={path}" for name, path in adapters.items())
 
 
-NO_REPOSITORY = "The hub has no such repository, or shows it with a token (HF_TOKEN) only: check its name"
+NO_REPOSITORY = "The repository does not exist, or it requires a token (HF_TOKEN): check its name"
 NO_MODEL = "The repository has no model that this engine can read"
-REFUSED = "The bucket cannot be read with the credentials that the model has"
-UNKNOWN = "This version of the engine does not know the model's architecture"
-ABSENT = "A file or folder that the engine was told of is not in its container"
-NO_GPU = "The container sees no GPU that its image can use"
-INNER = "A process of the engine ended; the cause stands further up in its log (kubectl logs --previous)"
+REFUSED = "The model's credentials do not allow reading the bucket"
+UNKNOWN = "This version of the engine does not support the model's architecture"
+ABSENT = "A file or directory in the engine's arguments does not exist in the container"
+NO_GPU = "The container has no GPU that its image supports"
+INNER = "An engine process exited; see the cause earlier in its log (kubectl logs --previous)"
 
 PYTHON = log_patterns(
     (r"[Gg]ated repo|is restricted(?: and|\.)", DOWNLOAD, GATED),
@@ -60,7 +60,7 @@ PYTHON = log_patterns(
     (r"LocalEntryNotFound|couldn't connect to|Max retries exceeded|ConnectError", DOWNLOAD, UNREACHABLE, True),
     (r"Name or service not known|Temporary failure in name resolution", DOWNLOAD, UNREACHABLE, True),
     (r"No space left on device", DOWNLOAD, NO_SPACE),
-    (r"NoSuchBucket|NoSuchKey", DOWNLOAD, "The bucket has nothing under this url"),
+    (r"NoSuchBucket|NoSuchKey", DOWNLOAD, "The bucket has no objects under this URL"),
     (r"Unable to locate credentials|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch", DOWNLOAD, REFUSED),
     (r"out of memory|OutOfMemoryError|Not enough memory", GPU_MEMORY, TOO_LARGE),
     (r"No available memory for the cache blocks|is less than desired GPU memory", GPU_MEMORY, TOO_LARGE),

@@ -11,8 +11,8 @@ from slipway.engines.python import ABSENT, PYTHON, UNKNOWN, adapter_pairs, model
 from slipway.engines.sealed import Seals
 from slipway.serving.paths import all_but
 
-UNFIT = "One of the engine's arguments does not go with this model, or with this version of the engine"
-NO_CONFIG = "The folder or repository of the model is not there, or has no config.json"
+UNFIT = "An engine argument is not compatible with this model, or with this version of the engine"
+NO_CONFIG = "The model's directory or repository does not exist, or has no config.json"
 # Kubernetes keeps the last 2048 bytes, and the list of all architectures that it knows is longer.
 PATTERNS = log_patterns(
     (r"(?:'\w+', ){20}.*\]\) \[type=value_error", UNSUPPORTED, UNKNOWN),

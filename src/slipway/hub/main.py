@@ -49,7 +49,9 @@ def pattern(text: str) -> str:
 
 def main(argv: list[str]) -> int:
     """Runs the command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="slipway hub", description="Serve model files by the Hugging Face protocol.")
+    parser = argparse.ArgumentParser(
+        prog="slipway hub", description="Serve model files with the Hugging Face protocol."
+    )
     parser.add_argument("--root", type=Path, required=True, metavar="DIR", help="folder with ORG/NAME/FILES below it")
     parser.add_argument("--listen", type=address, required=True, metavar="HOST:PORT", help="address to serve on")
     parser.add_argument(

@@ -435,7 +435,7 @@ class Applier:
             except _NameTakenError:  # no event tells when it is gone
                 raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
             if deleting(live):
-                raise ConflictError(f"{kind.kind} {name.name} is on its way out")
+                raise ConflictError(f"{kind.kind} {name.name} is being deleted")
             if self._shows(live, intent):
                 return
         self._refuse_again(intent)
@@ -462,7 +462,7 @@ class Applier:
                 and isinstance(error, InvalidObjectError)
                 and _immutable(error)
             ):
-                log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
+                log.info("Recreating %s %s, because an immutable field changed: %s", kind.kind, name, error)
                 await self._delete(owner, kind, live)
                 raise _NameTakenError from error
             raise self._refusal(intent, error) from error
@@ -540,7 +540,7 @@ class Applier:
             return
         if controller is not None and self._is_namesake(controller, owner):
             raise _NameTakenError
-        holder = f"belongs to {controller.kind} {controller.name}" if controller else "was made by someone else"
+        holder = f"belongs to {controller.kind} {controller.name}" if controller else "was not created by Slipway"
         name = key(live).name
         message = f"{kind.kind} {name} exists and {holder}; delete or rename one of the two"
         raise _RefusedError(Failure(kind.kind, name, NAME_TAKEN, message))
@@ -573,7 +573,12 @@ async def _all(steps: Sequence[Coroutine[Any, Any, None]]) -> list[BaseException
 def _taken(intent: _Intent) -> _RefusedError:
     kind, name = intent.kind.kind, intent.name.name
     return _RefusedError(
-        Failure(kind, name, NAME_TAKEN, f"{kind} {name} exists and {OF_STRANGER}; delete or rename one of the two")
+        Failure(
+            kind,
+            name,
+            NAME_TAKEN,
+            f"{kind} {name} exists and was not created by Slipway; delete or rename one of the two",
+        )
     )
 
 

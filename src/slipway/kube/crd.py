@@ -25,7 +25,7 @@ from slipway.kube.objects import CRD, Kind, Object
 UNKNOWN_KEPT: Object = {"x-kubernetes-preserve-unknown-fields": True}
 INT_OR_STRING: Object = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
 
-UNSUPPORTED = "Not supported: it is kept, has no effect, and the condition FieldsIgnored tells so."
+UNSUPPORTED = "Not supported. It is stored without effect, and listed in the condition FieldsIgnored."
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -49,10 +49,10 @@ class Faults:
             metrics.object_faults.labels(kind.plural).inc()
         self._versions[name] = version
         fault, place = _described(errors[0])
-        log.warning("Cannot use %s %s as it is: %s%s", kind.kind, name, fault, place)
+        log.warning("Cannot use %s %s: %s%s", kind.kind, name, fault, place)
         if version[0] and name.name:
             for listener in self._listeners:
-                listener(kind, found, f"Slipway cannot use this object as it is: {fault}")
+                listener(kind, found, f"Slipway cannot use this object: {fault}")
         return name
 
     def forget(self, metrics: Metrics, kind: Kind, names: Collection[Key]) -> None:

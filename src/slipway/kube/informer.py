@@ -157,7 +157,7 @@ class Informer:
             self.silent_since = 0.0
 
     def _tell_missing(self) -> None:
-        log.info("The cluster has no %s, which come with %s", self.kind.plural, self.optional)
+        log.info("The cluster has no %s. To install them, use %s", self.kind.plural, self.optional)
 
     def _refuse_the_past(self, version: str) -> None:
         """Raises when the list is older than what was seen: acting on it would undo what happened since."""

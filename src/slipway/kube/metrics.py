@@ -16,10 +16,10 @@ class Metrics:
         self.requests = Counter(
             "rest_client_requests", "Requests to the API server.", ["code", "method"], registry=self.registry
         )
-        self.queue_depth = Gauge("workqueue_depth", "Keys that wait.", ["name"], registry=self.registry)
+        self.queue_depth = Gauge("workqueue_depth", "Keys in the queue.", ["name"], registry=self.registry)
         self.queue_seconds = Histogram(
             "workqueue_queue_duration_seconds",
-            "How long keys waited.",
+            "Time that keys waited in the queue.",
             ["name"],
             registry=self.registry,
             buckets=_SECONDS,
@@ -29,15 +29,15 @@ class Metrics:
         )
         self.reconcile_seconds = Histogram(
             "reconcile_time_seconds",
-            "How long reconciliations took.",
+            "Duration of reconciliations.",
             ["controller"],
             registry=self.registry,
             buckets=_SECONDS,
         )
-        self.informer_lists = Counter("informer_lists", "Full lists taken.", ["kind"], registry=self.registry)
+        self.informer_lists = Counter("informer_lists", "Full list requests.", ["kind"], registry=self.registry)
         self.object_faults = Gauge(
             "slipway_object_faults",
-            "Objects that cannot be used as they are; each has an Event that says why.",
+            "Objects that cannot be used. Each has an Event with the reason.",
             ["kind"],
             registry=self.registry,
         )
@@ -45,7 +45,7 @@ class Metrics:
             "leader_election_master_status", "1 while this process leads.", ["name"], registry=self.registry
         )
         self.events_dropped = Counter(
-            "events_dropped", "Events that were not written, the server being away.", registry=self.registry
+            "events_dropped", "Events that were lost because the API server was unreachable.", registry=self.registry
         )
 
     def text(self) -> bytes:

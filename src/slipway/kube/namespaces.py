@@ -100,9 +100,7 @@ class _Part(Informer):
         super()._unlisted(error)
         self._refusals = self._refusals + 1 if isinstance(error, ForbiddenError) else 0
         if self._refusals == REFUSALS:
-            log.warning(
-                "%s of namespace %s cannot be listed: nothing is known of them", self.kind.plural, self._namespace
-            )
+            log.warning("Cannot list %s in namespace %s; ignoring them", self.kind.plural, self._namespace)
             self._tell(self.store.replace((), "", self._namespace))
             self.told.set()
             self.synced.set()

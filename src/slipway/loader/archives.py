@@ -92,7 +92,7 @@ class Forward:
     def read(self, size: int) -> bytes:
         """So many bytes; fewer at the end only."""
         if not 0 <= size <= LONGEST_HEADER:
-            raise ArchiveError("a header of it is longer than any")
+            raise ArchiveError("a header of it is too long")
         found = bytearray()
         while len(found) < size and (chunk := self._take(size - len(found))):
             found += chunk
@@ -194,7 +194,7 @@ def zip_chunks(archive: ZipFile, info: ZipInfo) -> Iterator[bytes]:
     except (*WRONG, RuntimeError) as error:
         raise ArchiveError(f"{_shown(info.filename)} in it is damaged") from error
     if done != info.file_size:
-        raise ArchiveError(f"{_shown(info.filename)} in it has {done} bytes and not {info.file_size}, as it says")
+        raise ArchiveError(f"{_shown(info.filename)} in it has {done} bytes instead of {info.file_size}")
 
 
 class ZipReader:
@@ -229,7 +229,7 @@ class ZipReader:
         left = max(0, self._archive.size - self._at)
         wanted = left if size < 0 else min(size, left)
         if wanted > LARGEST_DIRECTORY:
-            raise ArchiveError("its directory is longer than any model's")
+            raise ArchiveError("its directory is too long")
         forward = self._there()
         found = bytearray()
         while len(found) < wanted and (chunk := forward.chunk(wanted - len(found))):
@@ -276,7 +276,7 @@ def _unzstandard(archive: Bytes) -> Iterator[bytes]:
             while chunk := stream.read(CHUNK):
                 yield chunk
     except zstandard.ZstdError as error:
-        raise ArchiveError("it is not a sound zstd file, or needs more memory than there is") from error
+        raise ArchiveError("it is not a sound zstd file, or needs too much memory") from error
 
 
 class _Reading:
@@ -292,7 +292,7 @@ class _Reading:
 
 def _few(count: int) -> None:
     if count > MOST_FILES:
-        raise ArchiveError(f"it has more than {MOST_FILES} files, more than any model")
+        raise ArchiveError(f"it has more than {MOST_FILES} files, more than the limit")
 
 
 def _path(name: str) -> str:

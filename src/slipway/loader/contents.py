@@ -55,7 +55,7 @@ class FileContent:
     def __init__(self, source: Source, entry: Entry, work: Work) -> None:
         """Raises LoadError where the source does not tell the file's size."""
         if entry.size is None:
-            raise LoadError(f"the source does not tell the size of {entry.path}")
+            raise LoadError(f"the source does not report the size of {entry.path}")
         self.name, self.size, self.promised = entry.path, entry.size, entry.digest
         self.key = key(entry.path, entry.version, str(entry.size)) if entry.version else ""
         self._source, self._entry, self._work = source, entry, work
@@ -211,4 +211,4 @@ def _header(file: FileContent) -> bytes:
     try:
         return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
     except (ValueError, UnicodeError) as error:
-        raise LoadError(f"{file.name!r} is no name for a file of an archive: rename it") from error
+        raise LoadError(f"{file.name!r} is not a valid name for a file in an archive: rename it") from error

@@ -335,7 +335,7 @@ def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], Non
         if stop.wait(0.2):
             raise StoppedError
     if ours is None:
-        log.warning("The volume has no file locks: not resuming what another run began")
+        log.warning("The volume has no file locks: not resuming an earlier run")
     return ours is True
 
 

@@ -114,7 +114,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         help="refuse to remove anything outside of DIR (default: the mounted volume)",
     )
     two.set_defaults(run=run_evict)
-    owner = subcommands.add_parser("own", help="give a folder to the user who fills it")
+    owner = subcommands.add_parser("own", help="give a folder to the user that fills it")
     owner.add_argument("folder", type=folder, metavar="DIR")
     owner.add_argument("--user", type=count, required=True, metavar="UID")
     owner.set_defaults(run=run_own)
@@ -127,11 +127,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         "--engine-kind",
         choices=ENGINES,
         default=ENGINES[0],
-        help="whose endpoints it has (default: %(default)s)",
+        help="the API of its endpoints (default: %(default)s)",
     )
-    three.add_argument(
-        "--max-bytes", type=count, default=MOST_BYTES, metavar="N", help="disk space for all adapters together"
-    )
+    three.add_argument("--max-bytes", type=count, default=MOST_BYTES, metavar="N", help="total disk space for adapters")
     three.set_defaults(run=run_serve)
     report_commands.add_commands(subcommands, listen)
     registry_commands.add_commands(subcommands, listen)

@@ -68,7 +68,7 @@ def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publica
     listing = source.listing(retry)
     known = _published(target, wish, listing.revision, retry)
     if known is not None:
-        log.info("%s has this revision already", target.host)
+        log.info("%s already has this revision", target.host)
         _check_size(known.size, wish)
         return known
     chosen = _chosen(source, listing, retry)
@@ -86,7 +86,7 @@ def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publica
             attempts -= 1
             if not attempts:
                 raise
-            log.info("%s collected blobs that nothing named yet; sending them again", target.host)
+            log.info("%s collected unreferenced blobs; sending them again", target.host)
 
 
 def _sent(
@@ -170,7 +170,7 @@ def _check_size(size: int, wish: Wish) -> None:
     if wish.room is not None and size > wish.room:
         raise FaultError(
             "InsufficientStorage",
-            f"{human(size)} are needed and {human(wish.room)} are left: delete models, or have the limit raised",
+            f"{human(size)} are needed and {human(wish.room)} are left: delete models, or ask for a higher limit",
         )
 
 
@@ -215,7 +215,7 @@ def _put(target: Registry, tag: str, content: bytes, retry: Retry) -> str:
     retry(lambda: target.put_manifest(tag, content, modelpack.MANIFEST))
     found = retry(lambda: target.manifest(digest))
     if found is None or found.content != content:
-        raise LoadError(f"{target.host} does not have the manifest that it took: retry", transient=True)
+        raise LoadError(f"{target.host} does not have the manifest that it accepted: retry", transient=True)
     return digest
 
 

@@ -185,7 +185,7 @@ class Registry:
         stream = _Stream(body, size)
         with self._asked("PATCH", upload.location, headers, stream, allowed=GONE, timeout=STREAM) as answer:
             if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and upload.offset:
-                raise TransientError(f"{self.host} has another number of bytes")
+                raise TransientError(f"{self.host} has a different number of bytes")
             if not answer.ok:
                 raise UploadGoneError
             return Progress(self._location(answer), end)
@@ -217,7 +217,7 @@ class Registry:
             content = http.content(answer, LARGEST_MANIFEST)
             digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
             if ":" in version and digest != version:
-                raise FaultError("IntegrityCheckFailed", f"{self.host} has another manifest under the digest {version}")
+                raise FaultError("IntegrityCheckFailed", f"{self.host} has another manifest as {version}")
             return Manifest(content, digest, answer.headers.get("Content-Type", "").partition(";")[0])
 
     def put_manifest(self, version: str, content: bytes, media_type: str) -> None:
@@ -260,11 +260,11 @@ class Registry:
                     yield response
                     return
                 if isinstance(body, _Stream):
-                    raise TransientError(f"{self.host} did not take the bytes yet")
+                    raise TransientError(f"{self.host} has not accepted the bytes yet")
 
     def _wait(self, began: float) -> None:
         if time.monotonic() - began > READ_ONLY_SECONDS:
-            raise LoadError(f"{self.host} takes no writes: check whether it is read-only", transient=True)
+            raise LoadError(f"{self.host} rejects writes: check whether it is read-only", transient=True)
         self._note(f"waiting for {self.host}, which is read-only at the moment")
         if self._stop.wait(READ_ONLY_PAUSE):
             raise StoppedError
@@ -274,11 +274,11 @@ class Registry:
         said = f"{status} {' '.join(codes)}".strip()
         name = f"{self.host}/{self.repository}"
         if status == HTTPStatus.FORBIDDEN or "DENIED" in codes or "insufficient_scope" in challenge:
-            return LoadError(f"{name}: this pod's service account may not do this ({said}): check its namespace")
+            return LoadError(f"{name}: this pod's service account has no permission ({said}): check its namespace")
         if status == HTTPStatus.UNAUTHORIZED:
             return LoadError(f"{name}: the registry does not accept the token ({said}): check the depot's keys")
         if "MANIFEST_BLOB_UNKNOWN" in codes:
-            return BlobsGoneError(f"{name}: blobs were collected before they were named: retry", transient=True)
+            return BlobsGoneError(f"{name}: blobs were collected before they were referenced: retry", transient=True)
         if status == HTTPStatus.NOT_FOUND:
             return FaultError("SourceNotFound", f"{name}: the registry does not have it ({said})")
         return LoadError(f"{name}: the registry answers {said}: check its log", transient=status >= 500)
@@ -348,7 +348,7 @@ class Registry:
         if not secure or not known or parts.username is not None:
             raise LoadError(
                 f"{self.host} sends for tokens to {parts.netloc.rpartition('@')[2]!r}, which is not trusted:"
-                f" name its host in {REALM} if it is right"
+                f" if it is correct, set {REALM} to its host"
             )
 
 

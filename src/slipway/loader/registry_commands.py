@@ -62,29 +62,27 @@ def size(text: str) -> int:
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
     """Adds the commands. ``run`` of the parsed options returns a sentence, or the publication as JSON."""
     guarded = report_commands.access_options()
-    one = parsers.add_parser("publish", parents=[listen, guarded], help="bring a source into a registry as an artifact")
+    one = parsers.add_parser("publish", parents=[listen, guarded], help="publish a source in a registry as an artifact")
     one.add_argument(
         "source",
         metavar="SOURCE",
-        help="hf://ORG/REPO[@REV], ollama://NAME[:TAG], registry://HOST/REPOSITORY@sha256:..., pieces:// for what was"
-        " uploaded to the target, or catalog://HOST/PATH@sha256:... for what the depot has a grant for",
+        help="hf://ORG/REPO[@REV], ollama://NAME[:TAG], registry://HOST/REPOSITORY@sha256:..., "
+        "pieces:// for an upload to the target, or catalog://HOST/PATH@sha256:... for a grant of the depot",
     )
     one.add_argument("target", type=target, metavar="HOST[:PORT]/REPOSITORY")
     one.add_argument("--image", action="store_true", help="also publish the files as an image, for image volumes")
     one.add_argument(
-        "--capacity-free", type=size, metavar="N", help="fail before sending where more than N bytes are to be added"
+        "--capacity-free", type=size, metavar="N", help="fail before sending if more than N bytes would be added"
     )
-    one.add_argument("--resume", default="", metavar="JSON", help="what an earlier run reported, to resume it")
+    one.add_argument("--resume", default="", metavar="JSON", help="report of an earlier run, to resume it")
     one.set_defaults(run=run_publish)
     two = parsers.add_parser("pull", parents=[listen], help="download an artifact into a folder")
     two.add_argument("reference", type=artifact, metavar="HOST[:PORT]/REPOSITORY@sha256:...")
     two.add_argument("folder", type=lambda text: Path(os.path.abspath(text)), metavar="DIR")
     two.set_defaults(run=run_pull)
-    three = parsers.add_parser("unpublish", help="delete everything that a repository of a registry has")
+    three = parsers.add_parser("unpublish", help="delete all manifests of a repository")
     three.add_argument("target", type=target, metavar="HOST[:PORT]/REPOSITORY")
-    three.add_argument(
-        "--resume", default="", metavar="JSON", help="what a run of publish reported, to cancel its upload"
-    )
+    three.add_argument("--resume", default="", metavar="JSON", help="report of a publish run, to cancel its upload")
     three.set_defaults(run=run_unpublish)
 
 

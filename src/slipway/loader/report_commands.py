@@ -106,13 +106,13 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
         "--reuse",
         type=Path,
         metavar="DIR",
-        help="take over files with a digest that DIR, or a folder in it, has of the same revision",
+        help="reuse files with a digest of the same revision in DIR or a folder in it",
     )
     one.add_argument(
         "--owner",
         default="",
         metavar="UID",
-        help="do not trust files without a digest that loads of other owners left in the folder",
+        help="do not trust files without a digest from loads of other owners in the folder",
     )
     one.add_argument("--seal", default="", metavar="SEAL", help="the folder's seal after the owner's last load")
     one.set_defaults(run=run_stage)
@@ -125,9 +125,7 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
         "probe", parents=[listen, guarded, chosen, header], help="report on a source without downloading it"
     )
     three.set_defaults(run=run_probe)
-    four = parsers.add_parser(
-        "summary", help="wait to be stopped, then report on what genai-bench has measured meanwhile"
-    )
+    four = parsers.add_parser("summary", help="wait for the stop signal, then report genai-bench's results")
     four.add_argument("folder", type=Path, metavar="DIR", help="folder with the folders of results")
     four.set_defaults(run=run_summary)
 

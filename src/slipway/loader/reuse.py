@@ -32,7 +32,7 @@ def link_known(url: str, listing: Listing, folder: Path, donor: Path) -> int:
         if place != folder and known.revision == listing.revision and _repository(known.url) == _repository(url):
             found += sum(_taken_over(place, folder, entry, known) for entry in entries)
     if found:
-        log.info("Took over %d files of %s that are on this disk already", found, url)
+        log.info("Reused %d files of %s from this disk", found, url)
     return found
 
 

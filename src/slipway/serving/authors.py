@@ -57,7 +57,7 @@ def _refuse_system(namespace: str, settings: Settings) -> None:
     if namespace and namespace == settings.system_namespace and not settings.authors.system_namespace:
         text = f"Nothing is served in {namespace}, the namespace of Slipway. Create the resource in another namespace."
         raise InvalidSpecError(
-            NOT_ALLOWED, f"{text} The operator could allow it by the setting authors.systemNamespace."
+            NOT_ALLOWED, f"{text} The operator can allow it with the setting authors.systemNamespace."
         )
 
 
@@ -164,7 +164,7 @@ SETTINGS: dict[Setting, str] = {
 
 def _told(refused: Iterable[Freedom]) -> str:
     by_place = sorted(refused, key=lambda one: (one.child, one.field))
-    return f"What only the operator can allow: {'; '.join(_each(one) for one in by_place)}."
+    return f"Not allowed without the operator's permission: {'; '.join(_each(one) for one in by_place)}."
 
 
 def _each(freedom: Freedom) -> str:

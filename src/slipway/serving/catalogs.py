@@ -189,5 +189,5 @@ def read_grant(body: bytes | bytearray, asked: GrantRequest) -> Grant:
     """Raises DecodingError for what is no grant for what was asked for."""
     grant = decode_json(body, Grant, most=GRANT_BYTES)
     if grant.digest != asked.digest:
-        raise DecodingError("it is for another digest than the one that was asked for")
+        raise DecodingError("it is for a different digest than requested")
     return grant

@@ -25,7 +25,7 @@ from slipway.serving.route import MODEL_ID, Refused, RoutedService
 from slipway.serving.selector import InvalidSelectorError, parse
 
 NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-NOT_ROUTED = "is not served: its namespace is not among those that the gateway serves (routedNamespaces)"
+NOT_ROUTED = "is not served, because the gateway does not serve its namespace (routedNamespaces)"
 
 
 class Rules(NamedTuple):
@@ -79,13 +79,13 @@ def _first(name: str) -> bool:
 
 def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: str) -> list[str]:
     """What is wrong with the operator's choices, each with the name of its setting."""
-    found = [f"idOwners: {model!r} is no model id" for model in owners if not MODEL_ID.fullmatch(model)]
-    found += [f"idOwners: {name!r} is no namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
-    found += [f"hubOrganizations: {name!r} is no first part of an id" for name in organizations if not _first(name)]
+    found = [f"idOwners: {model!r} is not a model ID" for model in owners if not MODEL_ID.fullmatch(model)]
+    found += [f"idOwners: {name!r} is not a namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
+    found += [f"hubOrganizations: {name!r} is not a first part of an ID" for name in organizations if not _first(name)]
     try:
         parse(selector)
     except InvalidSelectorError as error:
-        found.append(f"routedNamespaces: {selector!r} is no label selector: {error}")
+        found.append(f"routedNamespaces: {selector!r} is not a label selector: {error}")
     return found
 
 

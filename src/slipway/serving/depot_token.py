@@ -55,13 +55,13 @@ def verified(key: bytes, token: str, use: Literal["upload", "pull"], now: float)
     try:
         statement, signature = (_bytes(one) for one in token[: LONGEST + 1].split("."))
     except ValueError:
-        raise TokenError("this is no token of the depot") from None
+        raise TokenError("this is not a depot token") from None
     if len(token) > LONGEST or not hmac.compare_digest(signature, _signature(key, statement)):
         raise TokenError("the token was not signed by this cluster's controller")
     try:
         claim = decode_json(statement, Claim, most=LONGEST)
     except DecodingError:
-        raise TokenError("this is no token of the depot") from None
+        raise TokenError("this is not a depot token") from None
     if claim.use != use:
         raise TokenError(f"the token is for another use: {claim.use}")
     if claim.expires and now >= claim.expires:

@@ -183,7 +183,7 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     left = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
     if left > 0:
         return Diagnosis(recheck_seconds=left)
-    return Diagnosis(Failure("PodsRejected", f"The cluster refuses the model's pods: {message}"))
+    return Diagnosis(Failure("PodsRejected", f"The cluster rejected the model's pods: {message}"))
 
 
 def _missing(message: str, rows: Sequence[Missing] = MISSING) -> Failure | None:
@@ -227,7 +227,7 @@ def _no_node(message: str) -> Failure:
         text = f"No node has as much {lacking[2]} as the pod requests."
         remedy = "Install the device plugin, request less, or wait for the node that the autoscaler adds."
         return Failure("ResourceNotFound", f"{text} {remedy}")
-    return Failure("Unschedulable", f"No node can take the model's pod: {message}")
+    return Failure("Unschedulable", f"No node can run the model's pod: {message}")
 
 
 def _container(status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:
@@ -263,12 +263,12 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
         return Failure("OOMKilled", text)
     latest = limits.startup_seconds + STOP_SECONDS
     if explain and code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
-        text = f"The engine did not answer within the {limits.startup_seconds} s that a start may take"
+        text = f"The engine did not answer within the {limits.startup_seconds} s that are allowed for startup"
         return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
     if ended.get("reason") in UNTOLD:
         return None
     if code == ILLEGAL_INSTRUCTION:
-        text = f"The image is built for another processor than the node has. {who} ended with exit code {code}."
+        text = f"The image is for a different CPU architecture than the node's. {who} ended with exit code {code}."
         return Failure("IllegalInstruction", f"{text}{_shown(_lines(log)[-LOG_LINES:])}")
     known = explain(log) if explain else None
     # Even an engine that obeyed may have left last words.

@@ -122,7 +122,7 @@ def without_pods(made: Object | None, does: str, now: float) -> Diagnosis:
     if left > 0:
         return Diagnosis(recheck_seconds=left)
     name = made["metadata"]["name"]
-    text = f"The cluster makes no pod for the Job {name}, which {does}; its events say why"
+    text = f"No pod was created for the Job {name}, which {does}. See its events"
     return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
 
 

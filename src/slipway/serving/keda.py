@@ -43,12 +43,14 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
         modes = [one.strip() for one in self.auth_modes.split(",")] if self.auth_modes else []
         unknown = next((one for one in modes if one not in AUTH_MODES), None)
         if self.operator not in OPERATORS:
-            return f"the operator {self.operator[:TOLD]!r} is none of {', '.join(OPERATORS)}"
+            return f"the operator {self.operator[:TOLD]!r} is not one of {', '.join(OPERATORS)}"
         if not NUMBER.fullmatch(self.threshold):
-            return f"the threshold {self.threshold[:TOLD]!r} is no number"
+            return f"the threshold {self.threshold[:TOLD]!r} is not a number"
         if not _address(self.server):
-            return f"{self.server[:TOLD]!r} is no address of Prometheus such as {PROMETHEUS_SERVER}"
-        return "" if unknown is None else f"{unknown[:TOLD]!r} is no way to authenticate: {', '.join(AUTH_MODES)} are"
+            return f"{self.server[:TOLD]!r} is not a Prometheus URL such as {PROMETHEUS_SERVER}"
+        return (
+            "" if unknown is None else f"{unknown[:TOLD]!r} is not an authentication mode: use {', '.join(AUTH_MODES)}"
+        )
 
 
 def scaled_object(name: str, served: Served, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:

@@ -22,7 +22,7 @@ NAME_CONFLICT = "NameConflict"
 """Its reason if another resource has the short ID."""
 CHANGE_FAILED = "ChangeFailed"
 """Reason of Ready while an earlier spec answers because the latest one cannot."""
-EARLIER_ANSWERS = "The latest change failed; an earlier spec answers. See the condition Stalled."
+EARLIER_ANSWERS = "The latest change failed, and the previous spec is still served. See the condition Stalled."
 SPEAKING = ("Suspended", "Available")
 """Conditions whose message tells why a resource is ready, the most telling first."""
 
@@ -172,7 +172,7 @@ def summarize(
 
 def _reconciling(reason: str, message: str, *, current: bool, stalled: bool) -> tuple[str, str, str, str]:
     if current:
-        return RECONCILING, "False", "Complete", "The newest spec is in place."
+        return RECONCILING, "False", "Complete", "The latest spec is rolled out."
     if stalled:
         return RECONCILING, "False", reason, "See the condition Stalled."
     return RECONCILING, "True", reason, message

@@ -30,7 +30,7 @@ PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut"})
 SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
 """Reasons for ``False`` with which all is well."""
 STARTING = "No replica answers yet; the first start downloads the weights."
-ON_THEIR_WAY = "Replicas of the newest spec are on their way."
+ON_THEIR_WAY = "Replicas of the latest spec are starting."
 SERVING = frozenset({DEPLOYMENT, LEADER_WORKER_SET})
 """Kinds of workloads whose replicas answer requests."""
 MOST_TOLD = 3
@@ -114,7 +114,7 @@ def _answering(component: Component) -> str:
 def _asleep(components: Sequence[Component]) -> Pending | None:
     if any(one.workload is None or one.workload["spec"].get("replicas", 1) for one in components):
         return None
-    return Pending("ScaledToZero", "No replica is wanted at the moment, so none runs.")
+    return Pending("ScaledToZero", "Scaled to zero replicas.")
 
 
 def _progressing(components: Sequence[Component], failure: Failure | None, pending: Pending | None) -> Condition:
@@ -130,8 +130,8 @@ def _progressing(components: Sequence[Component], failure: Failure | None, pendi
 
 def _done(replicas: int) -> str:
     if replicas == 0:
-        return "No replica is wanted at the moment; the next one starts with the newest spec."
-    return "The replica runs the newest spec." if replicas == 1 else f"All {replicas} replicas run the newest spec."
+        return "Scaled to zero replicas. The next one starts with the latest spec."
+    return "The replica runs the latest spec." if replicas == 1 else f"All {replicas} replicas run the latest spec."
 
 
 def complete(workload: Object) -> bool:
@@ -168,8 +168,8 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
         return Condition("Routed", "False", "NotRouted", f"This model {NOT_ROUTED}.")
     decided, qualified = winners(services), owners(services)
     if ident in qualified and qualified[ident].key != key:
-        text = f"An older model of another API has this name in the same namespace, and requests for {ident} go to it."
-        return Condition(ROUTED, "False", "NoId", f"{text} No id leads to this one: rename one of the two.")
+        text = f"An older model of another API in the same namespace has this name, and requests for {ident} go to it."
+        return Condition(ROUTED, "False", "NoId", f"{text} This model has no model ID. Rename one of the two.")
     refused = [f"{name} {why}." for name in (*names, ident) if (why := own.why_not(name))]
     lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
     if not refused and not lost:
@@ -177,7 +177,7 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
         return Condition("Routed", "True", "Routed", " ".join([served, *_of_aliases(own)]))
     told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
     texts = [*([f"An older model has the name: {told}."] if lost else []), *refused]
-    texts += [f"Requests reach this one as {ident}."] if ident in qualified else []
+    texts += [f"The model ID of this one is {ident}."] if ident in qualified else []
     return Condition(ROUTED, "False", "NameConflict", " ".join(texts))
 
 
@@ -198,5 +198,5 @@ def _of_aliases(service: RoutedService) -> Iterator[str]:
     aliases = service.route.aliases
     if aliases:
         rest = f" and {len(aliases) - MOST_TOLD} more" if len(aliases) > MOST_TOLD else ""
-        yield f"It also answers for {', '.join(aliases[:MOST_TOLD])}{rest}, unless another model has that id."
-    yield from (f"It does not answer for {model}, which {why}." for model, why in service.denied[:MOST_TOLD])
+        yield f"It also answers requests for {', '.join(aliases[:MOST_TOLD])}{rest}, unless another model has that ID."
+    yield from (f"It does not answer requests for {model}, which {why}." for model, why in service.denied[:MOST_TOLD])

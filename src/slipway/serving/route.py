@@ -225,7 +225,7 @@ class RoutedService(NamedTuple):
         """What is wrong with its ids, in one sentence that names the first few; empty where nothing is."""
         told = [f"model id {_short(model)} {why}" for model, why in self.refused[:_TOLD_IDS]]
         rest = len(self.refused) - len(told)
-        return "; ".join([*told, *([f"and {rest} more ids cannot be served"] if rest else [])])
+        return "; ".join([*told, *([f"and {rest} more IDs cannot be served"] if rest else [])])
 
     def why_not(self, model: str) -> str:
         """Why the Service may not have an id; empty if it may."""
@@ -255,7 +255,7 @@ def routed_service(service: Object) -> RoutedService:
         created=route.created or created_unix(service),
         name=route.name or metadata["name"],
     )
-    wrong = "cannot be served: at most 253 letters, digits and ._:/@+~=,- only, a letter or a digit first"
+    wrong = "is not valid: use at most 253 letters, digits and ._:/@+~=,-, starting with a letter or digit"
     refused = tuple(Refused(model, wrong) for model in asked if not MODEL_ID.fullmatch(model))
     return RoutedService(metadata["namespace"], metadata["name"], route, created_unix(service), refused)
 
@@ -264,14 +264,14 @@ def _read(text: str) -> Route:
     """Parses the annotation. It is untrusted: raises InvalidRouteError for whatever is wrong with it."""
     if text == NOT_HELD:
         raise InvalidRouteError(
-            f"the annotations {ROUTE} of this namespace's Services are too large together: remove some"
+            f"the annotations {ROUTE} of this namespace's Services are too large in total: remove some"
         )
     try:
         route = decode_json(text, Route, most=MOST_BYTES)
     except DecodingError as error:
         raise InvalidRouteError(f"annotation {ROUTE}: {error}") from error
     if _target_characters(route) > MOST_TARGET_CHARACTERS:
-        raise InvalidRouteError(f"annotation {ROUTE}: the ids and conditions of its targets are too long together")
+        raise InvalidRouteError(f"annotation {ROUTE}: the IDs and conditions of its targets are too long in total")
     return route
 
 

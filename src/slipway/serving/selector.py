@@ -23,7 +23,7 @@ _REQUIREMENT = re.compile(
 
 
 class InvalidSelectorError(ValueError):
-    """The text is no label selector."""
+    """The text is not a label selector."""
 
 
 class Requirement(NamedTuple):

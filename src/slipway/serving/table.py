@@ -14,7 +14,7 @@ from slipway.serving.readiness import Readiness
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
 
-TAKE_OUT = "Take it out of the spec."
+TAKE_OUT = "Remove it from the spec."
 
 
 class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):

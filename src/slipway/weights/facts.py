@@ -60,5 +60,5 @@ def described(begin: str, report: Report) -> str:
     if report.fault:
         parts.append(f"no engine can read them: {report.fault}")
     elif report.header_fault:
-        parts.append(f"their header says nothing: {report.header_fault}")
+        parts.append(f"their header is not readable: {report.header_fault}")
     return f"{begin}{': ' if parts else ''}{'; '.join(parts)}."

@@ -137,7 +137,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def fault(self) -> tuple[Fault | None, str]:
         """Why its last pod failed: a word, if there is one, and a sentence."""
         if (limit := exceeded(self.made)) is not None:
-            return None, f"it did not end within {limit // 60} min"
+            return None, f"it did not finish within {limit // 60} min"
         return fault(last_error(self.pods))
 
     def retried_at(self) -> float | None:

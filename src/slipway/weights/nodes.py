@@ -123,7 +123,7 @@ class Requirement(msgspec.Struct, frozen=True):
         if self.operator in COMPARED:
             whole = len(self.values) == 1 and INTEGER.fullmatch(self.values[0])
             return "" if whole else f"{self.operator} of {self.key} needs one whole number"
-        return f"the operator {self.operator} of {self.key} is none of In, NotIn, Exists, DoesNotExist, Gt and Lt"
+        return f"the operator {self.operator} of {self.key} is not one of In, NotIn, Exists, DoesNotExist, Gt and Lt"
 
     def holds(self, values: Mapping[str, str]) -> bool:
         """Of these labels, as the scheduler decides it: what is not there is in no list."""

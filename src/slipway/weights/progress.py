@@ -14,7 +14,7 @@ from slipway.serving.job import without_pods
 from slipway.weights.jobs import Run
 
 LOADING = "The weights are being loaded into the cache"
-AGAIN = "It is tried again by itself."
+AGAIN = "It is retried automatically."
 
 
 class Moving(msgspec.Struct, frozen=True, kw_only=True):

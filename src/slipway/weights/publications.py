@@ -176,7 +176,7 @@ def state(record: Record, run: Run, world: World) -> State:
     at = retried_at(record, run)
     seconds = [max(at - world.now, 1.0)] if at is not None else []
     if gave_up(record, run):
-        again = progress.AGAIN if at is not None else "Delete the model and make it anew to try again."
+        again = progress.AGAIN if at is not None else "Delete the model and create it again to retry."
         text = f"The model could not be published: {sentence(run.fault[1] or 'no reason is given')} {again}"
         return State(message=text, failed=True, fault=run.fault[0], recheck=min(seconds, default=None))
     without = without_pods(run.made, "publishes the model", world.now)

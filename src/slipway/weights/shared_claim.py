@@ -149,6 +149,6 @@ def _progress(found: Object | None, name: str, run: Run) -> Blocked:
     if run.failed_since is not None:
         return Blocked(NOT_FILLED, f"The Job {run.name} failed: {run.fault[1]}")
     if found is None or (found.get("status") or {}).get("phase") != "Bound":
-        text = f"The claim {name} is waiting for a volume; if it stays so, kubectl describe pvc {name} shows why."
+        text = f"The claim {name} is waiting for a volume. If this persists, see kubectl describe pvc {name}."
         return Blocked(CLAIM_PENDING, text, waiting=True)
     return Blocked(FILLING, f"The Job {run.name} is copying the model to the claim {name}.", waiting=True)

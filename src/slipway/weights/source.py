@@ -98,12 +98,13 @@ def parse(request: Request, rules: Sources) -> Source:
     """Raises SourceError."""
     text = request.text
     if not text.isprintable() or any(character.isspace() or character == "\\" for character in text):
-        raise _invalid(f"{redact_url(text)!r} has characters that no source has")
+        raise _invalid(f"{redact_url(text)!r} has invalid characters")
     found = _parse(text, request, rules)
     if request.files or request.companion:
         found = _with_files(found, request)
     if request.hashed and not (found.stored_as or found.files or found.kind == "claim"):
-        raise _invalid("a sha256 is of one file, and this names many: name it as well, in files or behind the name")
+        text = "sha256 is for a single file, and this source has several: name one, in files or after the repository"
+        raise _invalid(text)
     return found
 
 
@@ -113,11 +114,11 @@ def _parse(text: str, request: Request, rules: Sources) -> Source:
     scheme = SCHEME.match(text)
     if scheme is None:
         if "/" not in text:
-            raise _invalid(f"{text!r} names nothing: write an address, a path, or {huggingface.SOME_REPOSITORY}")
+            raise _invalid(f"{text!r} is not a source: write a URL, a path, or {huggingface.SOME_REPOSITORY}")
         return _hub(text.partition("?")[0].partition("#")[0].split("/"), request)
     rest = text[scheme.end(1) + 1 :]
     if not rest.startswith("//"):
-        raise _invalid(f"{redact_url(text)!r} lacks the // behind its scheme")
+        raise _invalid(f"{redact_url(text)!r} lacks // after the scheme")
     rest = rest[2:]
     match scheme[1].lower():
         case "http" | "https":
@@ -130,10 +131,10 @@ def _parse(text: str, request: Request, rules: Sources) -> Source:
             return _claim(rest, request)
         case "file":
             if not rest.startswith("/"):
-                raise _invalid(f"{text!r} names a host: a path begins with a third slash, file:///mnt/models/x.gguf")
+                raise _invalid(f"{text!r} contains a host: a path needs a third slash, as in file:///mnt/models/x.gguf")
             return _host(rest, request, rules)
         case other:
-            raise _invalid(f"the scheme {other} is not known, but {', '.join(SCHEMES)}{did_you_mean(other, SCHEMES)}")
+            raise _invalid(f"unknown scheme {other}: use {', '.join(SCHEMES)}{did_you_mean(other, SCHEMES)}")
 
 
 def _web(text: str, request: Request, rules: Sources) -> Source:
@@ -141,9 +142,9 @@ def _web(text: str, request: Request, rules: Sources) -> Source:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise _invalid(f"{redact_url(text)!r} is no address") from None
+        raise _invalid(f"{redact_url(text)!r} is not a URL") from None
     if not host:
-        raise _invalid(f"{redact_url(text)!r} names no host")
+        raise _invalid(f"{redact_url(text)!r} has no host")
     if host.rstrip(".") in huggingface.HOSTS and port in (None, 80, 443):
         try:
             page = huggingface.page_of(parts.path, redact_url(text))
@@ -156,7 +157,7 @@ def _web(text: str, request: Request, rules: Sources) -> Source:
         raise SourceError("SourceNotAllowed", f"{refused}: ask the operator to allow it")
     name = unquote(parts.path.rpartition("/")[2])
     if not name:
-        raise _invalid(f"{redact_url(text)!r} names no file: its path ends with a slash")
+        raise _invalid(f"{redact_url(text)!r} does not name a file: its path ends with a slash")
     url = urlunsplit((parts.scheme.lower(), parts.netloc, parts.path, parts.query, ""))
     return Source(kind="web", url=url, stored_as=_stored(name, request))
 
@@ -183,7 +184,7 @@ def _bucket(rest: str, request: Request) -> Source:
     if request.files or not (request.gguf or FILE.fullmatch(place.rpartition("/")[2])):
         return Source(kind="bucket", url=f"s3://{bucket}/{place}".rstrip("/"))
     if not place:
-        raise _invalid(f"s3://{bucket} names no file of the bucket")
+        raise _invalid(f"s3://{bucket} does not name a file in the bucket")
     return Source(kind="bucket", url=f"s3://{bucket}/{place}", stored_as=_stored(place.rpartition("/")[2], request))
 
 
@@ -195,7 +196,7 @@ def _claim(rest: str, request: Request) -> Source:
     if path and _fault(path):
         raise _invalid(f"{path!r} is not a path inside the claim {claim}")
     if not path and request.gguf:
-        raise _invalid(f"it names no file of the claim {claim}; write {ROOM}")
+        raise _invalid(f"it does not name a file in the claim {claim}; write {ROOM}")
     return Source(kind="claim", claim=claim, path=path)
 
 
@@ -204,8 +205,8 @@ def _host(path: str, request: Request, rules: Sources) -> Source:
     if not place or _fault(place[1:]):
         raise _invalid(f"{path!r} is not the path of a file")
     if not request.any_path and not any(_below(place, root) for root in rules.allowed_host_path_roots):
-        text = f"{place} is not below a folder of the nodes that the operator allows"
-        raise SourceError("SourceNotAllowed", f"{text}: {', '.join(rules.allowed_host_path_roots) or 'there is none'}")
+        text = f"{place} is not in a node directory that the operator allows"
+        raise SourceError("SourceNotAllowed", f"{text}: {', '.join(rules.allowed_host_path_roots) or 'none'}")
     last = place.rpartition("/")[2]
     single = request.gguf or FILE.fullmatch(last)
     return Source(kind="host", path=place, stored_as=_stored(last, request) if single else "")
@@ -241,14 +242,14 @@ def clean(text: str) -> str:
 
 def _with_files(found: Source, request: Request) -> Source:
     if found.kind not in ("repository", "bucket"):
-        raise _bad_set("files and mmproj are of a repository of the hub or a folder of a bucket, not of this source")
+        raise _bad_set("files and mmproj need a repository of the hub or a directory in a bucket, not this source")
     if not request.files:
-        raise _bad_set("mmproj belongs to files, which is missing")
+        raise _bad_set("mmproj requires files")
     for file in (*request.files, request.companion):
         if file and (fault := _fault(file)):
             raise _bad_set(f"{file!r} {fault}")
     if GLOB.search(request.companion):
-        raise _bad_set(f"mmproj {request.companion!r} must be one file's path, not a pattern")
+        raise _bad_set(f"mmproj {request.companion!r} must be the path of one file, not a pattern")
     kind: Kind = "hub" if found.kind == "repository" else "bucket"
     files = tuple(dict.fromkeys(file for file in (*request.files, request.companion) if file))
     return msgspec.structs.replace(found, kind=kind, files=files, stored_as="")

@@ -44,7 +44,7 @@ def test_llmkube_takes_a_file_with_its_host(text: str) -> None:
 
 @pytest.mark.parametrize("text", [f"{REPOSITORY}:Q4_K_M", f"hf://{REPOSITORY}:Q4_K_M", f"hf.co/{REPOSITORY}:Q4_K_M"])
 def test_llmkube_names_the_quantization(text: str) -> None:
-    with pytest.raises(SourceError, match=rf"write {REPOSITORY}, and quantization: Q4_K_M"):
+    with pytest.raises(SourceError, match=rf"Write {REPOSITORY}, and quantization: Q4_K_M"):
         source(Request(text=text, gguf=True), Sources())
 
 
@@ -76,7 +76,7 @@ def test_krypton_names_the_file_of_a_quantization() -> None:
 def test_kubeai_takes_a_quantization_where_the_engine_does(engine: str, cached: bool, refused: bool) -> None:
     found = refusal(kubeai_url(f"hf://{REPOSITORY}:Q4_K_M"), ENGINES[engine], cached=cached)
     assert bool(found) is refused
-    assert not refused or f"write hf://{REPOSITORY}" in str(found)
+    assert not refused or f"Write hf://{REPOSITORY}" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def until_refused(one: bytes, take: Callable[[bytes], object]) -> int:
         try:
             take(one)
         except MalformedFileError as error:
-            assert "all its files together" in str(error)  # noqa: PT017
+            assert "its files are too long" in str(error)  # noqa: PT017
             return taken
     return 1000
 

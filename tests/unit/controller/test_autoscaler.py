@@ -27,7 +27,7 @@ from .conftest import TOY
 A = Subject(TOY, Key("models", "a"))
 STATE = "/api/v1/namespaces/system/configmaps/slipway-autoscaler"
 EXPOSITION = """\
-# HELP slipway_gateway_requests_in_flight Requests that a server works on.
+# HELP slipway_gateway_requests_in_flight Requests in flight at the servers.
 slipway_gateway_haproxy_up 1.0
 slipway_gateway_requests_in_flight{model="model-a",namespace="models"} 3.0
 slipway_gateway_requests_in_flight{model="model-b",namespace="models"} 0.0
@@ -160,7 +160,7 @@ async def test_an_answer_that_is_too_long_is_none(scaled, monkeypatch, cluster) 
 
 @pytest.mark.parametrize("text", ["", "<html>", "slipway_gateway_haproxy_up 0.0\n"])
 def test_an_answer_without_numbers_is_no_zero(text: str) -> None:
-    with pytest.raises(ValueError, match="knows nothing"):
+    with pytest.raises(ValueError, match="does not report its requests"):
         parse(text)
 
 
@@ -246,7 +246,7 @@ async def test_why_nothing_is_scaled_is_logged_though_the_averages_cannot_be_wri
     server.fault("PATCH", STATE, script.refuse(403, "Forbidden", "no averages"), times=99)
     scaled.gateways[0].requests = {("models", "model-a"): 4}
     await scaled.look(times=8)
-    assert "Could not scale Toy models/a; trying again at the next look" in caplog.text
+    assert "Could not scale Toy models/a; retrying with the next sample" in caplog.text
     assert "no scaling" in caplog.text
     assert "no averages" in caplog.text
 
@@ -385,7 +385,7 @@ def test_an_event_tells_the_figures_that_decided() -> None:
     )
     assert told(scaling, 1, 0, Load(window=(3.0, 0.0), began=0)) == (
         "Scaled from 0 to 1 replica: 0 requests in flight or waiting now, 1.5 on average over 60 s;"
-        " 8 shall be at each replica."
+        " target: 8 per replica."
     )
 
 

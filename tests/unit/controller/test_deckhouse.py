@@ -97,7 +97,7 @@ async def test_a_model_is_published_and_others_conditions_stay(server, models, e
     await finish(server, jobs(server)[0], RESULT)
     await eventually(lambda: phase(server) == "Ready" and not jobs(server))
     found = {one["type"]: one for one in status(server)["conditions"]}
-    assert (found["Ready"]["reason"], found["Ready"]["message"]) == ("Ready", "Workloads can read the model.")
+    assert (found["Ready"]["reason"], found["Ready"]["message"]) == ("Ready", "Workloads can use the model.")
     assert (found["Reconciling"]["status"], found["Stalled"]["status"], found["Mine"]) == ("False", "False", MINE)
     assert status(server)["artifact"]["digest"] == DIGEST
     await rest(lambda: len(server.writes))

@@ -97,7 +97,7 @@ async def test_the_program_serves_its_doors_over_tls_and_ends_when_told(program,
     ("name", "content", "said"),
     [
         ("hmac", b"short", "hmac: a key has 32 bytes"),
-        ("token.key", b"SECRET", "token.key: it holds no private key"),
+        ("token.key", b"SECRET", "token.key: it has no private key"),
         ("tls.crt", b"SECRET", ""),
         ("hmac", None, "No such file"),
         ("depot.yaml", b"namespace: 5", "depot.yaml"),

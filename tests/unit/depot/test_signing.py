@@ -90,5 +90,5 @@ def test_a_published_key_is_named_by_its_thumbprint():
     ids=["nothing", "rubbish", "RSA", "P-384"],
 )
 def test_what_is_no_key_is_refused_and_not_shown(pem: bytes):
-    with pytest.raises(ValueError, match=r"\Ait holds no private key on the curve P-256\Z"):
+    with pytest.raises(ValueError, match=r"\Ait has no private key on the curve P-256\Z"):
         signing.key_set(pem)

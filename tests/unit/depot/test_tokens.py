@@ -153,7 +153,7 @@ async def test_who_is_no_service_account_for_this_audience_is_refused(
     [None, [], 3, {"user": 5}, {"authenticated": "yes"}, {"audiences": [None]}, {"user": {"extra": [1]}}],
 )
 def test_a_review_that_makes_no_sense_names_nobody(status: Any):
-    with pytest.raises(Exception, match="no valid token") as refused:
+    with pytest.raises(Exception, match="not a valid service account token") as refused:
         reviewed({"status": status}, "slipway-depot")
     assert refused.value.status == 401
 

@@ -154,7 +154,7 @@ def noted(server: Any, path: str = THING) -> dict[str, Any]:
 async def test_a_whole_file_becomes_pieces_and_the_controller_is_told(depot, registry, server):
     content = gguf(3 * PIECE + 100)
     answer = await depot.ask("PUT", content)
-    assert (answer.status, await answer.text()) == (201, f"{len(content)} of {len(content)} bytes are there\n")
+    assert (answer.status, await answer.text()) == (201, f"{len(content)} of {len(content)} bytes received\n")
     manifest = registry.tagged(REPOSITORY)
     assert registry.content(REPOSITORY) == content
     assert [layer["size"] for layer in manifest["layers"]] == [PIECE, PIECE, PIECE, 100]

@@ -72,11 +72,11 @@ def test_who_may_have_which_id_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("idOwners: {bad id: bank}", "idOwners: 'bad id' is no model id"),
-        ("idOwners: {advisor: The Bank}", "idOwners: 'The Bank' is no namespace"),
+        ("idOwners: {bad id: bank}", "idOwners: 'bad id' is not a model ID"),
+        ("idOwners: {advisor: The Bank}", "idOwners: 'The Bank' is not a namespace"),
         ("idOwners: [advisor]", "idOwners"),
         ("hubOrganizations: [a/b]", "hubOrganizations: 'a/b'"),
-        ("routedNamespaces: a in b", "routedNamespaces: 'a in b' is no label selector"),
+        ("routedNamespaces: a in b", "routedNamespaces: 'a in b' is not a label selector"),
         ("foreignEndpoints: sometimes", "foreignEndpoints"),
     ],
 )

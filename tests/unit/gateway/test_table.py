@@ -205,7 +205,7 @@ def test_however_many_ids_are_wrong_a_service_has_one_fault_of_bounded_length() 
     table, faults = build([service("m1", models=[*models, "good"])], [])
     assert set(table.models) == {"good", "default/m1"}
     assert len(faults) == 1
-    assert "and 60 more ids cannot be served" in faults[0].message
+    assert "and 60 more IDs cannot be served" in faults[0].message
     assert len(faults[0].message) < 1000
 
 

@@ -287,7 +287,7 @@ async def test_no_pods_are_made_while_nobody_can_say_whose_the_account_is(server
 @pytest.mark.parametrize(
     ("metadata", "holder"),
     [
-        ({}, "was made by someone else"),
+        ({}, "was not created by Slipway"),
         ({"ownerReferences": [reference("x", "other")]}, "belongs to Model other"),
         ({"labels": LABELS, "ownerReferences": [reference("x", "rs", "ReplicaSet")]}, "belongs to ReplicaSet rs"),
     ],

@@ -354,7 +354,7 @@ async def test_that_an_optional_kind_is_missing_is_news_once_and_no_trouble(
         start(informer.run())
         await asyncio.wait_for(informer.synced.wait(), PATIENCE)
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert told[0] == ("INFO", "The cluster has no pods, which come with the role pods")
+    assert told[0] == ("INFO", "The cluster has no pods. To install them, use the role pods")
     assert [level for level, _text in told] == ["INFO", "WARNING"]
 
 

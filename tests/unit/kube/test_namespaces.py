@@ -202,4 +202,4 @@ async def test_an_optional_kind_that_the_cluster_lacks_is_told_once_for_all_name
         start(informer.run())
         await informer.synced.wait()
     told = [record.getMessage() for record in caplog.records if "pods" in record.getMessage()]
-    assert told == ["The cluster has no pods, which come with the role pods"]
+    assert told == ["The cluster has no pods. To install them, use the role pods"]

@@ -516,7 +516,7 @@ async def test_adapters_beyond_their_room_are_refused_and_the_others_stay(sideca
     await sidecar.settle()
     assert await sidecar.state() == {"m_b": ("Loaded", D2), "m_c": ("Failed", "")}
     message = (await sidecar.report()).adapters[1].message
-    assert "the adapter has 97.7 KiB and others in the pod have" in message
+    assert "the adapter has 97.7 KiB and the other adapters of the pod have" in message
     assert "of 146.5 KiB" in message
     on_disk = sum(file.stat().st_size for file in sidecar.store.path(Version("m_c", third.digest)).rglob("*"))
     assert on_disk < 10_000

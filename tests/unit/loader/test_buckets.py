@@ -204,7 +204,7 @@ def test_an_object_that_is_deleted_meanwhile_ends_the_load(from_s3: Loading, s3:
         (
             URL,
             {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
-            "name a Secret with keys, or a service account with a role",
+            "use a Secret with keys, or a service account with its own role",
         ),
         ("oss://models/x", {}, "set OSS_ACCESS_KEY_ID, OSS_ACCESS_KEY_SECRET, OSS_REGION"),
     ],
@@ -247,7 +247,7 @@ def test_a_bucket_with_more_files_than_any_model_is_refused(
 ) -> None:
     monkeypatch.setattr(base, "MOST_FILES", 4)
     store.objects |= {f"many/{number}": b"" for number in range(20)}
-    with pytest.raises(LoadError, match="s3://models/many has more than 4 files, more than any model") as caught:
+    with pytest.raises(LoadError, match="s3://models/many has more than 4 files, more than the limit") as caught:
         from_s3("s3://models/many")
     assert not caught.value.transient
     assert len(s3.seen) == 3
@@ -287,8 +287,8 @@ def test_a_store_that_speaks_something_else_is_told(from_s3: Loading, s3: Servic
 @pytest.mark.parametrize(
     ("endpoint", "words"),
     [
-        ("http://127.0.0.1:9/path", "at 127.0.0.1 cannot be asked: path in endpoint is not allowed"),
-        ("http://user:secret@127.0.0.1:9", "at 127.0.0.1 cannot be asked: username in endpoint is not allowed"),
+        ("http://127.0.0.1:9/path", "at 127.0.0.1 cannot be reached: path in endpoint is not allowed"),
+        ("http://user:secret@127.0.0.1:9", "at 127.0.0.1 cannot be reached: username in endpoint is not allowed"),
         ("user:secret@127.0.0.1:9", "the store's endpoint must begin with https:// or http://"),
     ],
 )
@@ -301,7 +301,7 @@ def test_an_endpoint_that_can_be_none_is_told(from_s3: Loading, endpoint: str, w
 
 
 def test_a_bucket_that_the_library_does_not_take_is_told(from_s3: Loading) -> None:
-    with pytest.raises(LoadError, match=r"s3://of-a-point-s3alias/x at 127\.0\.0\.1 cannot be asked: bucket name"):
+    with pytest.raises(LoadError, match=r"s3://of-a-point-s3alias/x at 127\.0\.0\.1 cannot be reached: bucket name"):
         from_s3("s3://of-a-point-s3alias/x")
 
 

@@ -94,7 +94,7 @@ def test_a_wrong_crc_is_noticed(from_gcs: Loading, store: Store) -> None:
         (
             URL,
             "needed",
-            "the store requires credentials: name a Secret with keys",
+            "the store requires credentials: use a Secret with keys",
         ),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_bucket_with_more_files_than_any_model_is_refused(
 ) -> None:
     monkeypatch.setattr(base, "MOST_FILES", 4)
     store.objects |= {f"many/{number}": b"" for number in range(20)}
-    with pytest.raises(LoadError, match="gs://models/many has more than 4 files, more than any model"):
+    with pytest.raises(LoadError, match="gs://models/many has more than 4 files, more than the limit"):
         from_gcs("gs://models/many")
     assert len(gcs.seen) == 3
 

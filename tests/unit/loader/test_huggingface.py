@@ -113,7 +113,11 @@ def test_a_hub_that_stays_busy_ends_the_load_for_now(from_hub: Loading, hub: Ser
     ("url", "token", "words"),
     [
         ("hf://acme/none", "", "has no repository acme/none: the name is wrong, or it is private and needs HF_TOKEN"),
-        ("hf://acme/none", TOKEN, "has no repository acme/none: the name is wrong, or the token's account may not"),
+        (
+            "hf://acme/none",
+            TOKEN,
+            "has no repository acme/none: the name is wrong, or the token's account has no access",
+        ),
         ("hf://acme/tiny", "hf_other", "rejects the token in HF_TOKEN: renew it"),
         ("hf://acme/tiny@v9", "", "acme/tiny has no revision 'v9'"),
         ("hf://acme/tiny/nowhere", "", "has no"),
@@ -220,7 +224,7 @@ def test_a_repository_with_more_files_than_any_model_is_refused(
 ) -> None:
     monkeypatch.setattr(base, "MOST_FILES", 2)
     hub.interfere = in_pages(f"{hub.url}/api/models/x/tree/main")
-    with pytest.raises(LoadError, match="has more than 2 files, more than any model: name a folder in it"):
+    with pytest.raises(LoadError, match="has more than 2 files, more than the limit: name a folder in it"):
         from_hub(URL)
     assert len([seen for seen in hub.seen if "/tree/" in seen.path]) == 3
 

@@ -190,10 +190,10 @@ def test_no_publisher_asks_a_metadata_service(oci: Oci, start: Callable[[web.App
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"digest": sha(b"other")}, "another artifact"),
-        ({"repository": "../x"}, "cannot be"),
-        ({"status": 403}, "no grant"),
-        ({"status": 424}, "no grant: 424 Unauthorized: it says no$"),
+        ({"digest": sha(b"other")}, "a different artifact"),
+        ({"repository": "../x"}, "an invalid registry"),
+        ({"status": 403}, "denied the grant"),
+        ({"status": 424}, "denied the grant: 424 Unauthorized: it says no$"),
     ],
 )
 def test_a_grant_for_something_else_is_refused(

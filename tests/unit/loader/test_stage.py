@@ -396,4 +396,4 @@ def test_a_source_whose_headers_would_take_for_ever_is_stored_all_the_same(
     write(tmp_path / "source", {f"{number}.safetensors": tensors(1) for number in range(20)})
     report = staged(f"file://{tmp_path}/source", folder, header="safetensors")
     assert (report.files, report.safetensors) == (20, None)
-    assert "all its files together" in report.header_fault
+    assert "its files are too long" in report.header_fault

@@ -89,7 +89,7 @@ def differences(data: Object, documented: Object, at: str = "") -> Iterator[str]
 
 
 def _value_differences(value: Any, told: Object, at: str) -> Iterator[str]:
-    if value is None and "null where" in words(told):
+    if value is None and "null " in words(told):
         return
     if not _is_a(value, told["type"]):
         yield f"{at} is {value!r}, and no {told['type']}"

@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         if shown in self.depot.expired:
             self._say(410, "the token has expired")
         elif shown != self.depot.token:
-            self._say(401, "show the token")
+            self._say(401, "send the token")
         else:
             return True
         return False

@@ -31,7 +31,7 @@ READY: Object = {
     "conditions": conditions(
         Accepted=("True", "Valid", "The spec is valid."),
         Available=("True", "Ready", "1 replica answers."),
-        Progressing=("False", "Complete", "The replica runs the newest spec."),
+        Progressing=("False", "Complete", "The replica runs the latest spec."),
     ),
 }
 PENDING: Object = {

@@ -16,7 +16,7 @@ PATH = "/apis/kubeai.org/v1/namespaces/models/models/"
 SPEC: Object = {"url": "hf://org/repo", "engine": "VLLM", "features": ["TextGeneration"], "minReplicas": 1}
 
 ACCEPTED = ("True", "Valid", "The spec is valid.")
-COMPLETE = ("False", "Complete", "All replicas run the newest spec.")
+COMPLETE = ("False", "Complete", "All replicas run the latest spec.")
 ON_THEIR_WAY = ("True", "RollingOut", "Replicas of the newest spec are on their way.")
 
 

@@ -24,7 +24,7 @@ MODEL_READY: Object = {
     "phase": "Ready",
     "conditions": conditions(
         Available=("True", "ModelReady", "The weights are complete in the cache."),
-        Progressing=("False", "AsExpected", "Nothing is under way."),
+        Progressing=("False", "AsExpected", "Nothing is in progress."),
         Degraded=("False", "AsExpected", "Nothing is wrong."),
     ),
 }
@@ -53,18 +53,18 @@ SERVICE_READY: Object = {
     "conditions": conditions(
         Accepted=ACCEPTED,
         Available=("True", "Ready", "1 replica answers."),
-        Progressing=("False", "Complete", "The replica runs the newest spec."),
+        Progressing=("False", "Complete", "The replica runs the latest spec."),
     ),
 }
 STOPPED: Object = {
     "phase": "Stopped",
     "conditions": conditions(
         Accepted=ACCEPTED,
-        Available=("False", "ScaledToZero", "No replica is wanted at the moment, so none runs."),
+        Available=("False", "ScaledToZero", "Scaled to zero replicas."),
         Progressing=(
             "False",
             "Complete",
-            "No replica is wanted at the moment; the next one starts with the newest spec.",
+            "Scaled to zero replicas. The next one starts with the latest spec.",
         ),
     ),
 }
@@ -74,8 +74,8 @@ WAITING_FOR_GPU: Object = {
     "queuePosition": 2,
     "conditions": conditions(
         Accepted=ACCEPTED,
-        Available=("False", "WaitingForGPU", "The pods wait for nvidia.com/gpu."),
-        Progressing=("True", "WaitingForGPU", "The pods wait for nvidia.com/gpu."),
+        Available=("False", "WaitingForGPU", "The pods are waiting for nvidia.com/gpu."),
+        Progressing=("True", "WaitingForGPU", "The pods are waiting for nvidia.com/gpu."),
     ),
 }
 METAL: Object = {

@@ -40,7 +40,7 @@ SERVICE_READY: Object = {
     "conditions": conditions(
         Accepted=ACCEPTED,
         Available=("True", "Ready", "1 replica answers."),
-        Progressing=("False", "Complete", "The replica runs the newest spec."),
+        Progressing=("False", "Complete", "The replica runs the latest spec."),
     ),
 }
 COMPLETED: Object = {

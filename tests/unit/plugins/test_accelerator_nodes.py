@@ -107,7 +107,7 @@ def test_a_share_is_one_host_at_least(tolerate: object, total: int, number: int)
 
 @pytest.mark.parametrize("tolerate", ["a few", "-1", "5.5%", "101%", None, ""])
 def test_what_is_no_number_and_no_share_is_refused(tolerate: object) -> None:
-    with pytest.raises(AnsibleFilterError, match="a number or a share"):
+    with pytest.raises(AnsibleFilterError, match="a number or a percentage"):
         tolerated(tolerate, 10)
 
 

@@ -207,7 +207,7 @@ def test_a_service_that_waits_for_a_gpu_is_waited_for_and_told(api: FakeApi, run
     assert result["error_code"] == "timeout"
     assert result.cause == (
         "1 of 2 resources is not ready after 1 s.\n"
-        "- InferenceService models/a: WaitingForGPU: The pods wait for nvidia.com/gpu."
+        "- InferenceService models/a: WaitingForGPU: The pods are waiting for nvidia.com/gpu."
     )
     service = result["results"][1]
     assert (service["waiting_for"], service["queue_position"]) == ("nvidia.com/gpu: 4", 2)

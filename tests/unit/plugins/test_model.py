@@ -227,7 +227,7 @@ def test_a_failure_comes_with_events_and_the_end_of_the_log(api: FakeApi, run: R
 
 
 def test_a_model_whose_short_id_leads_to_another_is_ready_with_a_warning(api: FakeApi, run: Run) -> None:
-    message = "An older model has the name: a is served by other/a. Requests reach this one as models/a."
+    message = "An older model has the name: a is served by other/a. The model ID of this one is models/a."
     route = {"type": "Routed", "status": "False", "reason": "NameConflict", "message": message}
     api.controller = becomes(others=READY | {"conditions": [*READY["conditions"], route]})
     result = run("model", name="a", namespace="models", spec=SPEC)

@@ -139,10 +139,10 @@ def test_a_refusal_ends_it_with_what_the_depot_says(
     api: FakeApi, run: Run, depot: FakeDepot, file: str, status: int, code: str
 ) -> None:
     put_model(api, depot)
-    depot.refusals = [(status, "this is no file of a known kind")]
+    depot.refusals = [(status, "this file type is not supported")]
     result = run("model_upload", **task(file))
     assert (result["error_code"], result["status"]) == (code, status)
-    assert "this is no file of a known kind" in result["msg"]
+    assert "this file type is not supported" in result["msg"]
 
 
 def test_an_upload_that_is_opened_late_is_waited_for(api: FakeApi, run: Run, depot: FakeDepot, file: str) -> None:

@@ -50,5 +50,5 @@ def test_days_of_prometheus_are_rows_in_their_order() -> None:
 
 @pytest.mark.parametrize("nonsense", [5, ["text"], [{"day": "d"}], [{"day": "d", "samples": [{"metric": {}}]}]])
 def test_nonsense_is_an_error_of_ansible(nonsense: Any) -> None:
-    with pytest.raises(AnsibleFilterError, match="nothing that Prometheus or a gateway says"):
+    with pytest.raises(AnsibleFilterError, match="not a Prometheus result"):
         token_usage(nonsense)

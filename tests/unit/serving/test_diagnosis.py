@@ -82,10 +82,10 @@ def test_the_state_of_a_container_decides_the_reason(statuses: list[dict[str, An
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("error: GET failed (401):", "asks for a token"),
+        ("error: GET failed (401):", "requires a token"),
         ("failed to download model: Download 'http://hub/x' failed with status code: 403", "Accept its terms"),
         ("error: GET failed (404):", "Check their names"),
-        ("error: GET failed (503):", "tries again by itself"),
+        ("error: GET failed (503):", "retries automatically"),
         ("get_repo_commit: error: HTTPLIB failed: Could not establish connection", "cannot be reached"),
     ],
 )

@@ -66,9 +66,9 @@ def test_credentials_are_named_and_never_held() -> None:
         ({"operator": "Equal"}, "operator 'Equal'"),
         ({"threshold": "ten"}, "threshold 'ten'"),
         ({"threshold": "nan"}, "threshold 'nan'"),
-        ({"server": "ftp://prometheus"}, "address of Prometheus"),
-        ({"server": "http://"}, "address of Prometheus"),
-        ({"server": "http://[x"}, "address of Prometheus"),
+        ({"server": "ftp://prometheus"}, "not a Prometheus URL"),
+        ({"server": "http://"}, "not a Prometheus URL"),
+        ({"server": "http://[x"}, "not a Prometheus URL"),
         ({"auth_modes": "basic,none"}, "'none'"),
     ],
 )

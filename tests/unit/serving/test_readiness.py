@@ -137,7 +137,9 @@ def test_ready_has_the_reason_of_what_is_wrong_though_requests_are_answered() ->
     assert (stalled.reason, stalled.message) == (ready.reason, ready.message)
     ready, _, stalled = summarize(failed, SERVED, 3, newest_answers=False)
     assert (ready.status, ready.reason, stalled.reason) == ("True", "ChangeFailed", "BadImage")
-    assert ready.message == "The latest change failed; an earlier spec answers. See the condition Stalled."
+    assert (
+        ready.message == "The latest change failed, and the previous spec is still served. See the condition Stalled."
+    )
     conflict = status(Routed="False NameConflict")
     assert told(conflict) == ["True NameConflict", "False Complete", "False AsExpected"]
     assert summarize(conflict, SERVED, 3)[0].message == "Routed says NameConflict."

@@ -89,7 +89,7 @@ def test_a_lost_name_is_told_by_the_ids_that_requests_use() -> None:
     mine, other = service("new", "model-a", "a", 2), service("old", "model-a", "a", 1)
     condition = routed("new/model-a", ("a",), [mine, other])
     assert condition.reason == "NameConflict"
-    assert "a is served by old/a. Requests reach this one as new/a" in condition.message
+    assert "a is served by old/a. The model ID of this one is new/a" in condition.message
     assert routed("old/model-a", ("a",), [mine, other]).status == "True"
     assert routed("new/model-b", ("b",), [mine, other]).reason == "NoService"
 
@@ -98,7 +98,7 @@ def test_who_shares_even_the_long_id_with_an_older_model_is_told_that_nothing_re
     kubeai, krypton = service("models", "model-a", "a", 2), service("models", "a", "a", 1)
     condition = routed("models/model-a", ("a",), [kubeai, krypton])
     assert condition.reason == "NoId"
-    assert "No id leads to this one" in condition.message
+    assert "This model has no model ID" in condition.message
     assert routed("models/a", ("a",), [kubeai, krypton]).status == "True"
 
 
@@ -106,7 +106,7 @@ def test_an_id_that_belongs_to_another_namespace_is_told_as_lost_though_nobody_h
     rules = Rules(owners={"a": "bank"})
     condition = routed("new/model-a", ("a",), [rules.apply(service("new", "model-a", "a", 1))])
     assert (condition.status, condition.reason) == ("False", "NameConflict")
-    assert "a belongs to namespace bank (idOwners). Requests reach this one as new/a." in condition.message
+    assert "a belongs to namespace bank (idOwners). The model ID of this one is new/a." in condition.message
     assert routed("bank/model-a", ("a",), [rules.apply(service("bank", "model-a", "a", 2))]).status == "True"
 
 
@@ -124,9 +124,10 @@ def test_aliases_are_told_with_those_that_the_model_may_not_have() -> None:
     one = Rules().apply(RoutedService("new", "model-a", route, 1))
     condition = routed("new/model-a", ("a",), [one])
     assert (condition.status, condition.reason) == ("True", "Routed")
-    assert "as a, new/a. It also answers for Qwen/a, unless another model has that id." in condition.message
+    assert "as a, new/a. It also answers requests for Qwen/a, unless another model has that ID." in condition.message
     assert (
-        "not answer for org/a, which belongs to namespace org, unless hubOrganizations names org." in condition.message
+        "not answer requests for org/a, which belongs to namespace org, unless hubOrganizations names org."
+        in condition.message
     )
 
 
@@ -194,16 +195,16 @@ def test_of_several_workloads_each_is_counted_by_its_name() -> None:
     told = report([component("engine", 2, 2), component("router", 1)], None, [])
     messages = {one.type: one.message for one in told.conditions}
     assert messages["Available"] == "engine: 2 replicas answer. router: 1 replica answers."
-    assert messages["Progressing"] == "All 3 replicas run the newest spec."
+    assert messages["Progressing"] == "All 3 replicas run the latest spec."
     assert (told.replicas, told.ready_replicas) == (3, 3)
 
 
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        (0, "No replica is wanted at the moment; the next one starts with the newest spec."),
-        (1, "The replica runs the newest spec."),
-        (2, "All 2 replicas run the newest spec."),
+        (0, "Scaled to zero replicas. The next one starts with the latest spec."),
+        (1, "The replica runs the latest spec."),
+        (2, "All 2 replicas run the latest spec."),
     ],
 )
 def test_the_end_of_a_rollout_is_told_in_words_for_any_number_of_replicas(wanted: int, told: str) -> None:

@@ -61,5 +61,6 @@ def _ready(known: Catalog | None) -> tuple[str, str, str]:
         return "True", "Ready", f"The catalog has {len(known.active)} active entries."
     if known.ready and known.refreshed is not None:
         since = timestamp(known.refreshed)
-        return "True", "Stale", f"What was read at {since} counts on, as the catalog cannot be read: {known.message}"
+        text = f"The entries from {since} remain valid, because the catalog cannot be read: {known.message}"
+        return "True", "Stale", text
     return "False", known.fault, known.message

@@ -101,14 +101,12 @@ def _asked(workload: Object) -> list[Key]:
         wrong = next((name for name in listed if len(name) > 253 or not NAME.fullmatch(name)), None)
         if wrong is not None or len(text) > MOST_BYTES:
             raise NotDeliverableError(
-                INVALID, f"Annotation {annotation}: {(wrong or text)[:64]!r} is not a model's name."
+                INVALID, f"Annotation {annotation}: {(wrong or text)[:64]!r} is not a model name."
             )
         found += [Key(place, name) for name in listed]
     twice = next((one.name for one in found if sum(other.name == one.name for other in found) > 1), None)
     if twice is not None:
-        raise NotDeliverableError(
-            INVALID, f"The model {twice} is named twice: each model is mounted in a folder of its name."
-        )
+        raise NotDeliverableError(INVALID, f"The model {twice} is listed twice. Each model can be mounted only once.")
     if len(found) > MOST_MODELS:
         raise NotDeliverableError(
             INVALID, f"The annotations name {len(found)} models; a workload can have at most {MOST_MODELS}."
@@ -141,7 +139,7 @@ def _brought(world: DeliveryWorld, place: Key) -> Brought:
 def _means(world: DeliveryWorld, models: Sequence[Brought]) -> Means:
     """Raises NotDeliverableError."""
     if found := taken(template_of(world.kind, world.workload), MODELS_DIR, OURS):
-        text = "Container {} already mounts a volume at {}, where models go: mount it elsewhere."
+        text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
         raise NotDeliverableError(INVALID, text.format(*found))
     own = deckhouse(world.settings)
     means = image_volumes.means if own.delivery == "ImageVolume" else shared_claim.means

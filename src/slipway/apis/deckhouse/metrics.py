@@ -15,17 +15,17 @@ from slipway.weights import turns
 
 PREFIX = "d8_ai_models"
 OF_MODELS = {
-    "status_phase": "1 for the phase that a model is in.",
-    "ready": "1 where workloads can have it.",
-    "condition": "1 for each condition of it, as it is.",
-    "info": "What it is.",
-    "artifact_size_bytes": "Bytes of its artifact.",
+    "status_phase": "1 for the current phase of a model.",
+    "ready": "1 if workloads can use the model.",
+    "condition": "1 for the current status of each condition.",
+    "info": "Metadata of the model.",
+    "artifact_size_bytes": "Size of the artifact in bytes.",
 }
 OF_STORAGE = {
-    "capacity_known": "1 where there is a limit.",
-    "used_bytes": "Of all artifacts that are ready.",
-    "limit_bytes": "What all artifacts may have together.",
-    "available_bytes": "What is left of it.",
+    "capacity_known": "1 if there is a limit.",
+    "used_bytes": "Total size of the ready artifacts in bytes.",
+    "limit_bytes": "Maximum total size of artifacts in bytes.",
+    "available_bytes": "Remaining bytes below the limit.",
 }
 NAMES = frozenset(
     [f"{PREFIX}_storage_backend_{name}" for name in OF_STORAGE]

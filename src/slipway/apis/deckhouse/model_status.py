@@ -33,8 +33,8 @@ TURN_SECONDS, WAIT_SECONDS = 30.0, 300.0
 next one of its namespace."""
 TURNS: Mapping[turns.Place, tuple[Literal["True", "False", "Unknown"], str, str]] = {
     "has": ("True", "HasTurn", "The model is being published."),
-    "next": ("Unknown", "NextInNamespace", "The model is the next one of its namespace."),
-    "waits": ("False", "WaitingInNamespace", "Older models of the namespace go first."),
+    "next": ("Unknown", "NextInNamespace", "The model is the next one in its namespace."),
+    "waits": ("False", "WaitingInNamespace", "Older models in the namespace come first."),
 }
 MOST_SIZE = (1 << 63) - 1
 """As the API server takes it."""
@@ -118,11 +118,12 @@ def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
         return (*conditions, verdict(told.retried, "", type_=READY) if told.retried else ready)
     known = find(view.model, METADATA_RESOLVED) or {}
     partial = told.found.facts.partial if told.found else known.get("reason") == PARTIAL
-    metadata = (PARTIAL, "Not all of it is known.") if partial else (CALCULATED, "It is read from the model's files.")
+    text = "Some metadata is unknown." if partial else "It was read from the model's files."
+    metadata = (PARTIAL if partial else CALCULATED, text)
     return (
         *conditions,
         Condition(METADATA_RESOLVED, "True", *metadata),
-        Condition(READY, "True", "Ready", "Workloads can read the model."),
+        Condition(READY, "True", "Ready", "Workloads can use the model."),
     )
 
 
@@ -156,19 +157,19 @@ def _keeps_turn(view: View) -> bool:
 
 
 def _waiting(view: View) -> Told:
-    waits = _pending(view, "The model waits for its turn, or for room in the registry, to be published.")
+    waits = _pending(view, "The model waits for other publications, or for space in the registry.")
     turn = turns.place(view.world, models.queue(view))
     turn = "waits" if turn == "has" else turn  # it makes way
     return msgspec.structs.replace(waits, turn=turn, recheck=WAIT_SECONDS if turn == "waits" else TURN_SECONDS)
 
 
 def _there(digest: str, found: Publication | None = None) -> Told:
-    message = f"The registry has the model as {digest}."
+    message = f"The model is in the registry as {digest}."
     return Told(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", found=found)
 
 
 def _vanished(digest: str) -> Told:
-    text = f"The registry does not have {digest} any more. Delete the model and create it again to publish it again"
+    text = f"The registry no longer has {digest}. Delete the model and create it again to publish it again"
     return _failed(text, VANISHED)
 
 
@@ -185,9 +186,10 @@ def _session(view: View) -> Told:
     left, until = view.until - view.world.now, timestamp(view.until)
     if left <= 0:
         return _failed(
-            f"Nothing was uploaded until {until}, when the session expired: delete the model and make it anew"
+            f"Nothing was uploaded until {until}, when the session expired. Delete the model and create it again"
         )
-    text = f"The Secret {names.child(view.model, UPLOAD)} in {view.namespace} says where to upload, until {until}."
+    secret = f"The Secret {names.child(view.model, UPLOAD)} in {view.namespace}"
+    text = f"{secret} has the URL and token of the upload until {until}."
     return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=left)
 
 
@@ -214,16 +216,16 @@ def _slice_left(view: View) -> float:
 
 
 def _leaving(view: View) -> Told:
-    going = Told(phase="Deleting", message="The model is being taken out of the registry.", recheck=TURN_SECONDS)
+    going = Told(phase="Deleting", message="The model is being removed from the registry.", recheck=TURN_SECONDS)
     if view.users:
         rest = len(view.users) - MOST_NAMED
         named = ", ".join(view.users[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-        text = f"The model is being deleted, and goes once these no longer use it: {named}."
+        text = f"The model will be deleted when these no longer use it: {named}."
         return msgspec.structs.replace(going, message=text, artifact=PUBLISHED if view.published else PENDING)
     if view.removal.failed_since is None:
         return going
     why = sentence(view.removal.fault[1] or "no reason is given")
-    text = f"The model could not be taken out of the registry: {why} {progress.AGAIN}"
+    text = f"The model could not be removed from the registry: {why} {progress.AGAIN}"
     return msgspec.structs.replace(going, message=text, ready=FAILED)
 
 

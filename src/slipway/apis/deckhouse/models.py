@@ -37,8 +37,8 @@ from slipway.weights.turns import Queue
 UNSUPPORTED, UPLOAD = "UnsupportedSource", "upload"
 KINDS = (names.MODEL, names.CLUSTER_MODEL)
 ARTIFACT_RESOLVED, METADATA_RESOLVED, READY = "ArtifactResolved", "MetadataResolved", "Ready"
-NO_REGISTRY = "The controller's settings name no registry: install one by the role model_registry."
-NO_KEY = "The controller does not have the key that it shares with the depot: install one by the role depot."
+NO_REGISTRY = "The controller has no registry. Install one with the role model_registry."
+NO_KEY = "The controller does not have the depot's key. Install the depot with the role depot."
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +175,7 @@ def _origin(world: World) -> Origin | InvalidSpecError:
     except model_pages.UnsupportedError as error:
         return InvalidSpecError(UNSUPPORTED, str(error))
     if secret and page.provider != "HuggingFace":
-        return InvalidSpecError(UNSUPPORTED, "authSecretRef is for Hugging Face only: leave it out.")
+        return InvalidSpecError(UNSUPPORTED, "authSecretRef is only for Hugging Face. Remove it.")
     return Origin(provider=page.provider, source=page.source, secret=secret.name if secret else "")
 
 

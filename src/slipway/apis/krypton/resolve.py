@@ -54,9 +54,8 @@ def _read(resource: Object) -> Model:
     """Raises InvalidSpecError where the resource breaks a rule that the CustomResourceDefinition cannot state."""
     name = resource["metadata"]["name"]
     if not SERVICE_NAME.fullmatch(name):
-        raise InvalidSpecError(
-            "InvalidSpec", f"{name!r} cannot name a Service: at most 63 of a-z, 0-9 and -, a letter first"
-        )
+        text = f"{name!r} is not a valid Service name. Use at most 63 of a-z, 0-9 and -, starting with a letter"
+        raise InvalidSpecError("InvalidSpec", text)
     try:
         spec = msgspec.convert(resource["spec"], ModelSpec)
     except msgspec.ValidationError as error:

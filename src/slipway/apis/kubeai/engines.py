@@ -32,8 +32,8 @@ OWN_REGISTRY = "Ollama has its own model format. Write ollama://<model>, or olla
 OLLAMA_ONLY = "only the engine OLlama reads Ollama's registry. Write hf://<owner>/<repository>"
 CACHE_FIRST = "the engine does not read buckets. Set cacheProfile"
 NAMES_MODEL = {
-    "store": "the claim may hold several models: add ?model=<name>, such as pvc://claim?model=qwen2:0.5b",
-    "file": "llama.cpp needs a file: add ?model=<path of the GGUF file>, such as pvc://claim?model=qwen.gguf",
+    "store": "the PVC can contain several models. Add ?model=<name>, such as pvc://claim?model=qwen2:0.5b",
+    "file": "llama.cpp needs a file. Add ?model=<path of the GGUF file>, such as pvc://claim?model=qwen.gguf",
 }
 """What an engine needs of a volume -> what to write where the folder alone does not name the model."""
 
@@ -58,15 +58,14 @@ def refusal(url: ModelUrl, engine: Engine, *, cached: bool) -> str | None:
     """Why an engine cannot take a url, or None; ``cached`` says whether the loader fetches the weights into a cache
     beforehand."""
     if cached and url.scheme not in CACHED:
-        return f"{url.place!r}: a cache can be filled from {', '.join(CACHED)} only"
+        return f"{url.place!r}: caches support only {', '.join(CACHED)}"
     # A cache holds what a repository of the hub would, also where the weights came from a bucket.
     if (HUB if cached else url.scheme) not in engine.schemes:
         return f"{url.place!r}: {_advice(url.scheme, engine)}"
     if url.scheme == HUB and ":" in url.ref and (cached or engine.reads != "file"):
         repository = url.ref.partition(":")[0]
-        return (
-            f"{url.place!r}: {'a cache' if cached else 'the engine'} takes no quantization: write {HUB}://{repository}"
-        )
+        reader = "a cache" if cached else "the engine"
+        return f"{url.place!r}: {reader} does not support quantizations. Write {HUB}://{repository}"
     mounted = cached or url.scheme in ("pvc", "oci")
     if mounted and not url.model and engine.reads in NAMES_MODEL:
         return f"{url.place!r}: {NAMES_MODEL[engine.reads]}"
@@ -81,4 +80,4 @@ def _advice(scheme: str, engine: Engine) -> str:
     if scheme in BUCKETS and HUB in engine.schemes:
         return CACHE_FIRST
     known = ", ".join(f"{one}://" for one in sorted(engine.schemes))
-    return f"the engine does not read {scheme}://, but {known}"
+    return f"the engine does not support {scheme}://. Use {known}"

@@ -277,36 +277,34 @@ def _fault_of_features(model: Model) -> str | None:
     able = [feature for feature, task in TASKS.items() if task in engine.tasks]
     unable = [feature for feature in spec.features if feature not in able]
     if unable:
-        return f"spec.features: the engine {spec.engine} does {', '.join(able)}, not {', '.join(unable)}"
+        return f"spec.features: the engine {spec.engine} supports {', '.join(able)}, not {', '.join(unable)}"
     others = [feature for feature in spec.features if TASKS[feature] != "generate"]
     if engine.generates_alone and others and len(others) < len(spec.features):
-        text = f"a process of {spec.engine} that generates text does nothing else"
-        return f"spec.features: {text}: make a second Model for {', '.join(others)}"
+        text = f"{spec.engine} cannot combine text generation with other features"
+        return f"spec.features: {text}. Create a second Model for {', '.join(others)}"
     return None
 
 
 def _fault_of_adapters(model: Model) -> str | None:
     spec = model.spec
     if spec.adapters and not model.engine.adapters:
-        advice = "take VLLM, or weights that have the adapter merged in"
+        advice = "Use VLLM, or weights with the adapter merged in"
         if spec.engine == "LlamaCpp":
-            advice += ", or give it one for its start, by spec.args: --lora and its file"
-        return f"spec.adapters: the engine {spec.engine} loads none while it runs: {advice}"
+            advice += ", or load one at startup with --lora FILE in spec.args"
+        return f"spec.adapters: the engine {spec.engine} cannot load adapters at runtime. {advice}"
     seen: set[str] = set()
     for adapter in spec.adapters:
         if adapter.name in seen:
             return f"spec.adapters: the name {adapter.name} occurs twice"
         seen.add(adapter.name)
         if not LABEL_NAME.fullmatch(adapter.name):
-            return (
-                f"spec.adapters: the name {adapter.name!r} must begin and end with a letter or digit, to be a label's"
-            )
+            return f"spec.adapters: the name {adapter.name!r} must begin and end with a letter or digit"
         try:
             scheme = urls.parse(adapter.url).scheme
         except InvalidUrlError as error:
             return f"spec.adapters: {error}"
         if scheme not in urls.CACHED:
-            return f"spec.adapters: {adapter.url} is not a url of {', '.join(urls.CACHED)}"
+            return f"spec.adapters: {adapter.url} must begin with one of {', '.join(urls.CACHED)}"
     return None
 
 
@@ -316,7 +314,7 @@ def _fault_of_args(model: Model) -> str | None:
     config = configured(launch.extra_args, {file.path: file.content for file in model.spec.files})
     for field, names_set in (("args", args), ("env", env), ("files", engine.seals({}, config))):
         if names_set:
-            return f"spec.{field} sets {', '.join(names_set)}: remove it, or requests would not reach the model"
+            return f"spec.{field} sets {', '.join(names_set)}. Remove it, because requests would not reach the model"
     return None
 
 
@@ -324,7 +322,7 @@ def _fault_of_labels(model: Model) -> str | None:
     """The gateway gets them all, as a request may choose by any of them."""
     number = len(model.labels)
     if number > MOST_LABELS:
-        return f"metadata.labels: {number} with those of the features, and the gateway takes {MOST_LABELS}: remove some"
+        return f"metadata.labels: {number} with those of the features exceed the limit of {MOST_LABELS}. Remove some"
     if sum(len(key) + len(value) for key, value in model.labels.items()) > MOST_LABEL_CHARACTERS:
-        return f"metadata.labels: the gateway takes {MOST_LABEL_CHARACTERS} characters, and there are more: remove some"
+        return f"metadata.labels: they exceed the limit of {MOST_LABEL_CHARACTERS} characters. Remove some"
     return None

@@ -306,7 +306,7 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if not image:
             raise InvalidSpecError(
                 "NoImage",
-                f"the system configuration has no image of {engine}: set modelServers.{engine}.images.default,"
+                f"the system configuration has no image for {engine}. Set modelServers.{engine}.images.default,"
                 " or spec.image in the Model",
             )
         return image
@@ -523,7 +523,7 @@ def _quantity(value: Any, path: str) -> str:
 def _cache_profile(value: Any, name: str) -> CacheProfile:
     path = f"cacheProfiles.{name}"
     if not CLAIM_NAME.fullmatch(name):
-        raise InvalidConfigError(f"{path}: the name becomes a claim's: expected at most 63 of a-z, 0-9, - and .")
+        raise InvalidConfigError(f"{path}: the name is used for a PVC: expected at most 63 of a-z, 0-9, - and .")
     place = _without_nulls(_mapping(_mapping(value, path).get("sharedFilesystem"), f"{path}.sharedFilesystem"))
     if not place.get("storageClassName") and not place.get("persistentVolumeName"):
         raise InvalidConfigError(f"{path}.sharedFilesystem: expected storageClassName or persistentVolumeName")

@@ -39,7 +39,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     if world.resource["spec"].get("adapters"):
         others.append(_adapters(view))
     if leaving:
-        pending = Pending("Leaving", "The Model is being deleted: its pods end, then its weights leave the cache.")
+        pending = Pending("Leaving", "The Model is being deleted, and its weights are then removed from the cache.")
     told = report((Component(deployment, diagnosis),), rejection, others, pending)
     namespace, name = key(world.resource)
     found: Object = {
@@ -76,10 +76,10 @@ def _ignored(view: View) -> list[Condition]:
     unknown = view.config.unknown_keys
     texts = []
     if withheld:
-        text = "Services select pods by these labels, so that they are not given to the Model's"
+        text = "These labels are not applied to the Model's pods, because Services select pods by them"
         texts.append(f"{text}: {', '.join(withheld)}.")
     if unknown:
-        texts.append(f"The system configuration has keys that are not known and have no effect: {', '.join(unknown)}.")
+        texts.append(f"The system configuration has unknown keys without effect: {', '.join(unknown)}.")
     retired = sentence(view.model.renewal.changes, "spec.args") if isinstance(view.model, Model) else ""
     if not texts and not retired:
         return []
@@ -132,14 +132,14 @@ def _without_pods(load: Run, now: float) -> Diagnosis:
     account = load.made["spec"]["template"]["spec"].get("serviceAccountName") if load.made else ""
     if found.failure is None or not account:
         return found
-    needed = f"It needs the account {account} in this namespace (modelServerPods)."
+    needed = f"It needs the ServiceAccount {account} in this namespace (modelServerPods)."
     return Diagnosis(Failure(found.failure.reason, f"{found.failure.message} {needed}"))
 
 
 def _held_up(view: View) -> str:
     """What the load waits for; empty: nothing."""
     if view.place and view.claim is not None and deleting(view.claim):
-        return f"The claim {view.place.claim.name} is being deleted; a new one is filled when it is gone."
+        return f"The claim {view.place.claim.name} is being deleted. A new one will be filled afterwards."
     return "Weights of this Model are being removed from the cache." if cache.evicting(view) else ""
 
 
@@ -156,6 +156,6 @@ def _adapters(view: View) -> Condition:
             return Condition(ADAPTERS_LOADED, "False", "AdapterFailed", f"{one.adapter.name} {one.message}")
     loading = sorted(one.adapter.name for one in found if one.phase == "Loading")
     if loading:
-        return Condition(ADAPTERS_LOADED, "False", "LoadingAdapters", f"On their way: {', '.join(loading)}.")
+        return Condition(ADAPTERS_LOADED, "False", "LoadingAdapters", f"Loading: {', '.join(loading)}.")
     loaded = ", ".join(one.adapter.name for one in found)
     return Condition(ADAPTERS_LOADED, "True", "Loaded", f"Every replica has {loaded}.")

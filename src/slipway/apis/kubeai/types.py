@@ -210,8 +210,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
         Rule(
             '!has(self.adapters) || self.engine == "VLLM"',
-            "adapters are only supported with the VLLM engine. Take that, or weights that have the adapter merged in;"
-            " LlamaCpp can load one when it starts, by args: --lora and its file.",
+            "adapters are only supported with the VLLM engine. Use VLLM, or weights with the adapter merged in."
+            " LlamaCpp can load one at startup with --lora FILE in args.",
         ),
         Rule("!has(oldSelf.cacheProfile) || self.url == oldSelf.url", "url is immutable when using cacheProfile."),
         Rule(

@@ -64,14 +64,14 @@ def parse(text: str) -> ModelUrl:
     if scheme in ("http", "https") or (scheme == "hf" and (is_host(ref.partition("/")[0]) or "://" in ref)):
         advice = what_to_write(text, "hf://")
         if advice:
-            raise InvalidUrlError(f"{text!r} names the host of the hub{advice}")
+            raise InvalidUrlError(f"{text!r} contains the hub's host{advice}")
     if scheme not in SCHEMES:
         meant = did_you_mean(scheme, SCHEMES)
-        raise InvalidUrlError(f"{text!r}: the scheme {scheme} is not known, but {', '.join(SCHEMES)}{meant}")
+        raise InvalidUrlError(f"{text!r}: unknown scheme {scheme}. Use {', '.join(SCHEMES)}{meant}")
     if UNPRINTABLE.search(text):
-        raise InvalidUrlError(f"{text!r}: spaces and characters beyond ASCII have no place in a url")
+        raise InvalidUrlError(f"{text!r}: URLs cannot contain spaces or non-ASCII characters")
     if ref.startswith(("-", "/")) or ".." in ref.split("/"):
-        raise InvalidUrlError(f"{text!r}: {ref!r} must begin with a name and stay below it")
+        raise InvalidUrlError(f"{text!r}: {ref!r} must be a relative path without ..")
     name, _slash, path = ref.partition("/")
     plain = ModelUrl(scheme=scheme, ref=ref, name=name, path=path)
     try:
@@ -84,7 +84,7 @@ def _with_options(url: ModelUrl, query: str) -> ModelUrl:
     for option, value in parse_qsl(query, keep_blank_values=True):
         if option == "model":
             if not PARAMETER.fullmatch(value) or ".." in value.split("/"):
-                raise InvalidUrlError(f"model={value} is neither a model's name nor a file's path")
+                raise InvalidUrlError(f"model={value} is neither a model name nor a file path")
             url = msgspec.structs.replace(url, model=value)
         elif option in ("insecure", "pull"):
             if value.lower() not in WORDS:
@@ -92,5 +92,5 @@ def _with_options(url: ModelUrl, query: str) -> ModelUrl:
             url = msgspec.structs.replace(url, **{option: WORDS[value.lower()]})
         else:
             meant = did_you_mean(option, OPTIONS)
-            raise InvalidUrlError(f"the option {option} is not known, but {', '.join(OPTIONS)}{meant}")
+            raise InvalidUrlError(f"unknown option {option}. Use {', '.join(OPTIONS)}{meant}")
     return url

@@ -42,8 +42,8 @@ class Budget:
             used = sum(max(self._store.size(other), self._promised.get(other, 0)) for other in others)
             if used + size > self._most:
                 raise LoadError(
-                    f"the adapter has {human(size)} and others in the pod have {human(used)}, of {human(self._most)} "
-                    "that all may have together: name fewer, or have the operator raise controller_adapters_size"
+                    f"the adapter has {human(size)} and the other adapters of the pod have {human(used)}, of"
+                    f" {human(self._most)} in total: use fewer, or ask the operator to raise controller_adapters_size"
                 )
             self._promised[version] = size
 

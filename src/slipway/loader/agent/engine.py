@@ -127,7 +127,7 @@ class Engine:
         except aiohttp.ClientConnectorError as error:
             raise EngineDownError("the engine is not running") from error
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
-            raise EngineUnavailableError("the engine gives no answer") from error
+            raise EngineUnavailableError("the engine does not respond") from error
         try:
             return answer.status, decode_json(text, most=LARGEST_ANSWER)
         except DecodingError:

@@ -71,7 +71,7 @@ def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
     """All entries, taken one after another. Raises LoadError where there are too many."""
     found = tuple(islice(entries, MOST_FILES + 1))
     if len(found) > MOST_FILES:
-        raise LoadError(f"{name} has more than {MOST_FILES} files, more than any model: name a folder in it")
+        raise LoadError(f"{name} has more than {MOST_FILES} files, more than the limit: name a folder in it")
     return found
 
 

@@ -100,7 +100,7 @@ class Bucket:
                 http_client=Pool(self._session, region),
             )
         except ValueError as error:
-            raise LoadError(f"{self._url} at {self._endpoint.hostname} cannot be asked: {error}") from error
+            raise LoadError(f"{self._url} at {self._endpoint.hostname} cannot be reached: {error}") from error
         if self._in_host is True:
             client.enable_virtual_style_endpoint()
         if self._in_host is False:

@@ -65,17 +65,17 @@ class Imported(Artifact):
         host = http.host_of(self._url)
         with http.send(self._client, "POST", self._url, headers) as answer:
             if answer.status_code == NOT_YET:
-                raise TransientError(f"{host} does not know yet what is to be imported")
+                raise TransientError(f"{host} has no import for this model yet")
             if answer.is_redirect or not answer.ok:
-                raise LoadError(f"{host} gives no grant: {answer.status_code} {_first_line(answer)}".strip())
+                raise LoadError(f"{host} denied the grant: {answer.status_code} {_first_line(answer)}".strip())
             try:
                 found = decode_json(http.content(answer, GRANT_BYTES), Grant, most=GRANT_BYTES)
             except DecodingError as error:
-                raise TransientError(f"{host} did not answer with a grant") from error
+                raise TransientError(f"{host} did not return a grant") from error
         if found.digest != self._wanted:
-            raise LoadError(f"{host} gave a grant for another artifact than {self._wanted}")
+            raise LoadError(f"{host} returned a grant for a different artifact than {self._wanted}")
         if not HOST.fullmatch(found.registry) or not REPOSITORY.fullmatch(found.repository):
-            raise LoadError(f"{host} gave a grant for a registry that cannot be")
+            raise LoadError(f"{host} returned a grant for an invalid registry")
         return found
 
 
@@ -89,5 +89,5 @@ def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
     """The artifact that a catalog:// URL names. Raises LoadError."""
     place, _at, digest = url.partition("://")[2].rpartition("@")
     if not DIGEST.fullmatch(digest) or not HOST.fullmatch(place.partition("/")[0]):
-        raise LoadError(f"{url!r} names no artifact of a catalog: write catalog://HOST/PATH@sha256:...")
+        raise LoadError(f"{url!r} does not name an artifact in a catalog: write catalog://HOST/PATH@sha256:...")
     return Imported(place, digest, env, access)

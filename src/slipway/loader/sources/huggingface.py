@@ -121,7 +121,7 @@ class HuggingFace:
             )
             return f"{host} does not let this account read {self._repository}: {do}"
         if status in (401, 404):
-            do = "the token's account may not see it" if self._has_token else f"it is private and needs {TOKEN}"
+            do = "the token's account has no access" if self._has_token else f"it is private and needs {TOKEN}"
             return f"{host} has no repository {self._repository}: the name is wrong, or {do}"
         return f"{host} answers {status} for {name}: check the address"
 

@@ -27,8 +27,8 @@ QUICK = (1.0, 1.0)
 AGENTS = ("169.254.170.23", "fd00:ec2::23", "169.254.170.2", "127.0.0.0/8", "::1")
 """Where AWS has agents that know a pod by its own token. They are not the machine's metadata service."""
 NOBODY = (
-    "name a Secret with keys, or a service account with a role of its own, or have the operator set"
-    " sources.nodeIdentity to use the node's identity"
+    "use a Secret with keys, or a service account with its own role, or ask the operator to allow the"
+    " node's identity (sources.nodeIdentity)"
 )
 Failure = Callable[[Exception], Exception]
 

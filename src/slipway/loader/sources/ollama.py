@@ -74,7 +74,7 @@ class Ollama:
             raise FaultError("UnsupportedSource", f"{self._shown()} has a manifest that cannot be read") from error
         models = [layer for layer in found.layers if layer.media_type == MODEL]
         if len(models) != 1:
-            raise FaultError("UnsupportedSource", f"{self._shown()} has {len(models)} models in it, and one is needed")
+            raise FaultError("UnsupportedSource", f"{self._shown()} has {len(models)} models in it instead of one")
         config = self._document(retry(lambda: self._blob(found.config, MOST_CONFIG)))
         entry = self._entry(models[0])
         if config.model_format not in ("", "gguf") or retry(lambda: self._magic(entry)) != MAGIC:
@@ -116,7 +116,7 @@ class Ollama:
         with http.get(self._client, f"{self._root}/blobs/{layer.digest}", self._explain) as answer:
             content = http.content(answer, most)
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != layer.digest:
-            raise TransientError(f"{http.host_of(self._endpoint)} sent other bytes than {layer.digest}")
+            raise TransientError(f"{http.host_of(self._endpoint)} sent data that does not match {layer.digest}")
         return content
 
     def _magic(self, entry: Entry) -> bytes:

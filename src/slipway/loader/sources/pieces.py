@@ -106,7 +106,7 @@ class Upload:
         try:
             members = retry(self._members)
         except ArchiveError as error:
-            raise FaultError("UnsupportedSource", f"the archive is refused: {error}") from error
+            raise FaultError("UnsupportedSource", f"the archive is rejected: {error}") from error
         prefix = _common_folder([member.path for member in members])
         entries = tuple(
             Entry(
@@ -185,7 +185,7 @@ class _Body:
         try:
             return self._forward.chunk(size)
         except ArchiveError as error:
-            raise FaultError("UnsupportedSource", f"the archive is refused: {error}") from error
+            raise FaultError("UnsupportedSource", f"the archive is rejected: {error}") from error
 
 
 def _taken(forward: Forward, size: int) -> Iterator[bytes]:

@@ -43,12 +43,12 @@ class Artifact:
         """See Source. Raises LoadError for what is no model."""
         manifest = retry(lambda: self._registry.manifest(self._digest))
         if manifest is None:
-            raise FaultError("SourceNotFound", f"{self._registry.host} has nothing of the digest {self._digest}")
+            raise FaultError("SourceNotFound", f"{self._registry.host} has nothing with the digest {self._digest}")
         try:
             found = modelpack.read(manifest.content)
             self._layers = modelpack.layers_of(found)
         except DecodingError as error:
-            raise FaultError("UnsupportedSource", f"{self._digest} is no model: {error}") from error
+            raise FaultError("UnsupportedSource", f"{self._digest} is not a model: {error}") from error
         entries: list[Entry] = []
         for layer in self._layers:
             if layer.packed:
@@ -72,21 +72,19 @@ class Artifact:
     def _unpacked(self, layer: Layer) -> list[Entry]:
         """The files of a tar, once all of it was read and is what its digest says."""
         if layer.size > LARGEST_TAR:
-            raise FaultError(
-                "UnsupportedSource", f"the layer {layer.path} has {layer.size} bytes, more than any of ours"
-            )
+            raise FaultError("UnsupportedSource", f"the layer {layer.path} has {layer.size} bytes, more than the limit")
         with self._registry.blob(layer.digest) as body:
             checked = _Checked(body, layer.size)
             try:
                 entries = list(_entries(layer, Forward(checked.chunks())))
             except ArchiveError as error:
-                raise FaultError("UnsupportedSource", f"a layer of {self._digest} is refused: {error}") from error
+                raise FaultError("UnsupportedSource", f"a layer of {self._digest} is rejected: {error}") from error
             for _rest in checked.chunks():
                 pass
         if checked.position != layer.size:
             raise TransientError("the connection ended early")
         if checked.digest != layer.digest:
-            raise FaultError("IntegrityCheckFailed", f"{self._registry.host} has other bytes under {layer.digest}")
+            raise FaultError("IntegrityCheckFailed", f"{self._registry.host} has different data under {layer.digest}")
         return entries
 
 
@@ -153,7 +151,7 @@ def reference_of(url: str) -> Reference:
     except ValueError as error:
         raise LoadError(str(error)) from error
     if not found.digest:
-        raise LoadError(f"{url!r} does not say which artifact: write registry://HOST/REPOSITORY@sha256:...")
+        raise LoadError(f"{url!r} does not name an artifact: write registry://HOST/REPOSITORY@sha256:...")
     return found
 
 

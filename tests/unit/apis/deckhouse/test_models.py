@@ -159,7 +159,7 @@ def test_without_a_registry_all_wait_and_say_so() -> None:
     cluster.create("mine", upload={})
     cluster.reconcile_all()
     assert (cluster.phase("tiny"), cluster.phase("mine"), cluster.jobs) == ("Pending", "Pending", {})
-    assert "name no registry" in cluster.message("tiny")
+    assert "has no registry" in cluster.message("tiny")
     cluster.delete("tiny")
     cluster.reconcile("tiny")
     assert "tiny" not in cluster.models
@@ -176,7 +176,7 @@ def test_four_are_published_at_a_time_over_both_kinds_the_oldest_first(cluster: 
     cluster.reconcile_all()
     assert cluster.busy() == ["m0", "m1", "m2", "m3"]
     assert (cluster.phase("m4"), cluster.condition("m4")) == ("Pending", ("False", "Pending"))
-    assert "waits for its turn" in cluster.message("m4")
+    assert "waits for other publications" in cluster.message("m4")
     assert cluster.recheck("m4") == 30
     cluster.ends("m2", told())
     cluster.reconcile("m2")
@@ -278,7 +278,7 @@ def test_a_publisher_that_gets_nowhere_fails_and_is_tried_more_slowly(cluster: C
             cluster.reconcile("tiny")
     assert pauses == [10, 20, 40, 80, 300]
     assert cluster.condition("tiny", "ArtifactResolved") == ("False", "PublicationFailed")
-    assert cluster.message("tiny").endswith("the registry does not answer. It is tried again by itself.")
+    assert cluster.message("tiny").endswith("the registry does not answer. It is retried automatically.")
     cluster.now += 300
     cluster.reconcile("tiny")
     assert cluster.phase("tiny") == "Publishing"

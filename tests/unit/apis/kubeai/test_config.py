@@ -132,7 +132,7 @@ def test_the_image_is_the_profiles_or_the_engines_default(engine: str, profile: 
 def test_an_engine_without_any_image_is_told_with_the_key_to_set() -> None:
     bare = config(modelServers={"VLLM": {"images": {"default": "", "cpu": "mine"}}})
     assert bare.image("VLLM", bare.resource_profiles["cpu"]) == "mine"
-    with pytest.raises(InvalidSpecError, match=r"set modelServers\.VLLM\.images\.default") as caught:
+    with pytest.raises(InvalidSpecError, match=r"Set modelServers\.VLLM\.images\.default") as caught:
         bare.image("VLLM", bare.resource_profiles["nvidia-gpu-l4"])
     assert caught.value.reason == "NoImage"
 
@@ -300,7 +300,7 @@ def test_a_key_that_is_not_known_is_told_and_the_others_count(text: str, unknown
         ),
         (
             "cacheProfiles: {My_Cache: {sharedFilesystem: {storageClassName: a}}}",
-            "cacheProfiles.My_Cache: the name becomes a claim's",
+            "cacheProfiles.My_Cache: the name is used for a PVC",
         ),
         ("modelAutoscaling: {interval: soon}", "modelAutoscaling.interval: 'soon' is not a duration such as 90s"),
         ("modelAutoscaling: {interval: true}", "modelAutoscaling.interval: 'True' is not a duration"),

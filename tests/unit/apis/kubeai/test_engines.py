@@ -44,7 +44,7 @@ def test_with_a_cache_every_engine_but_ollama_takes_what_the_loader_can_fetch(en
         ("ollama://gemma2", "vllm", False, "Write hf://"),
         ("hf://acme/tiny", "ollama", False, "Write ollama://"),
         ("hf://acme/tiny", "ollama", True, "Write ollama://"),
-        ("pvc://claim", "vllm", True, "a cache can be filled from hf, s3, gs, oss only"),
+        ("pvc://claim", "vllm", True, "caches support only hf, s3, gs, oss"),
         ("pvc://claim", "ollama", False, r"\?model=<name>"),
         ("pvc://claim", "llamacpp", False, r"\?model=<path of the GGUF file>"),
         ("hf://acme/tiny", "llamacpp", True, r"\?model=<path of the GGUF file>"),
@@ -63,4 +63,6 @@ def test_an_engine_gets_nothing_that_it_does_not_say_it_reads(scheme: str) -> No
     new = replace(ENGINES["vllm"], name="new", schemes=frozenset({"pvc"}))
     assert refusal(url_of("pvc"), new, cached=False) is None
     assert refusal(url_of(scheme), new, cached=False) is not None
-    assert refusal(url_of("s3"), new, cached=True) == "'s3://place/folder': the engine does not read s3://, but pvc://"
+    assert (
+        refusal(url_of("s3"), new, cached=True) == "'s3://place/folder': the engine does not support s3://. Use pvc://"
+    )

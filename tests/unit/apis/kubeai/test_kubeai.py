@@ -153,15 +153,15 @@ def test_what_kubeai_lets_pass_and_works_passes() -> None:
         ({"engine": "Infinity", "features": ["TextGeneration"]}, "TextEmbedding, Reranking, not TextGeneration"),
         ({"engine": "LlamaCpp", "features": ["TextGeneration", "Reranking"]}, "a second Model for Reranking"),
         ({"url": "gs://bucket/x"}, "cacheProfile"),
-        ({"url": "pvc://claim", "cacheProfile": "shared"}, "filled from"),
+        ({"url": "pvc://claim", "cacheProfile": "shared"}, "caches support only"),
         ({"url": "nonsense"}, "scheme://place"),
         ({"engine": "OLlama", "url": "ollama://x", "adapters": [{"name": "a", "url": "hf://a/b"}]}, "VLLM.*merged in$"),
         (
             {"engine": "LlamaCpp", "url": "hf://x/y", "adapters": [{"name": "a", "url": "hf://a/b"}]},
-            r"merged in, or give it one for its start, by spec\.args: --lora",
+            r"merged in, or load one at startup with --lora FILE in spec\.args",
         ),
         ({"adapters": [{"name": "a-", "url": "hf://a/b"}]}, "begin and end"),
-        ({"adapters": [{"name": "a", "url": "ollama://a"}]}, "not a url of hf"),
+        ({"adapters": [{"name": "a", "url": "ollama://a"}]}, "must begin with one of hf"),
         ({"adapters": [{"name": "a", "url": "hf://a/b"}] * 2}, "occurs twice"),
         ({"resourceProfile": ""}, "name:count"),
         ({"features": 5}, "array"),
@@ -179,7 +179,7 @@ def test_a_key_of_the_configuration_that_is_not_known_stops_no_model_and_is_told
     assert plan(asked).children
     found = {one["type"]: one for one in worlds.status(KUBEAI, asked).status["conditions"]}["FieldsIgnored"]
     assert found["reason"] == "ReservedLabels"
-    assert found["message"].endswith("not known and have no effect: modelServers.VLLM.image, later.")
+    assert found["message"].endswith("unknown keys without effect: modelServers.VLLM.image, later.")
     del asked.resource["metadata"]["labels"]
     found = {one["type"]: one for one in worlds.status(KUBEAI, asked).status["conditions"]}["FieldsIgnored"]
     assert (found["status"], found["reason"]) == ("True", "UnknownKeys")
@@ -241,7 +241,7 @@ def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(giv
     if not refused:
         assert len(routed_service(service_of(asked)).route.labels) == 100
         return
-    with pytest.raises(InvalidSpecError, match=r"metadata\.labels: 101 .* the gateway takes 100") as found:
+    with pytest.raises(InvalidSpecError, match=r"metadata\.labels: 101 .* exceed the limit of 100") as found:
         plan(asked)
     status = worlds.status(KUBEAI, asked, Rejection(found.value.reason, found.value.message)).status
     told = {condition["type"]: condition for condition in status["conditions"]}
@@ -252,7 +252,7 @@ def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(giv
 def test_labels_of_more_text_than_a_route_may_have_are_refused() -> None:
     asked = world(features=["TextGeneration"])
     asked.resource["metadata"]["labels"] = {f"{number}-{'k' * 60}": "v" * 63 for number in range(80)}
-    with pytest.raises(InvalidSpecError, match=r"metadata\.labels: the gateway takes 8192 characters"):
+    with pytest.raises(InvalidSpecError, match=r"metadata\.labels: they exceed the limit of 8192 characters"):
         plan(asked)
 
 
@@ -425,7 +425,7 @@ def test_a_load_that_another_try_may_help_is_repeated_after_five_minutes() -> No
     soon, due = failed_load("no answer", 250), failed_load("no answer", 300)
     assert (jobs_of(soon), jobs_of(due)) == (["load-cache-tiny"], [])
     assert worlds.status(KUBEAI, soon).recheck_seconds == 50
-    assert "It is tried again by itself." in worlds.status(KUBEAI, soon).status["cache"]["message"]
+    assert "It is retried automatically." in worlds.status(KUBEAI, soon).status["cache"]["message"]
 
 
 def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() -> None:
@@ -494,7 +494,7 @@ def test_an_account_that_the_namespace_lacks_is_told_of_a_cache_too() -> None:
     waiting = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): job})
     told = {condition["type"]: condition for condition in worlds.status(KUBEAI, waiting, None).status["conditions"]}
     assert told["Available"]["reason"] == "PodsRejected"
-    assert "needs the account kubeai-models in this namespace" in told["Available"]["message"]
+    assert "needs the ServiceAccount kubeai-models in this namespace" in told["Available"]["message"]
 
 
 def test_no_label_of_a_model_says_that_its_pods_have_an_adapter() -> None:

@@ -353,7 +353,7 @@ def test_requests_and_datasets_are_as_they_are_asked_for() -> None:
         ({"endpoint": {**OF_SERVICE, **DIRECT}}, "either inferenceService or endpoint"),
         ({"endpoint": {"endpoint": {**DIRECT["endpoint"], "modelName": ""}}}, "modelName is missing"),
         ({"endpoint": {"endpoint": {**DIRECT["endpoint"], "url": "https://u:p@api.example"}}}, "MODEL_API_KEY"),
-        ({"trafficScenarios": ["E(64)"]}, "'E(64)' is none of text-to-text"),
+        ({"trafficScenarios": ["E(64)"]}, "'E(64)' is not valid for text-to-text"),
         ({"task": "text-to-embeddings", "trafficScenarios": ["E(64,128)"]}, "write E(64)"),
         ({"task": "image-to-text"}, "needs a dataset"),
         ({"maxTimePerIteration": 0}, "positive"),

@@ -130,7 +130,7 @@ def test_a_load_without_an_end_fails_after_a_day_and_is_behind_the_others_of_its
     job["status"] = {"conditions": [over]}
     cluster.reconcile_all()
     assert loading(cluster) == ["next"]
-    assert "it did not end within 1440 min" in cluster.message("endless").lower()
+    assert "it did not finish within 1440 min" in cluster.message("endless").lower()
 
 
 def test_a_model_that_failed_on_a_node_and_waits_on_another_is_in_the_queue() -> None:
