@@ -96,7 +96,7 @@ def test_a_status_of_the_spec_before_does_not_count() -> None:
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("leaving-in-use", "InUse: The Model is being deleted, and goes when"), ("leaving-marks", "Deleting: ")],
+    [("leaving-in-use", "InUse: The Model will be deleted when"), ("leaving-marks", "Deleting: ")],
 )
 def test_who_needs_a_model_that_is_to_go_is_told(name: str, told: str) -> None:
     resource = example(LLMKUBE_MODEL, name)

@@ -102,7 +102,7 @@ def _drafted(launch: Launch) -> dict[str, Value]:
     if weights is None:
         return {}
     if not (isinstance(weights, MountedFolder) and weights.model):
-        raise ValueError(f"{shown(weights)}: a draft model has to be a file, from a cache or a claim")
+        raise ValueError(f"{shown(weights)} is not a file: a draft model must be a file from a cache or a claim")
     return {"draft_model": f"{weights.path}/{weights.model}"}
 
 

@@ -96,14 +96,14 @@ def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: 
     if sharing.mode == "exclusive":
         return ""
     if (gpu.count or spec.resources.gpu) != 1 or gpu.resource_claims:
-        return f"the mode {sharing.mode} is for a pod with one GPU, and without resourceClaims"
+        return f"the mode {sharing.mode} needs a pod with exactly one GPU, without resourceClaims"
     vendor = vendor_of(hardware)
     if sharing.mode == "shared":
         known = shared_nodes or vendor == "amd"
-        return "" if known else "the operator keeps no nodes whose GPUs are shared (controller_shared_gpu_nodes)"
+        return "" if known else "the operator has no nodes for shared GPUs (controller_shared_gpu_nodes)"
     if vendor != "nvidia" or gpu.resource_name:
-        return "the mode partitioned is for NVIDIA's GPUs, and without resourceName"
-    return "" if PROFILE.fullmatch(sharing.profile) else f"{sharing.profile!r} is no profile of MIG such as 1g.24gb"
+        return "the mode partitioned needs NVIDIA GPUs, without resourceName"
+    return "" if PROFILE.fullmatch(sharing.profile) else f"{sharing.profile!r} is not a MIG profile such as 1g.24gb"
 
 
 def resource(hardware: Hardware) -> str:

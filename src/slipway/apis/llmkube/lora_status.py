@@ -22,7 +22,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     rejection = first_rejection(view.spec, rejection)
     fault = permanent(rejection)
     loaded = _loaded(view, fault)
-    available = verdict(rejection, "The service has its engine load the adapter.", type_="Available")
+    available = verdict(rejection, "The service loads the adapter.", type_="Available")
     served, public = _route(view)
     route = [] if fault else [routed(served, (public,), world.routed)]
     conditions = [available, loaded, _error(fault, loaded), *route]
@@ -40,7 +40,7 @@ def _loaded(view: View, fault: Rejection | None) -> Condition:
     name = key(view.service).name
     told = _told(view.service, view.world.resource["spec"])
     if told is None:
-        text = f"The InferenceService {name} has not taken it yet; its own status says what it waits for."
+        text = f"The InferenceService {name} has not started to load it. See its status."
         return Condition("Loaded", "False", "ServiceNotReady", text)
     message = told.get("message", "")
     if told["phase"] == "Loaded":
@@ -49,7 +49,7 @@ def _loaded(view: View, fault: Rejection | None) -> Condition:
         return Condition("Loaded", "False", "AdapterFailed", f"{name} cannot load it {message}")
     if told["phase"] == "Stopped":
         return Condition("Loaded", "False", "ScaledToZero", f"{name} has no replicas; each loads it when it starts.")
-    return Condition("Loaded", "False", "LoadingAdapter", f"It is on its way to the replicas of {name}.")
+    return Condition("Loaded", "False", "LoadingAdapter", f"The replicas of {name} are loading it.")
 
 
 def _told(service: Object, spec: Object) -> Object | None:

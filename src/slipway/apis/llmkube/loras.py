@@ -81,10 +81,10 @@ def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpe
         return error
     named, own = spec.inference_service_ref, key(resource)
     if named.namespace not in ("", own.namespace):
-        text = "spec.inferenceServiceRef.namespace: an adapter is loaded by a service of its own namespace alone"
+        text = "spec.inferenceServiceRef.namespace must be the adapter's namespace"
         return InvalidSpecError("NamespaceNotAllowed", text)
     if not LABEL_END.search(spec.name):
-        return InvalidSpecError("InvalidSpec", "spec.name must end with a letter or digit, as pods' labels have it")
+        return InvalidSpecError("InvalidSpec", "spec.name must end with a letter or digit")
     if not PLAIN_PATH.fullmatch(spec.path) or len(spec.path) > LONGEST_PATH or {"..", "."} & {*spec.path.split("/")}:
         text = f"spec.path must be an absolute path without . and .., of {LONGEST_PATH} characters at most"
         return InvalidSpecError("InvalidSpec", text)
@@ -93,10 +93,10 @@ def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpe
         return InvalidSpecError("ServiceNotFound", text)
     runtime = runtime_of(service)
     if runtime not in RUNTIMES:
-        text = f"The runtime {runtime} of {named.name} loads no adapters while it runs: take {' or '.join(RUNTIMES)}"
+        text = f"The runtime {runtime} of {named.name} cannot load adapters at runtime. Use {' or '.join(RUNTIMES)}"
         return InvalidSpecError("RuntimeMismatch", text)
     if agent.PORT in (service["spec"].get("containerPort"), (service["spec"].get("endpoint") or {}).get("port")):
-        text = f"The engine of {named.name} has port {agent.PORT}, which the loader beside it needs: take another one"
+        text = f"The engine of {named.name} has port {agent.PORT}, which the loader in its pod needs. Use another port"
         return InvalidSpecError("PortTaken", text)
     return _taken(world, resource, service, spec)
 
@@ -104,13 +104,13 @@ def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpe
 def _taken(world: World, resource: Object, service: Object, spec: LoRAAdapterSpec) -> InvalidSpecError | None:
     """The oldest has the name, but for what the engine is started with."""
     if spec.name in started_with(service["spec"]):
-        text = f"The engine of {key(service).name} is started with another adapter {spec.name} (sglangConfig)."
+        text = f"The engine of {key(service).name} already starts with an adapter {spec.name} (sglangConfig)."
         return InvalidSpecError("AdapterNameTaken", text)
     rivals = [one for place in by_name(resource) for one in world.list(KIND, OF_NAME, place) if not deleting(one)]
     first = min(rivals, key=_age, default=resource)
     if key(first) == key(resource):
         return None
-    text = f"The LoRAAdapter {key(first).name}, which is older, has this name there."
+    text = f"The LoRAAdapter {key(first).name}, which is older, already uses this name."
     return InvalidSpecError("AdapterNameTaken", text)
 
 

@@ -90,7 +90,7 @@ def _rejected(rejection: Rejection, phase: Phase) -> State:
 
 def _state(view: View, model: Model) -> State:
     if model.on_a_mac:
-        text = "Weights for Macs are loaded by the agent there; nothing in the cluster can serve them."
+        text = "The agent on the Mac downloads these weights. Nothing in the cluster can serve them."
         return State(phase="Ready", reason="MetalAgentManaged", message=text)
     if model.in_claim:
         return _in_claim(view, model)
@@ -98,7 +98,7 @@ def _state(view: View, model: Model) -> State:
         return _in_cache(view, model)
     if model.by_each_pod:
         return _from_afar(view, model)
-    text = f"Programs that take repositories fetch {model.source.repository} themselves when they start."
+    text = f"Engines that support repositories download {model.source.repository} themselves at startup."
     return State(phase="Ready", reason="RuntimeResolved", message=text)
 
 
@@ -106,10 +106,10 @@ def _leaving(view: View) -> State:
     record, readers = view.record, view.readers
     if readers:
         several = len(readers) != 1
-        some = f"the InferenceService{'s' * several} {', '.join(readers)} read{'s' * (not several)}"
-        text = f"The Model is being deleted, and goes when {some} its weights no longer."
+        some = f"the InferenceService{'s' * several} {', '.join(readers)} no longer use{'s' * (not several)}"
+        text = f"The Model will be deleted when {some} its weights."
         return State(phase="Pending", reason="InUse", message=text, record=record, recheck=IN_USE_SECONDS)
-    text = "The Model is being deleted: its weights leave the cache where no other Model uses them."
+    text = "The Model is being deleted. Its weights are removed from the cache unless another Model uses them."
     return State(phase="Pending", reason=LEAVING, message=text, recheck=LEAVING_SECONDS)
 
 
@@ -121,8 +121,8 @@ def _from_afar(view: View, model: Model) -> State:
     if failed is not None and run.fault[0]:
         return failed
     kept = llmkube(model.settings).model_cache.persistence == "Cached"
-    why = "No service wants these weights in the cache" if kept else "There is no cache"
-    text = described(f"{why}: each pod loads them itself", run.report or Report())
+    why = "No service needs these weights in the cache" if kept else "There is no cache"
+    text = described(f"{why}: each pod downloads them itself", run.report or Report())
     recheck, recalled = _until(run.retried_at(), view.world.now), {} if run.report else _recalled(view.world)
     return State(
         phase="Ready", reason=usage.BY_EACH_POD, message=text, report=run.report, recalled=recalled, recheck=recheck
@@ -143,13 +143,13 @@ def _in_cache(view: View, model: Model) -> State:
     if record is not None and record.complete:
         return _complete(view, model, record)
     if view.claim_leaving:
-        text = "The cache's claim is being deleted; a new one is filled when it is gone."
+        text = "The cache's claim is being deleted. A new one will be filled afterwards."
         return State(phase="Pending", reason=_started(model), message=text, recheck=WAITING_SECONDS)
     if cache.being_evicted(view.world, record):
-        text = "Another Model takes these weights out of the cache; they are loaded again after that."
+        text = "Another Model is removing these weights from the cache. They will be downloaded again afterwards."
         return State(phase="Pending", reason=_started(model), message=text, recheck=WAITING_SECONDS)
     if view.undecided and record is None:
-        text = "The weights are loaded in a moment, unless the first services bring them themselves."
+        text = "The download starts soon, unless the first services download the weights themselves."
         return State(phase="Pending", reason=_started(model), message=text, recheck=view.undecided)
     return _brought(view, model, loading.download(view, model))
 
@@ -159,7 +159,7 @@ def _complete(view: View, model: Model, record: Record) -> State:
     due = _due(view, model, record)
     if expected and expected != found:
         newer = _brought(view, model, loading.download(view, model))
-        text = f"What the cache has of this source has another SHA-256 than is expected. {newer.message}"
+        text = f"The cached weights do not have the expected SHA-256. {newer.message}"
         message = newer.message if newer.phase == "Failed" else text
         return msgspec.structs.replace(newer, message=message, record=record)
     reason = "ModelReady" if record.by == model.name else "ModelCached"
@@ -168,7 +168,7 @@ def _complete(view: View, model: Model, record: Record) -> State:
     if loading.is_current(model, record):
         return ready
     newer = _brought(view, model, loading.download(view, model))
-    under_way = f"The source has changed; what it has now is loaded. {newer.message}"
+    under_way = f"The source has changed. Its new weights are being downloaded. {newer.message}"
     return msgspec.structs.replace(ready, under_way=under_way, progress=newer.progress, recheck=newer.recheck)
 
 
@@ -229,10 +229,10 @@ def _in_claim(view: View, model: Model) -> State:
         checked = _brought(view, model, wanted)
         if checked.phase == "Failed":
             return checked
-        text = "The weights are read, as a hash of them is expected."
+        text = "The weights are being read to verify their hash."
         return State(phase="Pending", reason="IntegrityCheckStarted", message=text, recheck=checked.recheck)
     if model.spec.sha256 and report is not None and report.sha256 != model.spec.sha256.lower():
-        text = f"The weights have the SHA-256 {report.sha256 or '(unknown)'}, not the one that is expected."
+        text = f"The weights have the SHA-256 {report.sha256 or '(unknown)'}, not the expected one."
         return State(phase="Failed", reason="IntegrityCheckFailed", message=text)
     if report is not None and report.fault:
         text = f"No engine can read the weights on the claim {name}: {report.fault}."
@@ -251,7 +251,7 @@ def _waits(pod: Object, now: float) -> bool:
 
 
 def _held_up(pod: Object) -> str:
-    return f"The pod does not start on the node {pod['status']['hostIP']}, as on every one that has no such file."
+    return f"The pod cannot start on the node {pod['status']['hostIP']}: the file may not exist there."
 
 
 def _started(model: Model) -> str:
@@ -300,7 +300,7 @@ def _conditions(state: State) -> list[Condition]:
         going = (
             ("True", "DownloadStarted", state.under_way)
             if state.under_way
-            else ("False", ALL_IS_WELL, "Nothing is under way.")
+            else ("False", ALL_IS_WELL, "Nothing is in progress.")
         )
         return [
             Condition("Available", "True", state.reason, state.message),
@@ -334,8 +334,8 @@ def _drifted(state: State) -> list[Condition]:
     if record is None or record.seen is None:
         return []
     if not (record.seen.etag or record.seen.size):
-        return [Condition("SourceDrifted", "Unknown", "NoAnswer", "The source did not answer when it was asked last.")]
+        return [Condition("SourceDrifted", "Unknown", "NoAnswer", "The source did not respond to the last check.")]
     if record.drifted:
-        text = "The source has other weights by now than those that were loaded."
+        text = "The source has changed since the download."
         return [Condition("SourceDrifted", "True", "SourceChanged", text)]
-    return [Condition("SourceDrifted", "False", ALL_IS_WELL, "The source has what was loaded.")]
+    return [Condition("SourceDrifted", "False", ALL_IS_WELL, "The source has not changed since the download.")]

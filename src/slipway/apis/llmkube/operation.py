@@ -135,13 +135,13 @@ def _finishes(service: Service) -> bool:
 
 def _objective(view: View, service: Service, slo: Slo) -> Condition:
     if not measured(service, slo):
-        text = f"The runtime {service.spec.runtime} has no metric of latency: no objective is made."
+        text = f"The runtime {service.spec.runtime} has no latency metric, so no objective is created."
         return Condition("SLOReady", "False", "IndicatorUnsupportedForRuntime", text)
     name = objective_name(service.name, slo)
     if view.world.child(OBJECTIVE, name) is None:
         text = f"There is no ServiceLevelObjective {name} yet; it needs {INSTALLED_BY}."
         return Condition("SLOReady", "False", "NotCreated", text)
-    return Condition("SLOReady", "True", "SLOCreated", f"The ServiceLevelObjective {name} is there for Pyrra.")
+    return Condition("SLOReady", "True", "SLOCreated", f"The ServiceLevelObjective {name} exists for Pyrra.")
 
 
 def without_effect(service: Service) -> dict[str, str]:
@@ -154,8 +154,8 @@ def without_effect(service: Service) -> dict[str, str]:
         ("rolloutPolicy.waitForIdle", service.waits_for_idle and not _finishes(service), unknown),
         ("rolloutPolicy.idleTimeoutSeconds", service.waits_for_idle and longer, limit),
         ("maxPodLifetimeIdleTimeoutSeconds", patience is not None, limit),
-        ("resources.gpuSharing.memoryLimitGiB", sharing.memory_limit_gi_b, "nothing holds the program to it"),
+        ("resources.gpuSharing.memoryLimitGiB", sharing.memory_limit_gi_b, "it is not enforced"),
         ("endpoint.gateway.gatewayRef", service.further_names, "Slipway's own gateway serves the model"),
-        ("slo", spec.slo and not measured(service, spec.slo), "the runtime has no metric of latency"),
+        ("slo", spec.slo and not measured(service, spec.slo), "the runtime has no latency metric"),
     )
     return {field: why for field, idle, why in told if idle}

@@ -124,7 +124,7 @@ def _mounted(wanted: Wanted, path: str) -> MountedFolder:
 
 def _from_claim(wanted: Wanted, source: Source) -> Placed:
     if wanted.files and not source.path:
-        text = f"this runtime takes a file, and its source names none of the claim: pvc://{source.claim}/model.gguf"
+        text = f"this runtime needs a file, and its source does not name one: pvc://{source.claim}/model.gguf"
         raise InvalidSpecError("InvalidSpec", text)
     place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if wanted.draft else (names.SOURCE, names.SOURCE_VOLUME)
     path = f"{place}/{source.path}" if source.path else place
@@ -145,7 +145,7 @@ def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, set
     mmproj = f"{model.place.path}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
     fault = _fault(wanted, model) if alone else ""
     if fault:
-        raise InvalidSpecError("InvalidSpec", f"without the cache of the namespace {fault}")
+        raise InvalidSpecError("InvalidSpec", f"without the namespace's cache, {fault}")
     volume = _own_volume(wanted, service, settings) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
     return Placed(
         way="loader" if alone else "cache",
@@ -168,7 +168,7 @@ def _fault(wanted: Wanted, model: Model) -> str:
     if wanted.draft and model.source.kind == "host":
         return "a draft model cannot come from the node's disk"
     if wanted.files and not model.source.main:
-        return "the first of spec.files must be a file's path, as nobody has seen yet which one a pattern means"
+        return "the first of spec.files must be a path, because the files that match a pattern are not known yet"
     return ""
 
 
@@ -185,9 +185,9 @@ def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
     count."""
     name, status = model["metadata"]["name"], model.get("status") or {}
     if deleting(model):
-        return "ModelLeaving", f"The Model {name} is being deleted: what runs serves on, and nothing new is started."
+        return "ModelLeaving", f"The Model {name} is being deleted. Running pods continue, but no new ones start."
     if status.get("observedGeneration", 0) < generation(model) or not status.get("phase"):
-        return "ModelNotReady", f"The Model {name} is being looked at."
+        return "ModelNotReady", f"The Model {name} has not been reconciled yet."
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     available = conditions.get("Available") or conditions.get("Accepted") or {}
     if status["phase"] == "Ready":
@@ -195,5 +195,5 @@ def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
         return ("ModelNotReady", f"The weights of the Model {name} are not in the cache yet.") if elsewhere else None
     told = str(available.get("message", ""))
     if status["phase"] == "Failed":
-        return "ModelFailed", f"The Model {name} cannot be served: {told or 'its status says why'}"
+        return "ModelFailed", f"The Model {name} cannot be served: {told or 'see its status'}"
     return "ModelNotReady", f"The Model {name} is not ready yet{': ' + told if told else '.'}"

@@ -166,7 +166,7 @@ def image(service: Service) -> str:
     """The user's, else the one that we have. Raises InvalidSpecError: NoImage."""
     found = service.spec.image or service.own_image
     if not found:
-        raise InvalidSpecError("NoImage", f"spec.image: the runtime {service.spec.runtime} has no image of its own")
+        raise InvalidSpecError("NoImage", f"spec.image: the runtime {service.spec.runtime} has no default image")
     return found
 
 
@@ -239,11 +239,11 @@ def _check_place(service: Service, volume: Object) -> None:
     if path is None:
         return
     if not on_node(path, service.settings.sources):
-        text = f"spec.extraVolumes: {path} is not in a folder of the nodes that the operator allows"
+        text = f"spec.extraVolumes: {path} is not in a node directory that the operator allows"
         raise InvalidSpecError("SourceNotAllowed", text)
     mounts = (mount for mount in service.spec.extra_volume_mounts if mount.get("name") == volume["name"])
     if not all(mount.get("readOnly") for mount in mounts):
-        text = f"spec.extraVolumeMounts: {volume['name']} is of the node, so that it has to be readOnly"
+        text = f"spec.extraVolumeMounts: {volume['name']} is a node directory, so it must be readOnly"
         raise InvalidSpecError("SourceNotAllowed", text)
 
 

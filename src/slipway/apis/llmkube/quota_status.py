@@ -18,8 +18,8 @@ from slipway.serving.status import build_status, first_rejection, verdict
 CONDITIONS = frozenset({"Accepted", "Exceeded", "FieldsUsed"})
 """Types of the conditions that GPUQuotas have."""
 WITHOUT_EFFECT = {
-    "vramBytes": "nobody counts GPU memory",
-    "costBudgetRef": "there is no kind CostBudget",
+    "vramBytes": "GPU memory is not measured",
+    "costBudgetRef": "the kind CostBudget does not exist",
 }
 
 
@@ -59,7 +59,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     digests = _digests(world, name) if waiting <= MOST_DIGESTS else None
     more = _denials(before, digests, waiting)
     accepted = verdict(
-        first_rejection(_fault(view), rejection), "Services of its namespaces start while it has room for them."
+        first_rejection(_fault(view), rejection), "Services in its namespaces start while the quota has enough GPUs."
     )
     conditions = (accepted, _exceeded(view, used), _fields_used(resource["spec"]))
     told: Object = {
@@ -96,9 +96,9 @@ def _fault(view: View) -> Rejection | None:
 def _exceeded(view: View, used: int) -> Condition:
     """Running services are never stopped for a quota."""
     if not isinstance(view.spec, InvalidSpecError) and used > view.spec.gpu_count:
-        text = f"{used} GPUs are taken, and {view.spec.gpu_count} allowed: what ran before goes on."
+        text = f"{used} GPUs are in use, and {view.spec.gpu_count} allowed. Running services continue."
         return Condition("Exceeded", "True", "QuotaExceeded", text)
-    return Condition("Exceeded", "False", "AsExpected", "No more GPUs are taken than it allows.")
+    return Condition("Exceeded", "False", "AsExpected", "The quota is not exceeded.")
 
 
 def _fields_used(spec: Object) -> Condition:

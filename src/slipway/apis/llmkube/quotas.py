@@ -133,7 +133,7 @@ def covers(listers: Listers, quota: Object, namespace: str) -> bool:
 def requirements(quota: Object) -> Sequence[Requirement]:
     """Of the namespaces. Raises InvalidSelectorError."""
     if not list(by_namespace_ref(quota)):
-        raise InvalidSelectorError("it names no namespace, and chooses none by labels")
+        raise InvalidSelectorError("it selects no namespace")
     try:
         selector = msgspec.convert(quota["spec"].get("selector") or {}, Selector)
     except msgspec.ValidationError as error:
@@ -141,13 +141,13 @@ def requirements(quota: Object) -> Sequence[Requirement]:
     named = [Requirement(name, "in", (value,)) for name, value in selector.match_labels.items()]
     for one in selector.match_expressions:
         if one.operator not in OPERATORS:
-            raise InvalidSelectorError(f"{one.operator[:64]!r} is none of {', '.join(OPERATORS)}")
+            raise InvalidSelectorError(f"{one.operator[:64]!r} is not one of {', '.join(OPERATORS)}")
         if bool(one.values) != (one.operator in ("In", "NotIn")):
-            raise InvalidSelectorError(f"{one.operator} has {'no ' * (not one.values)}values")
+            raise InvalidSelectorError(f"{one.operator} {'takes no' if one.values else 'needs'} values")
         named.append(Requirement(one.key, OPERATORS[one.operator], one.values))
     for requirement in named:
         if not KEY.fullmatch(requirement.key) or not all(VALUE.fullmatch(one) for one in requirement.values):
-            raise InvalidSelectorError(f"{requirement.key[:64]!r} is no label, or has a value that none can have")
+            raise InvalidSelectorError(f"{requirement.key[:64]!r} is not a valid label, or has an invalid value")
     return named
 
 
@@ -200,7 +200,7 @@ def _names(quotas: Iterable[Object]) -> tuple[str, ...]:
 
 
 def _set_aside(record: Record) -> Verdict:
-    text = f"{record.wanted} GPUs are set aside for it; it starts when that is written down."
+    text = f"{record.wanted} GPUs are reserved for it. It starts once the reservation is recorded."
     return Verdict(msgspec.structs.replace(record, reserved=record.wanted - record.gpus), ("QuotaReserved", text))
 
 
@@ -215,7 +215,7 @@ def _too_low(quotas: Iterable[Object], priority: int) -> tuple[str, str] | None:
     for one in quotas:
         least = one["spec"].get("minPriority")
         if least and priority < VALUES.get(least, 0):
-            text = f"The GPUQuota {key(one)} starts services from the priority {least} on."
+            text = f"The GPUQuota {key(one)} requires the priority {least} or a higher one."
             return PRIORITY_TOO_LOW, text
     return None
 
@@ -223,8 +223,8 @@ def _too_low(quotas: Iterable[Object], priority: int) -> tuple[str, str] | None:
 def _too_small(quotas: Iterable[Object], wanted: int) -> tuple[str, str] | None:
     for one in quotas:
         if wanted > _limit(one):
-            text = f"The GPUQuota {key(one)} has {_limit(one)} GPUs, and the service wants {wanted} with all replicas"
-            return "QuotaTooSmall", f"{text}: ask for fewer, or have the quota raised."
+            text = f"The GPUQuota {key(one)} has {_limit(one)} GPUs, and all replicas of the service need {wanted}"
+            return "QuotaTooSmall", f"{text}. Request fewer, or ask the operator to raise the quota."
     return None
 
 
@@ -251,8 +251,8 @@ def _missing(service: Object) -> int:
 
 def _exceeded(listers: Listers, quota: Object, wanted: int) -> tuple[str, str]:
     found = used(listers, str(key(quota)))
-    has = f"The GPUQuota {key(quota)} has {_limit(quota)} GPUs, of which {found} are taken"
-    text = f"{has}; the service wants {wanted}. It starts when there is room for it and for those before it."
+    has = f"The GPUQuota {key(quota)} has {_limit(quota)} GPUs, of which {found} are in use"
+    text = f"{has}. The service needs {wanted}. It starts when enough are free for it and the services before it."
     return "QuotaExceeded", text
 
 

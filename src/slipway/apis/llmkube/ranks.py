@@ -67,8 +67,8 @@ def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) ->
     if ranks <= gpus:
         return None
     first, *others = (f"{name} {size}" for name, size in sizes.items())
-    need = f"together need {ranks} GPUs, and a pod has {gpus}" if others else f"is more than the {gpus} GPUs of a pod"
-    return f"{' and '.join((first, *others))} {need}: lower {'one' if others else 'it'}, or ask for more GPUs"
+    need = f"need {ranks} GPUs in total, and a pod has {gpus}" if others else f"is more than the {gpus} GPUs of a pod"
+    return f"{' and '.join((first, *others))} {need}. Lower {'one' if others else 'it'}, or request more GPUs"
 
 
 def tensor(runtime: str, launch: Launch) -> int:

@@ -59,9 +59,9 @@ def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
     if spec.default_route:
         targets.append(_target(spec, backends[spec.default_route], When(), len(targets), ""))
     if not targets:
-        raise InvalidSpecError("NoRoute", "spec: no rule can be met, and there is no defaultRoute")
+        raise InvalidSpecError("NoRoute", "spec: no rule can match, and there is no defaultRoute")
     if len(targets) > MOST_TARGETS:
-        text = f"its rules name {len(targets)} backends together, and a route has {MOST_TARGETS} targets at most"
+        text = f"the rules have {len(targets)} backends in total, and a route can have {MOST_TARGETS}"
         raise InvalidSpecError("TooManyTargets", f"spec.rules: {text}")
     return Routing(targets=tuple(targets), aliases=aliases, active=active)
 
@@ -132,7 +132,7 @@ def _check_size(spec: ModelRouterSpec) -> None:
         lists = (match.models, match.headers, match.data_classification, match.required_capabilities)
         words += len(rule.route.backends) + sum(map(len, lists))
     if words > _MOST_WORDS:
-        text = f"it has {words} rules, backends, ids and capabilities together, and may have {_MOST_WORDS}"
+        text = f"{words} rules, backends, IDs and capabilities exceed the limit of {_MOST_WORDS}"
         raise InvalidSpecError("TooManyTargets", f"spec: {text}")
     if any(len(model) > _MOST_CHARACTERS for rule in spec.rules for model in rule.match.models):
         raise InvalidSpecError("InvalidSpec", f"spec.rules: a model has {_MOST_CHARACTERS} characters at most")
@@ -141,22 +141,22 @@ def _check_size(spec: ModelRouterSpec) -> None:
 def _check(spec: ModelRouterSpec, backends: Mapping[str, Backend]) -> None:
     """Raises InvalidSpecError for what contradicts itself, and for what is not served."""
     if len(backends) < len(spec.backends):
-        raise InvalidSpecError("InvalidSpec", "spec.backends: two of them have one name")
+        raise InvalidSpecError("InvalidSpec", "spec.backends: two of them have the same name")
     if len({rule.name for rule in spec.rules}) < len(spec.rules):
-        raise InvalidSpecError("InvalidSpec", "spec.rules: two of them have one name")
+        raise InvalidSpecError("InvalidSpec", "spec.rules: two of them have the same name")
     for backend in spec.backends:
         _check_backend(backend)
     if spec.policy.budgets:
-        text = "budgets in tokens and dollars are not kept for routers. Limit API keys instead (tokensPerMinute)"
+        text = "budgets are not supported. Limit API keys instead (tokensPerMinute)"
         raise InvalidSpecError("BudgetNotServed", f"spec.policy.budgets: {text}")
     if spec.data_plane == "Gateway" and spec.policy.auth and (spec.policy.auth.jwt or spec.policy.auth.allowlists):
         text = "the gateway checks API keys, not tokens of an issuer. Remove it, and restrict keys to models"
         raise InvalidSpecError("AuthNotServed", f"spec.policy.auth: {text}")
     if spec.policy.classification.mode != "header-only":
-        text = "requests are not classified by what they say; only header-only is served"
+        text = "requests are not classified by content. Use header-only"
         raise InvalidSpecError("ClassificationNotServed", f"spec.policy.classification.mode: {text}")
     if spec.mcp_server.enabled:
-        raise InvalidSpecError("McpNotServed", "spec.mcpServer.enabled: the gateway speaks no MCP")
+        raise InvalidSpecError("McpNotServed", "spec.mcpServer.enabled: MCP is not supported. Remove it")
     if spec.default_route and spec.default_route not in backends:
         raise InvalidSpecError("UnknownBackend", f"spec.defaultRoute: there is no backend {spec.default_route!r}")
     for rule in spec.rules:
@@ -166,10 +166,10 @@ def _check(spec: ModelRouterSpec, backends: Mapping[str, Backend]) -> None:
 def _check_backend(backend: Backend) -> None:
     place = f"spec.backends[{backend.name}]"
     if backend.external:
-        text = "backends outside of the cluster are not served. Name an InferenceService, or leave it and its rules out"
+        text = "external backends are not supported. Use an InferenceService, or remove it and its rules"
         raise InvalidSpecError("ExternalNotServed", f"{place}.external: {text}")
     if not backend.inference_service_ref or not backend.inference_service_ref.name:
-        raise InvalidSpecError("InvalidSpec", f"{place}: inferenceServiceRef has to name an InferenceService")
+        raise InvalidSpecError("InvalidSpec", f"{place}: inferenceServiceRef must name an InferenceService")
 
 
 def _check_rule(spec: ModelRouterSpec, rule: RouterRule, backends: Mapping[str, Backend]) -> None:
@@ -178,14 +178,14 @@ def _check_rule(spec: ModelRouterSpec, rule: RouterRule, backends: Mapping[str, 
         if name not in backends:
             raise InvalidSpecError("UnknownBackend", f"{place}.route.backends: there is no backend {name[:64]!r}")
     if rule.route.strategy == "shadow":
-        text = "requests are not mirrored. Take weighted, or leave it out"
+        text = "mirroring is not supported. Use weighted, or remove it"
         raise InvalidSpecError("ShadowNotServed", f"{place}.route.strategy: {text}")
     if rule.match.latency_slo_ms is not None:
-        text = "rules do not follow measured latencies. Take a timeout: a backend that is slower loses its turn"
+        text = "latency targets are not supported. Use a timeout, after which the next backend is used"
         raise InvalidSpecError("LatencyNotServed", f"{place}.match.latencySLOMs: {text}")
     for model in rule.match.models:
         if not _PATTERN & set(model) and not MODEL_ID.fullmatch(model):
-            raise InvalidSpecError("InvalidSpec", f"{place}.match.models: {model[:64]!r} is no id of a model")
+            raise InvalidSpecError("InvalidSpec", f"{place}.match.models: {model[:64]!r} is not a model ID")
     needed = set(rule.match.required_capabilities)
     if rule.fail_closed and not any(needed <= set(backends[name].capabilities) for name in rule.route.backends):
         text = f"it is failClosed, and none of its backends has {', '.join(sorted(needed))[:200]}"
@@ -194,5 +194,5 @@ def _check_rule(spec: ModelRouterSpec, rule: RouterRule, backends: Mapping[str, 
     classes = set(rule.match.data_classification) & set(SENSITIVE if sensitive is None else sensitive)
     remote = any(backends[name].tier != "local" for name in rule.route.backends)
     if classes and (remote or not rule.fail_closed):
-        text = f"a rule for {min(classes)[:64]!r} has to be failClosed, with backends of the tier local only"
+        text = f"a rule for {min(classes)[:64]!r} must be failClosed, with only backends of the tier local"
         raise InvalidSpecError("NotFailClosed", f"{place}: {text}")

@@ -32,12 +32,12 @@ WITHOUT_EFFECT = {
     "dataPlane": "the gateway routes, whatever it names",
     "gatewayRef": "the gateway routes",
     "policy.auth": "the gateway checks API keys, not tokens",
-    "backends[].displayName": "only BackendNameMatch compares it, and only if it can be the ID of a model",
-    "proxy": "the gateway routes, but for responseHeaderTimeout",
-    "endpoint": "the gateway has the router's id",
+    "backends[].displayName": "only BackendNameMatch uses it, and only if it is a valid model ID",
+    "proxy": "the gateway routes; only responseHeaderTimeout applies",
+    "endpoint": "the gateway serves the router's ID",
     "policy.auditLog": "the gateway has an access log",
-    "backends[].healthCheck": "readiness is the pods' own",
-    "backends[].costPerMillionTokens": "nobody counts dollars",
+    "backends[].healthCheck": "pods have their own readiness",
+    "backends[].costPerMillionTokens": "costs are not measured",
 }
 
 
@@ -163,7 +163,7 @@ def _backend(world: World, backend: Backend) -> dict[str, Any]:
     if found is None:
         told_of["message"] = f"There is no InferenceService {name} in this namespace."
     elif not healthy:
-        told_of["message"] = f"No pod of the InferenceService {name} answers; its status says why."
+        told_of["message"] = f"No pod of the InferenceService {name} is ready. See its status."
     return told_of
 
 

@@ -151,7 +151,7 @@ def test_the_oldest_start_and_the_rest_waits_with_the_reason() -> None:
     cluster.settle()
     assert cluster.running() == {"a": 1, "b": 1}
     assert cluster.waits("c") == "QuotaExceeded"
-    assert "has 3 GPUs, of which 2 are taken; the service wants 2" in str(cluster.objects["InferenceService", "c"])
+    assert "has 3 GPUs, of which 2 are in use. The service needs 2" in str(cluster.objects["InferenceService", "c"])
 
 
 def test_all_replicas_and_all_that_autoscaling_allows_are_counted() -> None:

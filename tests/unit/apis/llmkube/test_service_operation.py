@@ -217,9 +217,9 @@ def test_a_part_of_a_gpu_is_a_resource_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("sharing", "hardware", "why"),
     [
-        ({"mode": "partitioned", "profile": "half"}, ONE, "no profile of MIG"),
-        ({"mode": "partitioned", "profile": "1g.5gb"}, {"gpu": {"count": 2}}, "a pod with one GPU"),
-        ({"mode": "partitioned", "profile": "1g.5gb"}, {"gpu": {"count": 1, "vendor": "amd"}}, "for NVIDIA's GPUs"),
+        ({"mode": "partitioned", "profile": "half"}, ONE, "not a MIG profile"),
+        ({"mode": "partitioned", "profile": "1g.5gb"}, {"gpu": {"count": 2}}, "a pod with exactly one GPU"),
+        ({"mode": "partitioned", "profile": "1g.5gb"}, {"gpu": {"count": 1, "vendor": "amd"}}, "needs NVIDIA GPUs"),
         ({"mode": "partitioned", "profile": "1g.5gb"}, {"gpu": {"count": 1, "resourceName": "a.b/c"}}, "resourceName"),
         ({"mode": "shared"}, ONE, "controller_shared_gpu_nodes"),
         ({"mode": "shared"}, {"gpu": {"count": 1, "resourceClaims": [{"name": "a"}]}}, "without resourceClaims"),

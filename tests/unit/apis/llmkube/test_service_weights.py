@@ -84,7 +84,7 @@ def test_what_pods_cannot_load_themselves_is_refused() -> None:
     spec = {"source": "acme/tiny-GGUF", "files": ["*Q4*.gguf"]}
     assert "--model /models/ab/x-Q4.gguf" in line(model("tiny", spec, READY | {"path": "/models/ab/x-Q4.gguf"}))
     refused = refusal(model=spec, modelCache={"persistence": "Ephemeral"})
-    assert "a pattern means" in refused.message
+    assert "a pattern are not known yet" in refused.message
 
 
 def test_the_operator_may_have_no_cache_at_all() -> None:
@@ -222,8 +222,7 @@ def test_a_claim_of_a_user_is_read_only_so_that_its_files_keep_their_group() -> 
 def test_a_runtime_that_takes_a_file_is_given_no_folder() -> None:
     found = refusal(model={"source": "pvc://mine/", "format": "safetensors"})
     assert found.message == (
-        "The Model tiny cannot be served: this runtime takes a file, and its source names none of the claim:"
-        " pvc://mine/model.gguf"
+        "The Model tiny cannot be served: this runtime needs a file, and its source does not name one: pvc://mine/model.gguf"
     )
 
 
@@ -258,5 +257,5 @@ def test_nobody_writes_to_the_node_where_a_link_would_lead_others_anywhere(mount
     if mount.get("readOnly"):
         assert place in container(asked)["volumeMounts"]
     else:
-        with pytest.raises(InvalidSpecError, match="has to be readOnly"):
+        with pytest.raises(InvalidSpecError, match="must be readOnly"):
             plan(asked)
