@@ -41,7 +41,7 @@ def _vllm(world: World, service: Service) -> list[Condition]:
             Condition("VLLMSpecValid", "False", "SpeculativeMissingModel", text),
             Condition("SpeculativeInvalid", "True", "SpeculativeMissingModel", text),
         ]
-    return [Condition("VLLMSpecValid", "True", "Valid", "The settings of vLLM are taken unchanged.")]
+    return [Condition("VLLMSpecValid", "True", "Valid", "The vLLM settings are valid.")]
 
 
 def _sglang(service: Service) -> Condition:
@@ -49,4 +49,4 @@ def _sglang(service: Service) -> Condition:
     if asked.enabled and not asked.active:
         text = "Speculative decoding is off: sglangConfig.speculative needs algorithm and draftModelPath."
         return Condition("SGLangSpecValid", "False", "SpeculativeMissingConfig", text)
-    return Condition("SGLangSpecValid", "True", "Valid", "The settings of SGLang are taken unchanged.")
+    return Condition("SGLangSpecValid", "True", "Valid", "The SGLang settings are valid.")

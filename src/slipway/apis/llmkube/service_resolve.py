@@ -160,7 +160,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         decoding = self.decoding
         companion = decoding.draft_model if decoding else ""
         if companion and not (self.placed.folder and companion in self.model.files):
-            return f"speculativeDecoding.draftModel: {companion} is none of the files that are loaded for the Model"
+            return f"speculativeDecoding.draftModel: {companion} is not one of the Model's files"
         sharing = sharing_fault(spec, self.model.hardware, llmkube(self.settings).shared_gpu_nodes)
         if sharing:
             return f"resources.gpuSharing: {sharing}"
@@ -310,7 +310,7 @@ def read(world: World) -> Service:
         )
     missing = usage.draft_name(resource["spec"]) if draft is None and spec.runtime == "llamacpp" else ""
     if missing:
-        text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} to propose tokens"
+        text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} as the draft model"
         raise InvalidSpecError("ModelNotFound", f"{text}{suggestion(world, missing)}")
     second = (
         Wanted(resource=draft, service=name, spec=_model_spec(draft), files=_takes_files(spec), draft=True)
@@ -352,7 +352,7 @@ def _model_spec(model: Object) -> ModelSpec:
 def _check(service: Service) -> None:
     """Raises InvalidSpecError."""
     if service.placed.way == "engine" and "hf" not in service.engine.schemes:
-        text = f"The runtime {service.spec.runtime} does not read repositories of the hub: name a file or a folder"
+        text = f"The runtime {service.spec.runtime} does not support repositories. Name a file or a directory"
         raise InvalidSpecError("InvalidSpec", text)
     try:
         fault = service.fault()

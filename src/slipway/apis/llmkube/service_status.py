@@ -59,8 +59,8 @@ PASSED_THROUGH = pools.PASSED_THROUGH | {"ModelNotReady", "NotScheduled", "Loadi
 """Reasons that services go through on their way."""
 OUT_OF_REACH = Rejection(
     "MetalOutOfReach",
-    "The Model's accelerator is metal: a Mac outside of the cluster computes it, where no pod can run. Nothing is made"
-    " for this service; take another accelerator, or serve it on the Mac itself.",
+    "The Model's accelerator is metal, a Mac outside of the cluster. Nothing is created for this service. Use"
+    " another accelerator, or serve the model on the Mac.",
 )
 
 
@@ -181,8 +181,8 @@ def _queues(pod: Object, resource: str) -> bool:
 
 
 def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Pending:
-    place = f", as number {_position(world, service, scheduling)} of those that wait for it" if service else ""
-    text = f"The pods wait for {scheduling.resource}{place}. The scheduler says: {scheduling.message}"
+    place = f" (position {_position(world, service, scheduling)} in the queue)" if service else ""
+    text = f"The pods are waiting for {scheduling.resource}{place}. Scheduler: {scheduling.message}"
     return Pending(WAITING, text)
 
 
@@ -323,11 +323,11 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
     spec = service.spec
     found = dict.fromkeys(service_flags.strangers(spec, written), NOT_KNOWN)
-    found |= {field: f"{other} is taken" for field, other in service_flags.outdone(spec).items()}
+    found |= {field: f"{other} takes precedence" for field, other in service_flags.outdone(spec).items()}
     idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
     found |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
     retired = service.renewal.changes
-    found |= {f"extraArgs {flag}": f"the default image does not have it, {what}" for flag, what in retired.items()}
+    found |= {f"extraArgs {flag}": f"the default image does not support it, {what}" for flag, what in retired.items()}
     found |= _outdone(service) | operation.without_effect(service)
     cache = spec.model_cache
     if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
@@ -336,11 +336,11 @@ def unused(service: Service, written: Object) -> dict[str, str]:
         found["modelCache.persistence"] = "the operator keeps no caches"
     for metric in spec.autoscaling.metrics if spec.autoscaling else ():
         if metric.type == "Resource" and not pods.asks_for(service, metric.name):
-            found[f"autoscaling.metrics: {metric.name}"] = "the pods ask for none, so that there are no shares of it"
+            found[f"autoscaling.metrics: {metric.name}"] = "the pods request none, so there is no utilization"
     if service.endpoint.node_port and service.endpoint.type == "ClusterIP":
         found["endpoint.nodePort"] = "a Service of type ClusterIP has none"
     if spec.resources.gpu_memory and not (service.accelerators.count and service.accelerators.vendor == "nvidia"):
-        found["resources.gpuMemory"] = "it prefers nodes with NVIDIA GPUs, and the service asks for none"
+        found["resources.gpuMemory"] = "it selects nodes with NVIDIA GPUs, and the service requests none"
     return found
 
 
@@ -350,12 +350,16 @@ def _outdone(service: Service) -> dict[str, str]:
     draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
     sglang = spec.sglang_config.speculative
     told = (
-        ("autoscaling", spec.autoscaling and service.off, "the service is to have no replicas"),
+        ("autoscaling", spec.autoscaling and service.off, "the service has no replicas"),
         ("autoscaling", spec.autoscaling and service.pool, pools.IN_POOL),
         ("replicas", spec.replicas > 1 and service.pool, pools.IN_POOL),
-        ("resources.gpu", count and spec.resources.gpu not in (0, count), "hardware.gpu.count of the Model is taken"),
-        ("resources.memory", spec.resources.memory and spec.resources.host_memory, "resources.hostMemory is taken"),
-        ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName is taken"),
+        (
+            "resources.gpu",
+            count and spec.resources.gpu not in (0, count),
+            "the Model's hardware.gpu.count takes precedence",
+        ),
+        ("resources.memory", spec.resources.memory and spec.resources.host_memory, "hostMemory takes precedence"),
+        ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName takes precedence"),
         (
             "sglangConfig.speculative",
             spec.runtime == "sglang" and sglang.draft_model_path and not sglang.enabled,
@@ -375,7 +379,7 @@ def _gpu_available(found: Found) -> Condition:
     if found.scheduling and found.scheduling.resource:
         return Condition("GPUAvailable", "False", found.scheduling.status, found.scheduling.message)
     if found.deployment is None or found.scheduling:
-        return Condition("GPUAvailable", "Unknown", "NotScheduled", "No pod has got as far as to ask for accelerators.")
+        return Condition("GPUAvailable", "Unknown", "NotScheduled", "No pod has been scheduled yet.")
     return Condition("GPUAvailable", "True", "Scheduled", "No pod waits for accelerators.")
 
 
@@ -384,7 +388,7 @@ def _scaling_active(world: World) -> Condition:
     name = pods.workload_name(world.resource["metadata"]["name"])
     told = find(autoscaling.observed(world, name), autoscaling.ACTIVE)
     if told is None:
-        return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not looked at its metrics yet.")
+        return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not evaluated its metrics yet.")
     return Condition(autoscaling.ACTIVE, told["status"], told["reason"], told.get("message", ""))
 
 
@@ -397,4 +401,4 @@ def _degraded(told: Report) -> Condition:
     if progressing.status == "False" and progressing.reason != "Complete":
         text = "See the condition Progressing." if told.ready_replicas else "See the condition Available."
         return Condition("Degraded", "True", progressing.reason, text)
-    return Condition("Degraded", "False", "AsExpected", "No failure keeps it from serving.")
+    return Condition("Degraded", "False", "AsExpected", "No failure prevents serving.")

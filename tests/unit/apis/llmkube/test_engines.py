@@ -67,7 +67,9 @@ def test_llama_cpp_with_weights_that_are_in_its_image_is_told_of_none() -> None:
 def test_a_runtime_is_given_no_repository_that_it_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     blind = replace(VLLM, schemes=frozenset({"pvc"}))
     monkeypatch.setattr(service_resolve, "ENGINES", {**ENGINES, "vllm": blind})
-    assert refusal(runtime="vllm", model=REPOSITORY).message.startswith("The runtime vllm does not read repositories")
+    assert refusal(runtime="vllm", model=REPOSITORY).message.startswith(
+        "The runtime vllm does not support repositories"
+    )
 
 
 def test_llama_cpp_refuses_a_revision_that_it_would_ignore() -> None:

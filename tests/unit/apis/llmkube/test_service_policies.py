@@ -180,7 +180,7 @@ def test_an_autoscaler_looks_at_what_it_is_told() -> None:
     pods, resource = child(world(autoscaling=bounds), "HorizontalPodAutoscaler")["spec"]["metrics"]
     assert pods["pods"]["target"]["averageValue"] == "1500m"
     assert resource["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
-    assert "autoscaling.metrics: cpu (the pods ask for none" in unused(autoscaling=bounds)
+    assert "autoscaling.metrics: cpu (the pods request none" in unused(autoscaling=bounds)
     assert not unused(autoscaling=bounds, resources={"cpu": "1"})
 
 
