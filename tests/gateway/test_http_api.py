@@ -142,7 +142,7 @@ def test_an_id_with_capitals_is_suggested(capitals: Api, model: str, advice: str
 )
 def test_an_unknown_path_is_answered_with_the_nearest_one(client: requests.Session, path: str, advice: str) -> None:
     error = error_of(client.post(path, json={"model": "m1"}))
-    assert error["message"] == f"There is nothing at this path. {advice}"
+    assert error["message"] == f"This path does not exist. {advice}"
 
 
 @pytest.mark.parametrize(("method", "target"), [("OPTIONS", "*"), ("CONNECT", "example.com:443")])

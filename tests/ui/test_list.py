@@ -46,12 +46,12 @@ def test_each_state_has_a_word_and_the_reason_beside_it(stage: Stage, tab: Tab) 
 def test_conflicts_of_the_routing_table_are_told_beside_the_list_and_the_model(stage: Stage, tab: Tab) -> None:
     stage.show(every_state())
     page = opened(tab, stage)
-    conflict = page.get_by_role("listitem").filter(has_text="the id 'tiny' leads to Service default/tiny")
+    conflict = page.get_by_role("listitem").filter(has_text="the ID 'tiny' belongs to Service default/tiny")
     conflict.wait_for()
     assert conflict.inner_text().startswith("tiny (team-b): ")
     assert page.get_by_role("listitem").count() == 2
     row(page, "tiny", "team-b").get_by_role("link").click()
-    expect(page.get_by_role("region", name="Status"), "leads to Service default/tiny")
+    expect(page.get_by_role("region", name="Status"), "belongs to Service default/tiny")
 
 
 def test_figures_follow_what_haproxy_counts(stage: Stage, tab: Tab) -> None:
@@ -105,7 +105,7 @@ def test_all_conflicts_of_a_model_are_one_entry(stage: Stage, tab: Tab) -> None:
     stage.show(world)
     entry = opened(tab, stage).get_by_role("listitem")
     expect(
-        entry, "tiny (ns): the id 'ns/tiny' belongs to Service 'tiny', which is older; the id 'tiny' leads to Service"
+        entry, "tiny (ns): the ID 'ns/tiny' belongs to Service 'tiny', which is older; the ID 'tiny' belongs to Service"
     )
     assert entry.count() == 1
 

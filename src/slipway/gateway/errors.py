@@ -54,31 +54,31 @@ ANTHROPIC_TYPES = {
 }
 """What errors of a status are called in Anthropic's protocol. The `code` beside it is ours, which clients pass over."""
 
-BROKEN = ErrorResponse(400, "The body of the request is not a valid JSON object.")
-NO_FORM = ErrorResponse(400, "The body of the request is not a valid form: send it as multipart/form-data.")
-DUPLICATE = ErrorResponse(400, "The body of the request holds the key model more than once.", param="model")
+BROKEN = ErrorResponse(400, "The request body is not a valid JSON object.")
+NO_FORM = ErrorResponse(400, "The request body is not a valid form. Send it as multipart/form-data.")
+DUPLICATE = ErrorResponse(400, "The request body contains the key model more than once.", param="model")
 MISSING = ErrorResponse(400, "You must provide a model parameter.", param="model")
 NOT_TEXT = ErrorResponse(400, "The model parameter must be a string.", param="model")
 TOO_COMPLEX = ErrorResponse(
     400,
-    "The body is too complex to be searched for its model: write the key model once, first and plainly.",
+    "The request body is too complex to find its model. Write the key model once, first and without escapes.",
     param="model",
 )
-CONTROL = ErrorResponse(400, "The model parameter holds control characters.", param="model")
+CONTROL = ErrorResponse(400, "The model parameter contains control characters.", param="model")
 OTHER_CASE = ErrorResponse(
-    400, "The body of the request holds the key model with capital letters: write it in lower case.", param="model"
+    400, "The request body contains the key model in capital letters. Write it in lower case.", param="model"
 )
-BAD_SELECTOR = ErrorResponse(400, "The header X-Label-Selector is not a label selector of Kubernetes.")
+BAD_SELECTOR = ErrorResponse(400, "The header X-Label-Selector is not a Kubernetes label selector.")
 LONG_SELECTOR = ErrorResponse(400, "The header X-Label-Selector has more than 1024 characters.")
 NO_KEY = ErrorResponse(
-    401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
+    401, "The API key is missing or incorrect. Send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
 NO_QUERY = ErrorResponse(400, "This path needs the model in its query: ?model=ID.", param="model")
 UNCLEAR_QUERY = ErrorResponse(
-    400, "The query holds the parameter model more than once, or names that are encoded.", param="model"
+    400, "The query contains the parameter model more than once, or encoded names.", param="model"
 )
-NO_WEBSOCKET = ErrorResponse(400, "This path takes WebSockets only.")
-WRONG_ORIGIN = ErrorResponse(403, "Pages of this origin may not open a WebSocket here.", code="origin_not_allowed")
+NO_WEBSOCKET = ErrorResponse(400, "This path only accepts WebSockets.")
+WRONG_ORIGIN = ErrorResponse(403, "Pages from this origin cannot open a WebSocket.", code="origin_not_allowed")
 NO_RESPONSE = ErrorResponse(404, "No pod of the model has this response.", code="response_not_found")
 LIST_MODELS = "GET /v1/models lists the models."
 """Follows an unknown model, in unknown_model.lua too."""
@@ -86,24 +86,24 @@ LIST = "GET /v1/models lists the models, POST /v1/chat/completions sends a messa
 """Follows an unknown path that is like none of ours; refusals.lua replaces it by the nearest one."""
 UNKNOWN_PATH = ErrorResponse(
     404,
-    f"There is nothing at this path. {LIST}",
+    f"This path does not exist. {LIST}",
     code="unknown_url",
 )
-WRONG_METHOD = ErrorResponse(405, "This path does not take this method.", code="method_not_supported")
+WRONG_METHOD = ErrorResponse(405, "This path does not support this method.", code="method_not_supported")
 MOST_BYTES = "@MOST_BYTES@"
 """In a message: the largest body in bytes, which is known when the files are written."""
 TOO_LARGE = ErrorResponse(
     413,
-    f"The body of the request is larger than {MOST_BYTES} bytes, the limit of this gateway. Send less, or have the"
-    " operator raise gateway_max_body_bytes.",
+    f"The request body is larger than the limit of {MOST_BYTES} bytes. Send less, or ask the operator to raise"
+    " gateway_max_body_bytes.",
     code="request_too_large",
 )
 TOO_MANY = ErrorResponse(
-    429, "Too many requests wait already.", "rate_limit_error", code="too_many_waiting", retry_after=5
+    429, "Too many requests are already waiting.", "rate_limit_error", code="too_many_waiting", retry_after=5
 )
 CROWDED = ErrorResponse(
     429,
-    "Too many large requests are being read already.",
+    "Too many large requests are already being read.",
     "rate_limit_error",
     code="too_many_bodies",
     retry_after=5,
@@ -117,34 +117,37 @@ CROWDED_HOP = ErrorResponse(
 )
 MANY_REQUESTS = ErrorResponse(
     429,
-    "This API key has sent as many requests as it may in a minute.",
+    "This API key has reached its limit of requests per minute.",
     "requests",
     code="rate_limit_exceeded",
     retry_after=5,
 )
 MANY_TOKENS = ErrorResponse(
     429,
-    "This API key has used as many tokens as it may in a minute.",
+    "This API key has reached its limit of tokens per minute.",
     "tokens",
     code="rate_limit_exceeded",
     retry_after=10,
 )
 BUSY_KEY = ErrorResponse(
     429,
-    "This API key has as many requests under way as it may.",
+    "This API key has reached its limit of concurrent requests.",
     "requests",
     code="rate_limit_exceeded",
     retry_after=1,
 )
 UNTARGETED = ErrorResponse(
-    403, "No target of this model takes this request, or this key may ask none of them.", INVALID, code="no_target"
+    403,
+    "No target of this model accepts this request, or this API key is not allowed to use any of them.",
+    INVALID,
+    code="no_target",
 )
 UNREACHABLE = ErrorResponse(
-    503, "No server of the model can be reached.", SERVER, code="model_unavailable", retry_after=5
+    503, "No server of the model is reachable.", SERVER, code="model_unavailable", retry_after=5
 )
 
 UNKNOWN_YET = ErrorResponse(
-    503, "The gateway does not know yet which models there are.", SERVER, code="models_unknown", retry_after=5
+    503, "The gateway has not loaded the list of models yet.", SERVER, code="models_unknown", retry_after=5
 )
 
 REFUSALS = {
@@ -169,19 +172,19 @@ BY_STATUS = (
     WRONG_METHOD,
     ErrorResponse(407, "The request is not allowed."),
     ErrorResponse(408, "The request did not arrive completely in time.", code="request_timeout"),
-    ErrorResponse(410, "This is gone."),
+    ErrorResponse(410, "This no longer exists."),
     TOO_LARGE,
     ErrorResponse(414, "The URL of the request is too long."),
-    ErrorResponse(421, "This server does not answer for this host."),
+    ErrorResponse(421, "This server does not serve this host."),
     ErrorResponse(422, "The request cannot be processed."),
-    ErrorResponse(425, "The request came too early.", retry_after=1),
+    ErrorResponse(425, "The request was sent too early.", retry_after=1),
     TOO_MANY,
-    ErrorResponse(431, "The header of the request is too large."),
+    ErrorResponse(431, "The request headers are too large."),
     ErrorResponse(500, "The gateway failed to handle the request.", SERVER),
-    ErrorResponse(501, "The gateway does not know this method or transfer encoding."),
-    ErrorResponse(502, "The server of the model gave no valid answer.", SERVER, code="bad_gateway"),
+    ErrorResponse(501, "The gateway does not support this method or transfer encoding."),
+    ErrorResponse(502, "The model server returned an invalid response.", SERVER, code="bad_gateway"),
     UNREACHABLE,
-    ErrorResponse(504, "The server of the model did not answer in time.", SERVER, code="upstream_timeout"),
+    ErrorResponse(504, "The model server did not respond in time.", SERVER, code="upstream_timeout"),
 )
 """What HAProxy says by itself, for every status that it can make up."""
 

@@ -36,11 +36,11 @@ class Handover(NamedTuple):
 
     def message_to_loser(self) -> str:
         """The Event for the Service that lost them."""
-        return f"{self._ids()} now led to Service {self.winner.key}. Reserve ids that matter with idOwners"
+        return f"{self._ids()} now routed to Service {self.winner.key}. Reserve important IDs with idOwners"
 
     def message_to_winner(self) -> str:
         """The Event for the Service that has them now."""
-        return f"{self._ids()} now led to this Service, and to Service {self.loser.key} before"
+        return f"{self._ids()} now routed to this Service instead of Service {self.loser.key}"
 
     def _ids(self) -> str:
         rest = len(self.models) - _MOST_NAMED

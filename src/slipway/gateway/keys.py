@@ -108,9 +108,9 @@ def _read(value: object, *, tokens_counted: bool) -> Rights:
     rights = msgspec.convert(value, Rights)
     parse(rights.selector)
     if rights.ends is not None and rights.ends.tzinfo is None:
-        raise ValueError("ends: it names no time zone, such as the Z in 2030-01-31T00:00:00Z")
+        raise ValueError("ends: it has no time zone, such as the Z in 2030-01-31T00:00:00Z")
     if rights.tokens_per_minute and not tokens_counted:
-        raise ValueError("tokensPerMinute: this gateway counts no tokens (countTokens)")
+        raise ValueError("tokensPerMinute: this gateway does not count tokens (countTokens)")
     return rights
 
 

@@ -173,7 +173,7 @@ class KubernetesSource:
         """Logs ids that moved to another Service and records Events for both, even for one that is gone."""
         uids = {f"{key(service).namespace}:{key(service).name}": uid(service) for service in services}
         for handover in self._handovers.observe(table, uids):
-            between = f"ids that go from namespace {handover.loser.namespace} to {handover.winner.namespace}"
+            between = f"IDs that move from namespace {handover.loser.namespace} to {handover.winner.namespace}"
             if self._limiter.allows(between):
                 self._report_handover(handover)
 

@@ -86,7 +86,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="slipway gateway", description="Configure the HAProxy of the gateway's pod.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
     parser.add_argument("--init", action="store_true", help="write HAProxy's first configuration and exit")
-    parser.add_argument("--supervise", action="store_true", help="start the process anew when it ends or hangs")
+    parser.add_argument("--supervise", action="store_true", help="restart the process when it ends or hangs")
     parser.add_argument("--table", type=Path, help="JSON file with the routing table, instead of a cluster")
     return parser.parse_args(argv)
 
@@ -94,7 +94,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 async def _run(settings: Settings, table: Path | None, door: socket.socket, restarts: int, pulse: Pulse) -> int:
     metrics, collector = Metrics(), HaproxyCollector()
     metrics.registry.register(collector)
-    text = "Times that the control process was started anew."
+    text = "Restarts of the control process."
     Counter("slipway_gateway_control_restarts", text, registry=metrics.registry).inc(restarts)
     dataplane = DataPlane(settings)
     reconciler = ReconcileLoop(dataplane)

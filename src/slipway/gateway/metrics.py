@@ -81,7 +81,7 @@ class HaproxyCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Called by the registry."""
-        up = GaugeMetricFamily("slipway_gateway_haproxy_up", "1 while HAProxy answers the control process.")
+        up = GaugeMetricFamily("slipway_gateway_haproxy_up", "1 while HAProxy responds to the control process.")
         up.add_metric((), 1 if self.answers else 0)
         yield up
         if self.answers:
@@ -102,13 +102,15 @@ def _model(backend: str) -> tuple[str, str]:
 
 def _traffic(rows: list[dict[str, str]]) -> Iterator[Metric]:
     requests = CounterMetricFamily(
-        "slipway_gateway_requests", "Requests answered for a model, by class of the status.", labels=(*LABELS, "code")
+        "slipway_gateway_requests", "Responses for a model, by status class.", labels=(*LABELS, "code")
     )
-    active = GaugeMetricFamily("slipway_gateway_requests_in_flight", "Requests that a server works on.", labels=LABELS)
+    active = GaugeMetricFamily(
+        "slipway_gateway_requests_in_flight", "Requests in flight at the servers.", labels=LABELS
+    )
     servers = GaugeMetricFamily("slipway_gateway_ready_servers", "Servers that take new requests.", labels=LABELS)
     counters = {
         "bin": CounterMetricFamily("slipway_gateway_received_bytes", "Bytes of requests.", labels=LABELS),
-        "bout": CounterMetricFamily("slipway_gateway_sent_bytes", "Bytes of answers.", labels=LABELS),
+        "bout": CounterMetricFamily("slipway_gateway_sent_bytes", "Bytes of responses.", labels=LABELS),
         "wretr": CounterMetricFamily(
             "slipway_gateway_retries", "Connections tried again on the same server.", labels=LABELS
         ),
@@ -116,10 +118,10 @@ def _traffic(rows: list[dict[str, str]]) -> Iterator[Metric]:
             "slipway_gateway_redispatches", "Requests moved to another server.", labels=LABELS
         ),
         "cli_abrt": CounterMetricFamily(
-            "slipway_gateway_client_aborts", "Answers that the client left.", labels=LABELS
+            "slipway_gateway_client_aborts", "Responses that the client aborted.", labels=LABELS
         ),
         "srv_abrt": CounterMetricFamily(
-            "slipway_gateway_cut_answers", "Answers that ended early, as their server did.", labels=LABELS
+            "slipway_gateway_cut_answers", "Responses that the server ended early.", labels=LABELS
         ),
     }
     again = {row["pxname"]: row for row in rows if row["svname"] == unanswered.NAME}
@@ -144,7 +146,9 @@ def _number(row: Mapping[str, str], column: str) -> int:
 
 def _frontend(rows: list[dict[str, str]]) -> Iterator[Metric]:
     responses = CounterMetricFamily(
-        "slipway_gateway_responses", "All answers on the public port, the gateway's own errors too.", labels=("code",)
+        "slipway_gateway_responses",
+        "All responses on the public port, including the gateway's own errors.",
+        labels=("code",),
     )
     connections = GaugeMetricFamily("slipway_gateway_connections", "Clients connected to the public port.")
     for row in rows:
@@ -158,7 +162,7 @@ def _frontend(rows: list[dict[str, str]]) -> Iterator[Metric]:
 def _first_bytes(text: str, known: Set[str]) -> Metric:
     family = SummaryMetricFamily(
         "slipway_gateway_time_to_first_byte_seconds",
-        "From the request's arrival at a server to its answer's begin.",
+        "Time from a request's arrival at a server to the start of the response.",
         labels=LABELS,
     )
     for backend, milliseconds, count in _FIRST_BYTE.findall(text):
@@ -190,8 +194,8 @@ def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
     )
     refused = CounterMetricFamily(
         "slipway_gateway_requests_refused",
-        "Requests that no server got: the places were taken (full, 429), the time ran out (timeout, 503), or the model"
-        " cannot start (failed, 503).",
+        "Requests that reached no server: too many were waiting (full, 429), the wait was too long (timeout, 503), or"
+        " the model cannot start (failed, 503).",
         labels=(*LABELS, "reason"),
     )
     # Zeros too: of a series that begins with 1 no rate tells the first refusal.
@@ -205,7 +209,7 @@ def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
 
 
 def _passed_over(servers: Mapping[str, int], known: Set[str]) -> Metric:
-    text = "Servers that get no requests, as they answer errors or nothing while others answer well."
+    text = "Servers that get no requests, because they return errors or nothing while others succeed."
     family = GaugeMetricFamily("slipway_gateway_passed_over_servers", text, labels=LABELS)
     for backend in sorted(known):
         family.add_metric(_model(backend), servers.get(backend, 0))
@@ -215,10 +219,12 @@ def _passed_over(servers: Mapping[str, int], known: Set[str]) -> Metric:
 def _tokens(answers: tuple[str, ...], known: Set[str]) -> Iterator[Metric]:
     labels = (*LABELS, "key", "kind")
     counted = CounterMetricFamily(
-        "slipway_gateway_tokens", "Tokens of answers; cached are part of input, reasoning of output.", labels=labels
+        "slipway_gateway_tokens",
+        "Tokens of responses. Cached tokens are included in input, reasoning tokens in output.",
+        labels=labels,
     )
     estimated = CounterMetricFamily(
-        "slipway_gateway_estimated_tokens", "Those of them that the engine did not tell.", labels=labels
+        "slipway_gateway_estimated_tokens", "Estimated tokens, because the engine did not report them.", labels=labels
     )
     for (backend, key), counts in sorted(tokens.added(answers).items()):
         if backend in known:

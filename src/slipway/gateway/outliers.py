@@ -155,10 +155,10 @@ class Outliers:
     def _fault(self, now: float, backend: str, record: _Record, healthy: int) -> str:
         """Why a server is to be passed over; empty: it is not."""
         if record.errors >= ERRORS:
-            return f"its last {record.errors} answers were errors"
+            return f"its last {record.errors} responses were errors"
         if record.silent_since is None or now - record.silent_since < SILENT_SECONDS:
             return ""
         answered = self._answered[backend] - record.others_then
         if answered < _SILENT_RATIO * record.count.active * healthy:
             return ""
-        return f"it has {record.count.active} requests and has begun no answer for {now - record.silent_since:.0f} s"
+        return f"it has {record.count.active} requests but no response for {now - record.silent_since:.0f} s"

@@ -103,7 +103,7 @@ class ReconcileLoop:
             except CommandError:
                 verdicts = []  # HAProxy does not run; the loop tells that
             for one in verdicts:
-                log.warning("%s: passing over %s for %.0f s: %s", one.backend, one.server, one.seconds, one.why)
+                log.warning("%s: skipping %s for %.0f s: %s", one.backend, one.server, one.seconds, one.why)
             if back or verdicts:
                 self.changed()
 

@@ -134,7 +134,7 @@ def _proxy_problems(settings: Settings) -> Iterator[str]:
 def _origin_problems(settings: Settings) -> Iterator[str]:
     for origin in settings.cors_origins:
         if not _ORIGIN.fullmatch(origin):
-            yield f"corsOrigins: {origin[:100]!r} is no origin: write https://host or https://host:port"
+            yield f"corsOrigins: {origin[:100]!r} is not an origin: write https://host or https://host:port"
 
 
 def _most_bytes(settings: Settings) -> int:

@@ -65,7 +65,7 @@ def keep(run: Run) -> int:
         if ordered:
             return status if status >= 0 else 128 - status
         pause = next_pause(time.monotonic() - began, pause)
-        log.error("The control process ended (%s); HAProxy goes on. Starting another in %.1f s", _why(status), pause)
+        log.error("The control process ended (%s); HAProxy continues. Starting another in %.1f s", _why(status), pause)
         if signal.sigtimedwait(_ORDERS, pause):
             return 0
         restarts += 1
@@ -99,7 +99,7 @@ def _until_ended(child: int, pulse: Pulse) -> tuple[int, bool]:
             ordered = True
             os.kill(child, signal.SIGTERM)
         elif came is None and pulse.silent_seconds() > SILENT_SECONDS and not ordered:
-            log.error("The control process has hung for %.0f s: ending it", pulse.silent_seconds())
+            log.error("The control process has hung for %.0f s: killing it", pulse.silent_seconds())
             os.kill(child, signal.SIGKILL)
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:

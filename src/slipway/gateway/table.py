@@ -28,7 +28,7 @@ MOST_ENDPOINTS = 1000
 """Endpoints of one Service that are used."""
 MOST_OF_NAMESPACE = 1 << 20
 """Characters that one namespace may have in the table, as ``_weight`` counts them: about 2,000 models of one id."""
-PASSED_OVER = "endpoints that are no pods of its namespace are not used, unless foreignEndpoints allows them"
+PASSED_OVER = "endpoints that are not pods in its namespace are ignored, unless foreignEndpoints allows them"
 _OF_ID = 128
 """What an id weighs beside its own text: its entries in maps and the fixed part of its card."""
 
@@ -242,10 +242,8 @@ def _within_bounds(routed: Iterable[RoutedService], faults: dict[tuple[str, str]
     for service in by_age(routed):
         weight = used.get(service.namespace, 0) + _weight(service)
         if weight > MOST_OF_NAMESPACE:
-            text = (
-                "the Services of its namespace have more model ids, and texts about them, than the gateway takes from"
-            )
-            _add_fault(faults, service, f"not served: {text} one namespace. Remove routes that nobody uses")
+            text = "the model IDs of its namespace's Services, with their metadata, exceed the gateway's limit"
+            _add_fault(faults, service, f"not served: {text} for one namespace. Remove unused routes")
             continue
         used[service.namespace] = weight
         kept.append(service)
@@ -259,7 +257,7 @@ def lost_ids(table: RoutingTable) -> list[Fault]:
         for model in () if backend.route.internal else backend.route.models:
             winner = table.models.get(model, backend.name)
             if winner != backend.name:
-                text = f"the id {model!r} leads to Service {winner.replace(':', '/')}, which is older"
+                text = f"the ID {model!r} belongs to Service {winner.replace(':', '/')}, which is older"
                 found.append(Fault(backend.namespace, backend.service, text))
     return found
 
@@ -272,7 +270,7 @@ def _table(
         winner = qualified.get(service.qualified)
         if winner is not None and winner is not service:
             _add_fault(
-                faults, service, f"the id {service.qualified!r} belongs to Service {winner.name!r}, which is older"
+                faults, service, f"the ID {service.qualified!r} belongs to Service {winner.name!r}, which is older"
             )
     # The qualified id is promised to its owner, so nobody else's public name can take it.
     public = {model: winner for model, winner in winners(aged).items() if model not in qualified}

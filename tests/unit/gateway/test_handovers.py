@@ -30,8 +30,8 @@ def test_an_id_that_passes_to_another_service_is_told_of_both() -> None:
     seen.observe(table(*BOTH, advisor="bank:advisor"), UIDS)
     moved = seen.observe(table("tenant:thief", advisor="tenant:thief"), {"tenant:thief": "2"})
     assert moved == [THEFT]
-    assert "advisor are now led to Service tenant/thief" in moved[0].message_to_loser()
-    assert "to Service bank/advisor before" in moved[0].message_to_winner()
+    assert "advisor are now routed to Service tenant/thief" in moved[0].message_to_loser()
+    assert "instead of Service bank/advisor" in moved[0].message_to_winner()
 
 
 def test_an_id_that_nobody_had_for_a_while_is_remembered() -> None:

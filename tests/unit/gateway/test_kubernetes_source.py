@@ -205,9 +205,9 @@ async def test_each_name_that_two_models_give_is_logged_once_with_the_model_that
     with caplog.at_level(logging.WARNING):
         seen, task = await follow(Api(metrics, older, younger))
         await until(lambda: seen.table and len(seen.table.backends) == 2)
-    lines = [record.getMessage() for record in caplog.records if "leads to" in record.getMessage()]
+    lines = [record.getMessage() for record in caplog.records if "belongs to" in record.getMessage()]
     own = f"Service {namespace}/{younger['metadata']['name']}"
-    assert sorted(lines) == [f"{own}: the id {name!r} leads to Service ns/m1, which is older" for name in lost]
+    assert sorted(lines) == [f"{own}: the ID {name!r} belongs to Service ns/m1, which is older" for name in lost]
     assert b"slipway_gateway_route_faults 0.0" in metrics.text()
     await stop(task)
 
@@ -396,7 +396,7 @@ async def test_annotations_of_one_namespace_take_a_bounded_part_of_memory_and_ro
     budget.release(Change(held[0], None))
     assert budget.trim(late)["metadata"]["annotations"][ROUTE] == '{"models": ["late"]}'
     _unused, (fault,) = build([held[-1]], [])
-    assert "too large together" in fault.message
+    assert "too large in total" in fault.message
 
 
 async def test_a_namespace_that_breaks_its_routes_all_day_is_not_told_without_end(

@@ -55,7 +55,7 @@ def test_a_model_that_no_controller_has_seen_leads_to_the_controller() -> None:
 
 def test_of_reasons_with_several_causes_the_message_says_what_to_do() -> None:
     world = World()
-    told = summary(("False", "DownloadFailed", "hf:a/b: the hub refuses more requests for now (429)"), stalled=True)
+    told = summary(("False", "DownloadFailed", "hf:a/b: the hub limits requests for now (429)"), stalled=True)
     world.declare(KRYPTON, "ns", "m", *told)
     assert shown(world)["ns/m"].advice == "Wait: the pod retries. Or use a token, or a mirror."
 
@@ -67,7 +67,7 @@ def test_the_id_to_use_comes_first_and_the_one_with_the_namespace_last() -> None
 def test_an_id_that_an_older_service_has_is_told_as_a_conflict() -> None:
     world = every_state()
     assert shown(world)["team-b/tiny"].ids == ("team-b/tiny",)
-    assert shown(world)["team-b/tiny"].conflicts == ("the id 'tiny' leads to Service default/tiny, which is older",)
+    assert shown(world)["team-b/tiny"].conflicts == ("the ID 'tiny' belongs to Service default/tiny, which is older",)
     told = [(one.namespace, one.service) for one in overview.conflicts(*world.shown())]
     assert told == [("sandbox", "draft"), ("team-b", "tiny")]
 

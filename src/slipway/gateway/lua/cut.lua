@@ -1,6 +1,6 @@
 -- The last event of a stream that was cut, in its protocol, so that no client takes what came for the whole answer.
 
-local MESSAGE = "The server of the model ended within its answer."
+local MESSAGE = "The model server disconnected during its response."
 
 local function openai()
     return 'data: {"error": {"message": "' .. MESSAGE .. '", "type": "server_error", "param": null, "code": "answer_cut"}}'

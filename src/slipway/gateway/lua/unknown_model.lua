@@ -52,7 +52,7 @@ local function unknown_model(txn)
 end
 
 local function unsupported_endpoint(txn)
-    answer(txn, 404, {message = "The engine of the model `" .. escaped(txn:get_var("txn.model")) .. "` does not serve this path.",
+    answer(txn, 404, {message = "The engine of the model `" .. escaped(txn:get_var("txn.model")) .. "` does not support this path.",
         type = "invalid_request_error", code = "unsupported_endpoint"})
 end
 
