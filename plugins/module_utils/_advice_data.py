@@ -80,9 +80,9 @@ ADVICE: Mapping[str, str] = {
     ),
     "CreateContainerConfigError": ("Add the missing key. The pod then starts without further action."),
     "CrashLoopBackOff": (
-        "Read the log lines. If the file is not a GGUF, or this version of llama.cpp does not know its "
-        "architecture, use another file or a newer image. If the log reports permission denied, use an "
-        "image that runs as user 65532."
+        "Read the log lines. If the file is not a GGUF, or this version of llama.cpp does not support "
+        "its architecture, use another file or a newer image. If the log reports permission denied, use "
+        "an image that runs as user 65532."
     ),
     "OOMKilled": (
         "Raise the limit: resources.limits.memory, or for KubeAI the limit or the count of the resource "

@@ -145,5 +145,5 @@ def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
     organisation, _slash, rest = reference.strip("/").partition("/")
     name, _slash, folder = rest.partition("/")
     if not REPOSITORY.fullmatch(f"{organisation}/{name}"):
-        raise LoadError(f"{url!r} does not name a repository: write hf://ORGANISATION/REPOSITORY[@REVISION]")
+        raise LoadError(f"{url!r} does not name a repository: write hf://ORGANIZATION/REPOSITORY[@REVISION]")
     return HuggingFace(f"{organisation}/{name}", folder, revision or "main", env, access)
