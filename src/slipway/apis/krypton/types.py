@@ -83,7 +83,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     url: str | msgspec.UnsetType = msgspec.UNSET
     """Base URL of the Model's OpenAI-compatible API inside the cluster."""
     model_id: str | msgspec.UnsetType = msgspec.UNSET
-    """The ID that clients send. Missing if no ID leads to it."""
+    """The ID that clients send. Missing if there is none."""
     observed_generation: int | msgspec.UnsetType = msgspec.UNSET
     """The spec generation that this status describes."""
     conditions: tuple[Condition, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -254,7 +254,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     selector: str | UnsetType = UNSET
     """Label selector of the pods, for HorizontalPodAutoscalers."""
     model_id: str | UnsetType = UNSET
-    """The ID that clients send. Missing if no ID leads to it."""
+    """The ID that clients send. Missing if there is none."""
     observed_generation: int | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: tuple[Condition, ...] | UnsetType = UNSET

@@ -373,7 +373,7 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     last_updated: Time | UnsetType = UNSET
     """Time of the last change of this status."""
     model_id: str | UnsetType = UNSET
-    """The ID that clients send. Missing if no ID leads to it."""
+    """The ID that clients send. Missing if there is none."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET

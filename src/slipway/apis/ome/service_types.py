@@ -185,7 +185,7 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     annotations: dict[str, str] | UnsetType = UNSET
     """Additional facts, as in the original."""
     model_id: str | UnsetType = UNSET
-    """The ID that clients send. Missing if no ID leads to it."""
+    """The ID that clients send. Missing if there is none."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: tuple[ServiceCondition, ...] | UnsetType = UNSET
