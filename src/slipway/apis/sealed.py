@@ -29,6 +29,6 @@ def refuse(container: Object, words: Sequence[str], engine: Engine | None) -> No
     if seals:
         raise InvalidSpecError(
             "InvalidSpec",
-            f"The engine is given {', '.join(seals)}, so that it refuses the requests of the gateway, which have"
-            " neither credentials nor TLS. Remove it, and use the API keys of the gateway (gateway_api_keys).",
+            f"With {', '.join(seals)}, the engine rejects the gateway's requests, which have neither credentials nor"
+            " TLS. Remove it, and use the gateway's API keys (gateway_api_keys).",
         )

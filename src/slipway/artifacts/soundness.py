@@ -110,7 +110,7 @@ def cut_off(path: str, size: int, promised: int) -> str:
 
 def unreadable(path: str, reason: object) -> str:
     """The sentence that the content of a file is of another kind than its name."""
-    return f"{path} cannot be read as what its name says: {reason}: copy the file again"
+    return f"{path} is not a valid file of its type: {reason}: copy the file again"
 
 
 def incomplete(missing: str, by: str = "") -> str:

@@ -111,7 +111,7 @@ class Imports:
             found = await self._client.get(self._source, Key("", chosen.source_name))
             source = msgspec.convert(found.get("spec"), _Source)
         except NotFoundError:
-            raise CatalogError("SourceMissing", f"There is no source {chosen.source_name} any more.") from None
+            raise CatalogError("SourceMissing", f"The source {chosen.source_name} no longer exists.") from None
         except msgspec.ValidationError as error:
             raise CatalogError("InvalidSource", f"The source {chosen.source_name}: {said(error)}.") from None
         credential = authorization(await self._secret(source.credentials_secret_name))

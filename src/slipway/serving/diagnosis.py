@@ -295,4 +295,4 @@ def _lines(log: str) -> list[str]:
 
 
 def _shown(lines: Sequence[str]) -> str:
-    return "\n".join([" Its log says:", *lines]) if lines else ""
+    return "\n".join([" Last log lines:", *lines]) if lines else ""

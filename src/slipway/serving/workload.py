@@ -264,7 +264,7 @@ def _after(server: ModelServer, pod: Object, patches: Sequence[Object], reason: 
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     if not isinstance(spec, dict) or not isinstance(labels, dict) or not server.selector.items() <= labels.items():
         told = ", ".join(f"{name}={value}" for name, value in server.selector.items())
-        raise InvalidSpecError(reason, f"{field} must leave the pod its spec and the labels {told}")
+        raise InvalidSpecError(reason, f"{field} must keep the pod's spec and the labels {told}")
     return {"metadata": metadata, "spec": spec}
 
 

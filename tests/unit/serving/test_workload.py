@@ -110,7 +110,7 @@ def test_pods_are_marked_by_all_that_must_replace_them() -> None:
     ],
 )
 def test_a_patch_that_leaves_no_pod_is_refused(patch: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSpecError, match="must leave the pod"):
+    with pytest.raises(InvalidSpecError, match="must keep the pod's spec"):
         made(patches=(patch,))
 
 

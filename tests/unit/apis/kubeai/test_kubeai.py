@@ -287,8 +287,8 @@ def test_patches_of_a_model_change_its_pods_before_those_of_the_operator() -> No
     [
         ({"op": "remove", "path": "/spec/nothing"}, "spec.jsonPatches cannot be applied to the pod: operation 0"),
         ({"op": "add", "path": "/spec/hostname"}, "spec.jsonPatches cannot be applied to the pod: operation 0"),
-        ({"op": "remove", "path": "/metadata/labels/model"}, "spec.jsonPatches must leave the pod its spec"),
-        ({"op": "replace", "path": "/spec", "value": 1}, "spec.jsonPatches must leave the pod its spec"),
+        ({"op": "remove", "path": "/metadata/labels/model"}, "spec.jsonPatches must keep the pod's spec"),
+        ({"op": "replace", "path": "/spec", "value": 1}, "spec.jsonPatches must keep the pod's spec"),
     ],
 )
 def test_patches_of_a_model_that_cannot_be_applied_are_refused(patch: dict[str, Any], told: str) -> None:
