@@ -49,7 +49,7 @@ COMPLETED: Object = {
     "conditions": conditions(
         Accepted=ACCEPTED,
         Available=("True", "Completed", "10 requests were answered, and none failed."),
-        Progressing=("False", "Complete", "The benchmark is over."),
+        Progressing=("False", "Complete", "The benchmark is complete."),
     ),
 }
 WAITING: Object = {

@@ -54,24 +54,26 @@ def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adap
     """
     added = [adapter for adapter in adapters if not adapter.merged]
     if len(adapters) - len(added) > 1:
-        raise _refused(adapters, "only one can take the model's place")
+        raise _refused(adapters, "only one can replace the model")
     flags = (*(_flags(seen, added) if added else ()), *_names(seen, name))
     found = arguments.told(container, flags) if flags else container
     if found is None and added:
-        raise _refused(adapters, "the script that starts it goes on behind it: write the command as a list of words")
+        raise _refused(
+            adapters, "the engine's script does not end with the command: write the command as a list of words"
+        )
     return container if found is None else found
 
 
 def _flags(seen: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
     if other := next((adapter for adapter in added if adapter.strategy not in LORA), None):
-        raise _refused(added, f"{other.mount.name} is of the strategy {other.strategy[:64]}, and not LoRA")
+        raise _refused(added, f"{other.mount.name} is of the strategy {other.strategy[:64]}, not LoRA")
     taken = seen.engine.program.adapters if seen.engine and seen.engine.program else None
     if taken is None:
-        what = seen.engine.name if seen.engine else "the engine, which is not known,"
-        raise _refused(added, f"{what} takes none at its start: take vLLM, SGLang, TGI or llama.cpp")
+        what = seen.engine.name if seen.engine else "an unknown engine"
+        raise _refused(added, f"{what} cannot load them at startup. Use vLLM, SGLang, TGI or llama.cpp")
     flags = taken({adapter.mount.name: adapter.path for adapter in added})
     if said := next((flag for flag in flags if flag.startswith("--") and given(seen.args, flag)), None):
-        raise _refused(added, f"the arguments of the engine have {said} already")
+        raise _refused(added, f"the engine's arguments already contain {said}")
     return flags
 
 

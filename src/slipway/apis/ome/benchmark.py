@@ -149,9 +149,9 @@ def _job(world: World) -> Job | Pending:
         raise InvalidSpecError("InvalidSpec", str(error)) from None
     service, endpoint = spec.endpoint.inference_service, spec.endpoint.endpoint
     if (service is None) == (endpoint is None):
-        raise _invalid("spec.endpoint needs either inferenceService or endpoint, and not both")
+        raise _invalid("spec.endpoint needs exactly one of inferenceService and endpoint")
     if min(spec.max_time_per_iteration, spec.max_requests_per_iteration, *spec.num_concurrency) < 1:
-        raise _invalid("maxTimePerIteration, maxRequestsPerIteration and numConcurrency have to be positive")
+        raise _invalid("maxTimePerIteration, maxRequestsPerIteration and numConcurrency must be positive")
     found = _of_service(world, service) if service else _of_endpoint(world, endpoint)
     if isinstance(found, Pending):
         return found
@@ -161,7 +161,7 @@ def _job(world: World) -> Job | Pending:
     if spec.result_folder_name and not (
         FOLDER.fullmatch(spec.result_folder_name) and spec.result_folder_name.strip(".")
     ):
-        raise _invalid(f"resultFolderName {spec.result_folder_name[:60]!r} is no name of a folder")
+        raise _invalid(f"resultFolderName {spec.result_folder_name[:60]!r} is not a directory name")
     told = spec.service_metadata
     server = {"engine": told.engine, "gpu-type": told.gpu_type, "version": told.version} if told else {}
     benchmark = Benchmark(
@@ -198,7 +198,7 @@ def _of_service(world: World, named: InferenceServiceReference) -> Target | Pend
     ready = find(service, "Ready") if service else None
     if service is None or not url.netloc or (ready or {}).get("status") != "True":
         why = (ready or {}).get("message", "") if own else ""
-        missing = "There is no such service." if own and service is None else why
+        missing = "The service does not exist." if own and service is None else why
         text = f"The InferenceService {named.namespace}/{named.name} is not ready yet. {missing}"
         return Pending("WaitingForService", text.strip())
     tokenizer, access, node_label = _tokenizer(world, service)
@@ -211,14 +211,12 @@ def _of_endpoint(world: World, endpoint: Endpoint | None) -> Target:
     assert endpoint is not None  # noqa: S101 - one of the two is there
     parts = urlsplit(endpoint.url)
     if not parts.hostname or parts.username or parts.password or not endpoint.url.isprintable():
-        raise _invalid(
-            "endpoint.url has to be an address without a user: a key belongs into MODEL_API_KEY of podOverride"
-        )
+        raise _invalid("endpoint.url must be a URL without credentials. Set MODEL_API_KEY in podOverride")
     if not endpoint.model_name:
-        raise _invalid("endpoint.modelName is missing: the name that requests give to the model")
+        raise _invalid("endpoint.modelName is required: the model name in the requests")
     tokenizer = annotations_of(world.resource).get(TOKENIZER_ANNOTATION) or endpoint.model_name
     if not REPOSITORY.fullmatch(tokenizer):
-        text = f"no tokenizer is known for {endpoint.model_name[:80]!r}: name one of the hub in the annotation"
+        text = f"there is no tokenizer for {endpoint.model_name[:80]!r}: set a repository of the hub in the annotation"
         raise InvalidSpecError("TokenizerUnknown", f"{text[:1].upper()}{text[1:]} {TOKENIZER_ANNOTATION}.")
     url = endpoint.url.rstrip("/").removesuffix("/v1")
     target = {"backend": endpoint.api_format, "url": url, "model": endpoint.model_name, "tokenizer": tokenizer}
@@ -231,12 +229,12 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
     metadata = ((model or {}).get("spec") or {}).get("additionalMetadata") or {}
     told = str(annotations_of(world.resource).get(TOKENIZER_ANNOTATION) or metadata.get(TOKENIZER) or "")
     if told and not REPOSITORY.fullmatch(told):
-        raise InvalidSpecError("TokenizerUnknown", f"The tokenizer {told[:80]!r} is no repository of the hub.")
+        raise InvalidSpecError("TokenizerUnknown", f"The tokenizer {told[:80]!r} is not a repository of the hub.")
     if told:
         return told, Access(), ""
-    text = "Name its tokenizer, a repository of the hub, in additionalMetadata.tokenizer of the model."
+    text = "Set additionalMetadata.tokenizer of the model to a repository of the hub."
     if model is None:
-        raise InvalidSpecError("TokenizerUnknown", f"The model of the service is not known. {text}")
+        raise InvalidSpecError("TokenizerUnknown", f"The service's model is unknown. {text}")
     own, (namespace, name) = key(world.resource).namespace, key(model)
     mount = folders.mount(world, model) if namespace in ("", own) else None
     if mount is None or not mount.path or own != (mount.claim_namespace or own):
@@ -271,8 +269,8 @@ def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:
     scheme, _separator, rest = location.storage_uri.partition("://")
     secret = next((name for name in location.parameters if SECRET.search(name)), "")
     if secret:
-        text = f"outputLocation.parameters.{secret[:40]} would be seen by everybody"
-        raise _invalid(f"{text}: put it into a Secret, and name that in outputLocation.key")
+        text = f"outputLocation.parameters.{secret[:40]} would be visible to everyone"
+        raise _invalid(f"{text}: store it in a Secret, and set outputLocation.key")
     base, bucket = ("--experiment-base-dir", RESULTS), rest.partition("/")
     scratch = mounted(volumes.scratch(RESULTS_VOLUME), RESULTS)
     if scheme == "pvc":
@@ -291,9 +289,7 @@ def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:
         prefix = oracle["prefix"] or ""
         into = ("--namespace", oracle["namespace"], *_upload("oci", oracle["bucket"], prefix))
         return (*base, *into, *_options(location, ORACLE)), scratch
-    text = (
-        "Results go to pvc://claim/path, s3://bucket/prefix, gs://bucket/prefix or oci://n/namespace/b/bucket/o/prefix."
-    )
+    text = "Use pvc://claim/path, s3://bucket/prefix, gs://bucket/prefix or oci://n/namespace/b/bucket/o/prefix."
     raise InvalidSpecError("OutputNotServed", text)
 
 
@@ -318,7 +314,7 @@ def _dataset(location: StorageSpec | None) -> tuple[str, Access]:
         name, path = _on_claim(rest, "dataset")
         volume = volumes.claim(DATASET_VOLUME, name, read_only=True)
         return f"{DATASETS}/{path}".rstrip("/"), mounted(volume, DATASETS, read_only=True)
-    raise InvalidSpecError("SourceNotServed", "A dataset is read from hf://owner/dataset or from pvc://claim/file.")
+    raise InvalidSpecError("SourceNotServed", "Datasets can be read from hf://owner/dataset or pvc://claim/file.")
 
 
 def _on_claim(rest: str, field: str) -> tuple[str, str]:
@@ -326,7 +322,7 @@ def _on_claim(rest: str, field: str) -> tuple[str, str]:
     name, _slash, path = rest.partition("/")
     path = path.rstrip("/")
     if not CLAIM.fullmatch(name) or (path and fault_inside(path)):
-        raise _invalid(f"{field} names no path of a claim of this namespace: write pvc://claim/path")
+        raise _invalid(f"{field} does not name a claim in this namespace: write pvc://claim/path")
     return name, path
 
 

@@ -154,7 +154,7 @@ def _given(override: Object, fields: Mapping[str, type]) -> Object:
     for field, value in given.items():
         items = value if isinstance(value, list) else ()
         if not isinstance(value, fields[field]) or not all(isinstance(item, dict) for item in items):
-            raise InvalidSpecError("InvalidSpec", f"spec.podOverride.{field} is not what a pod has there.")
+            raise InvalidSpecError("InvalidSpec", f"spec.podOverride.{field} is not valid in a pod.")
     return given
 
 
@@ -207,7 +207,7 @@ def _told(view: View) -> Told:
     if view.pending:
         return Told(pending=view.pending)
     if not view.kept:
-        return Told(pending=Pending("WaitingForPod", "The Job of the benchmark is about to be made."))
+        return Told(pending=Pending("WaitingForPod", "The benchmark's Job is being created."))
     over = ended(view.made, "Complete"), ended(view.made, "Failed")
     if any(over):
         return _outcome(view, max(time for time in over if time is not None), failed=over[1] is not None)
@@ -217,7 +217,7 @@ def _told(view: View) -> Told:
     found = found if view.pods else without_pods(view.made, "measures the service", view.world.now)
     running = any(pod.get("status", {}).get("phase") == "Running" for pod in view.pods)
     waiting = (
-        Pending("Running", "Requests are sent.") if running else Pending("WaitingForPod", "Its pod is about to start.")
+        Pending("Running", "Requests are being sent.") if running else Pending("WaitingForPod", "Its pod is starting.")
     )
     return Told(
         state="Running" if running else "Pending",
@@ -231,7 +231,7 @@ def _outcome(view: View, at: float, *, failed: bool) -> Told:
     """Of a Job that is over since ``at``, in Unix seconds."""
     summary, left = _summary(view), at + SUMMARY_SECONDS - view.world.now
     if summary is None and left > 0:
-        waiting = Pending("Running", "The benchmark has ended, and its results are read.")
+        waiting = Pending("Running", "The benchmark has ended, and its results are being read.")
         return Told(state="Running", pending=waiting, recheck_seconds=left)
     failure = _failure(view, summary, failed=failed)
     return Told(state="Failed" if failure else "Completed", failure=failure, summary=summary)
@@ -249,9 +249,9 @@ def _failure(view: View, summary: Summary | None, *, failed: bool) -> Failure | 
     if failed:
         return Failure("BenchmarkFailed", f"genai-bench ended early: {last}")
     if summary is None:
-        return Failure("NoResults", "genai-bench ended well, but what it measured could not be read.")
+        return Failure("NoResults", "genai-bench succeeded, but its results could not be read.")
     if not summary.requests:
-        text = "No request was answered within the time of a run: raise maxTimePerIteration, or ask for fewer tokens."
+        text = "No request was answered during a run. Raise maxTimePerIteration, or request fewer tokens."
         return Failure("NoRequests", text)
     return None
 
@@ -282,5 +282,5 @@ def _conditions(told: Told, rejection: Rejection | None) -> tuple[Condition, ...
     else:
         count = told.summary.requests if told.summary else 0
         available = ("Available", "True", "Completed", f"{count} requests were answered, and none failed.")
-        progressing = ("Progressing", "False", "Complete", "The benchmark is over.")
+        progressing = ("Progressing", "False", "Complete", "The benchmark is complete.")
     return verdict(rejection, "The spec is valid."), Condition(*available), Condition(*progressing)

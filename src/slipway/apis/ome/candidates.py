@@ -122,7 +122,7 @@ def parse_size(text: str) -> int:
     """The number of parameters that ``7B``, ``1.5b``, ``350M``, ``20K`` or ``1000`` says. Raises ValueError."""
     found = SIZE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text[:32]!r} is no size such as 7B or 350M")
+        raise ValueError(f"{text[:32]!r} is not a size such as 7B or 350M")
     return int(Decimal(found[1]) * UNITS[found[2].upper()])
 
 

@@ -136,6 +136,6 @@ REASONS: Sequence[tuple[int, Callable[[Asked, Candidate, Entry], str]]] = (
     (SIZES, lambda asked, one, _: f"it is for models of {one.size_range}, {asked.said_size()}"),
     (CLASSES, lambda asked, one, _: f"it does not list the accelerator class {min(asked.classes - one.classes):.64}"),
     (DISABLED, lambda *_: "it is disabled"),
-    (NOT_OFFERED, lambda *_: "it fits, but not for automatic selection: name it in spec.runtime"),
+    (NOT_OFFERED, lambda *_: "it matches, but is not for automatic selection: set it in spec.runtime"),
 )
 """What is said of each gap, the weightiest first."""

@@ -183,12 +183,12 @@ def _taken(mine: Claim, rival: Claim) -> str:
     mine_path, path = mine.stored.path, rival.stored.path
     other = f"The {rival.model['kind']} {key(rival.model)}"
     if rival.owner not in ("", mine.owner):  # authors learn nothing of models of other namespaces
-        text = f"The folder {mine_path} is in or around the folder of another namespace's model"
+        text = f"The directory {mine_path} overlaps with the directory of another namespace's model"
     elif path != mine_path:
-        text = f"{other} has the folder {path} already, and {mine_path} is in or around it"
+        text = f"{other} already uses the directory {path}, and {mine_path} overlaps with it"
     else:
-        text = f"{other} has the folder {path} already" + (", for other files" if rival.owner == mine.owner else "")
-    return f"{text}: name another path."
+        text = f"{other} already uses the directory {path}" + (", for other files" if rival.owner == mine.owner else "")
+    return f"{text}. Use another path."
 
 
 # What leads to a model

@@ -53,7 +53,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
             told, state="Failed", reason=refused.reason, message=refused.message, under_way=""
         )
     conditions = [
-        verdict(rejection, "The spec can be served."),
+        verdict(rejection, "The spec is valid."),
         Condition("Available", "True" if told.available else "False", told.reason, told.message),
         Condition("Progressing", "True" if told.under_way else "False", *_progress(told)),
         *fields_ignored.condition(view.resource.get("spec") or {}, fields_ignored.MODELS),
@@ -67,7 +67,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
 def _progress(told: Told) -> tuple[str, str]:
     if told.under_way:
         return LOADING, told.under_way
-    return (COMPLETE, "Nothing is under way.") if told.available else (told.reason, "See the condition Available.")
+    return (COMPLETE, "Nothing is in progress.") if told.available else (told.reason, "See the condition Available.")
 
 
 def _told(view: View) -> Told:
@@ -88,9 +88,9 @@ def _told(view: View) -> Told:
 def _leaving(done: Sequence[Visit]) -> Told:
     used = [one for one in done if one.stage == "in use"]
     if used:
-        text = f"The model is being deleted, and goes when no pod reads its files any more, on {_named(used)}."
+        text = f"The model is being deleted, and waits for pods that still read its files, on {_named(used)}."
         return Told(state="In_Transit", reason="InUse", message=text, recheck=TURN_SECONDS)
-    text = f"The model is being deleted: its files leave {_named(done)}."
+    text = f"The model is being deleted. Its files are being removed from {_named(done)}."
     return Told(state="In_Transit", reason=LEAVING, message=text, recheck=TURN_SECONDS)
 
 
@@ -102,7 +102,7 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
     there, failed, loading, waiting, full = (
         [one for one in meant if one.stage == stage] for stage in ("there", "failed", "loading", "waiting", "full")
     )
-    moving = [progress.moving(one.run, view.world, does=f"{one.node.name} loads the files") for one in loading]
+    moving = [progress.moving(one.run, view.world, does=f"{one.node.name} is downloading the files") for one in loading]
     told = [one.progress for one in moving if one.progress]
     size = max((one.says.size for one in there if one.says), default=0)
     fields: Object = {
@@ -131,7 +131,7 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
             recheck=recheck,
         )
     if not meant:
-        text = "No node has what storage.nodeSelector and storage.nodeAffinity ask for: label one, or change them."
+        text = "No node matches storage.nodeSelector and storage.nodeAffinity. Label a node, or change them."
         return Told(state="In_Transit", reason="NoNode", message=text, fields=fields, recheck=recheck)
     stuck = [one.diagnosis.failure for one in moving if one.diagnosis.failure]
     if failed or (stuck and len(stuck) == len(loading)):
@@ -155,9 +155,9 @@ def _parts(
         failure = one.diagnosis.failure
         parts.append(f"{visit.node.name}: {failure.message}" if failure else one.message)
     if len(loading) > MOST_NAMED:
-        parts.append(f"{len(loading) - MOST_NAMED} more nodes load them.")
+        parts.append(f"{len(loading) - MOST_NAMED} more nodes are downloading them.")
     if waiting:
-        parts.append(f"{_named(waiting)} wait{'s' * (len(waiting) == 1)} for other models to be loaded.")
+        parts.append(f"{_named(waiting)} wait{'s' * (len(waiting) == 1)} for other downloads.")
     parts += [f"{one.node.name}: {_why(one)}" for one in failed[:MOST_NAMED]]
     if len(failed) > MOST_NAMED:
         parts.append(f"{len(failed) - MOST_NAMED} more nodes failed.")
@@ -178,7 +178,7 @@ def _without_room(view: View, full: Sequence[Visit]) -> list[str]:
     if not full:
         return []
     text = f"{_named(full)} cannot record more models of the namespace {key(view.resource).namespace}"
-    return [f"{text}: delete BaseModels, or select fewer nodes by storage.nodeSelector."]
+    return [f"{text}. Delete BaseModels, or select fewer nodes with storage.nodeSelector."]
 
 
 def _named(visits_: Sequence[Visit]) -> str:
@@ -216,7 +216,7 @@ def _on_claim(view: View, stored: Stored) -> Told:
         failure, seconds = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
         if failure:
             return Told(state="Failed", reason=failure.reason, message=failure.message, recheck=seconds)
-        text = "The files are being read where they are."
+        text = "The files are being inspected in place."
         return Told(state="In_Transit", reason=LOADING, message=text, under_way=text, recheck=recheck or seconds)
     size = facts.human(report.size) if report and report.size else before.get("size", "")
     text = sentence(f"The files are on the claim {claim.name}")

@@ -188,7 +188,7 @@ class Laid(msgspec.Struct, frozen=True):
         if self.runner.get("args") and found.get("args"):
             main["args"] = [*found["args"], *self.runner["args"]]
         if not main:
-            text = f"spec.{place}: neither the service nor its runtime says what runs: it needs a runner with an image"
+            text = f"spec.{place}: neither the service nor its runtime has a container: it needs a runner with an image"
             raise InvalidSpecError("NoRunner", text)
         if not main.get("image"):
             text = (
@@ -229,7 +229,7 @@ def _extension(name: Name, base: Object, patch: Object) -> ComponentExtensionSpe
 
 def _size(name: Name, size: Any) -> int:
     if not isinstance(size, int) or size < 1:
-        raise InvalidSpecError("InvalidSpec", f"spec.{name}.worker.size is {size}: a group has at least one worker")
+        raise InvalidSpecError("InvalidSpec", f"spec.{name}.worker.size is {size}: a group needs at least one worker")
     return size
 
 

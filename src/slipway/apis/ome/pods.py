@@ -130,7 +130,7 @@ def _rendered(pod: Object, service: Object) -> Object:
         return pod
     values = [_value(found, service["metadata"]) for found in PLACEHOLDER.finditer(text)]
     if sum(map(len, values)) > MOST_RENDERED:
-        told = f"what its placeholders stand for has more than {MOST_RENDERED} characters: shorten the annotations"
+        told = f"its rendered text has more than {MOST_RENDERED} characters: shorten the annotations"
         raise InvalidSpecError("InvalidSpec", told)
     rest = iter(values)
     rendered: Object = msgspec.json.decode(PLACEHOLDER.sub(lambda _found: json.dumps(next(rest))[1:-1], text))
@@ -165,7 +165,7 @@ def _variables(component: Component, role: Role, main: Object, context: PodConte
         found |= {PARALLELISM: str(gpus)} if gpus else {}
         found[SERVED_NAME] = context.service["metadata"]["name"]
     if wrong := [name for name in component.config if not VARIABLE.fullmatch(name)]:
-        text = f"spec.router.config: {wrong[0][:64]!r} cannot name a variable: letters, digits and -._ only"
+        text = f"spec.router.config: {wrong[0][:64]!r} is not a variable name: use only letters, digits and -._"
         raise InvalidSpecError("InvalidSpec", text)
     return variables({**found, **component.config})
 
@@ -181,8 +181,8 @@ def _check_port(main: Object, seen: Recognised) -> None:
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
     if declared and seen.told_port and seen.told_port not in declared:
         known = ", ".join(map(str, declared))
-        text = f"the arguments of {main['name']} let it listen on port {seen.told_port}, and its ports are {known}"
-        raise InvalidSpecError("InvalidSpec", f"{text}: let both say the same")
+        text = f"the arguments of {main['name']} set port {seen.told_port}, but its ports are {known}"
+        raise InvalidSpecError("InvalidSpec", f"{text}. Make them match")
 
 
 def router_account(pod: Object, service: str) -> str:
@@ -244,7 +244,7 @@ def _volume(mount: Mount, context: PodContext) -> Object:
     namespace = context.service["metadata"]["namespace"]
     if mount.claim_namespace != namespace:
         text = f"The claim {mount.claim} of {mount.name} is in the namespace {mount.claim_namespace}"
-        raise InvalidSpecError("ClaimOfOtherNamespace", f"{text}, and pods reach those of {namespace} alone")
+        raise InvalidSpecError("ClaimOfOtherNamespace", f"{text}, and pods can only use claims in {namespace}")
     return volumes.claim(name, mount.claim, read_only=True)
 
 

@@ -54,8 +54,8 @@ def _fault(runtime: Object, rivals: Iterable[Object]) -> Rejection | None:
     if _age(older) < _age(runtime):
         return Rejection(
             "Shadowed",
-            f"{key(older).name}, which is older, is selected for the same models with the same score, so that only the "
-            "names decide between the two: change the priority or the size range of one, or disable it",
+            f"{key(older).name}, which is older, matches the same models with the same score, so the names"
+            " decide between the two. Change the priority or the size range of one, or disable it",
         )
     return None
 

@@ -65,7 +65,7 @@ def scaler(
     if chosen == "keda":
         return Scaler(by="keda", lowest=max(lowest, 1), highest=highest, metric=extension.scale_metric or "tps")
     if metric in ("rps", "tps"):
-        instead = f"set the annotation {names.AUTOSCALER_CLASS}: keda, or take scaleMetric: concurrency"
+        instead = f"set the annotation {names.AUTOSCALER_CLASS}: keda, or use scaleMetric: concurrency"
         raise InvalidSpecError("ScaleMetricNotServed", f"spec.{name}: only KEDA scales by {metric}: {instead}")
     if metric == "concurrency" or lowest == 0:
         asked = extension.scale_target if metric == "concurrency" else None
@@ -122,7 +122,7 @@ def _class(annotations: Mapping[str, str], *configs: KedaConfig | None) -> str:
         return "keda" if told else "hpa"
     if found not in CLASSES:
         raise InvalidSpecError(
-            "InvalidSpec", f"{names.AUTOSCALER_CLASS}: {found[:32]!r} is none of {', '.join(CLASSES)}"
+            "InvalidSpec", f"{names.AUTOSCALER_CLASS}: {found[:32]!r} is not one of {', '.join(CLASSES)}"
         )
     return found
 
@@ -133,6 +133,6 @@ def _utilization(annotations: Mapping[str, str]) -> int:
     if text is None:
         return 0
     if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= 100):
-        text = f"{names.TARGET_UTILIZATION}: {text[:32]!r} is no percentage from 1 to 100"
+        text = f"{names.TARGET_UTILIZATION}: {text[:32]!r} is not a percentage from 1 to 100"
         raise InvalidSpecError("InvalidSpec", text)
     return int(text)

@@ -27,7 +27,9 @@ from slipway.spelling import did_you_mean
 MOST_EXCLUDED = 50
 NAMED = 3
 """Runtimes that a message names; the others stand in the status."""
-UNKNOWN = "the model's format is not known until it is loaded; a runtime is selected then, or once its spec says it"
+UNKNOWN = (
+    "the model's format is unknown until it is downloaded; a runtime is selected then, or when its spec sets the format"
+)
 PARTS = ("engine", "decoder")
 
 
@@ -188,7 +190,7 @@ def _named(wanted: Reference, candidates: Sequence[Candidate | Broken], asked: A
     if isinstance(found, Broken):
         return _refused("RuntimeInvalid", f"{known} {found.message}")
     if found.disabled:
-        return _refused("RuntimeDisabled", f"{known} is disabled: enable it, or name another one in spec.runtime")
+        return _refused("RuntimeDisabled", f"{known} is disabled: enable it, or set another one in spec.runtime")
     judged = asked.judge(found)
     judged = judged._replace(gaps=judged.gaps & ~NOT_OFFERED)
     unfit = asked.reasons(judged) if asked.model.format else ()
@@ -212,7 +214,7 @@ def _closeness(judged: Judged) -> tuple[Any, ...]:
 
 def _no_runtime(model: ModelFacts, excluded: Sequence[Excluded], count: int) -> str:
     if not excluded:
-        return "there is no runtime: apply a ServingRuntime or a ClusterServingRuntime, or name an image in spec.engine"
+        return "there is no runtime: apply a ServingRuntime or a ClusterServingRuntime, or set an image in spec.engine"
     closest = "; ".join(f"{one.reference.name}: {', '.join(one.reasons)}" for one in excluded[:NAMED])
     others = f"; status.excluded has the others, {count} in all" if count > NAMED else ""
     return f"no runtime serves {_in_words(model)}. Closest: {closest}{others}"

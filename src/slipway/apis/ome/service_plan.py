@@ -296,7 +296,7 @@ def _exposed(made: Object, annotations: Mapping[str, str]) -> Object:
     """With the type and the address that annotations ask for."""
     kind, address = annotations.get(names.SERVICE_TYPE, "ClusterIP"), annotations.get(names.LOAD_BALANCER_IP)
     if kind not in SERVICE_TYPES:
-        text = f"{names.SERVICE_TYPE}: {kind[:32]!r} is none of {', '.join(SERVICE_TYPES)}"
+        text = f"{names.SERVICE_TYPE}: {kind[:32]!r} is not one of {', '.join(SERVICE_TYPES)}"
         raise InvalidSpecError("InvalidSpec", text)
     balanced = {"loadBalancerIP": address} if address and kind == "LoadBalancer" else {}
     return {**made, "spec": {**made["spec"], "type": kind, **balanced}}

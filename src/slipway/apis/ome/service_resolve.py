@@ -29,8 +29,8 @@ from slipway.serving.watches import NAMESPACE
 SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 VIRTUAL = "VirtualDeployment"
 INSTEAD = {
-    "Serverless": "leave the annotation out: minReplicas 0 scales to and from zero without Knative",
-    "MultiNodeRayVLLM": "give the engine a leader and a worker, which become a LeaderWorkerSet",
+    "Serverless": "remove the annotation: minReplicas 0 scales to and from zero without Knative",
+    "MultiNodeRayVLLM": "give the engine a leader and a worker, for a LeaderWorkerSet",
 }
 """Modes that are not served -> what to write in their place."""
 MODELS = (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)
@@ -83,14 +83,14 @@ def places(kinds: Sequence[Kind], namespace: str, name: str) -> tuple[Reference,
 def _spec(resource: Object) -> InferenceServiceSpec:
     name = key(resource).name
     if not SERVICE_NAME.fullmatch(name):
-        text = f"{name[:64]!r} cannot name a Service: at most 63 of a-z, 0-9 and -, a letter first"
+        text = f"{name[:64]!r} is not a valid Service name. Use at most 63 of a-z, 0-9 and -, starting with a letter"
         raise InvalidSpecError("InvalidSpec", text)
     try:
         spec = msgspec.convert(resource["spec"], InferenceServiceSpec)
     except msgspec.ValidationError as error:
         raise InvalidSpecError("InvalidSpec", f"spec: {error}") from error
     if spec.engine is None and mode_of(resource) != VIRTUAL:
-        raise InvalidSpecError("InvalidSpec", "spec.engine is missing: a service needs one; an empty one, {}, will do")
+        raise InvalidSpecError("InvalidSpec", "spec.engine is required; an empty one, {}, is sufficient")
     return spec
 
 
@@ -104,11 +104,11 @@ def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
     """Raises InvalidSpecError for what OME has and slipway does not serve."""
     mode = mode_of(resource)
     if mode in INSTEAD:
-        raise InvalidSpecError("ModeNotServed", f"{names.MODE} {mode} is not served: {INSTEAD[mode]}")
+        raise InvalidSpecError("ModeNotServed", f"{names.MODE} {mode} is not supported: {INSTEAD[mode]}")
     overrides = (part.accelerator_override for part in (spec.engine, spec.decoder) if part)
     if selection.required_classes(resource) or spec.accelerator_selector or any(overrides):
-        text = "AcceleratorClasses are not served: take acceleratorSelector, acceleratorOverride and the annotation"
-        instead = f"{names.ACCELERATOR_CLASS} out, and choose nodes by a nodeSelector of the engine"
+        text = "AcceleratorClasses are not supported. Remove acceleratorSelector, acceleratorOverride and"
+        instead = f"the annotation {names.ACCELERATOR_CLASS}, and set a nodeSelector of the engine"
         raise InvalidSpecError("AcceleratorClassNotServed", f"{text} {instead}")
 
 
@@ -142,7 +142,7 @@ def _adapter(world: World, name: str, base: str) -> Object:
     found = _weight(world, name)
     own = name_of((found.get("spec") or {}).get("baseModelRef"))
     if own != base:
-        text = f"The FineTunedWeight {name} is of the base model {own}, and the service's is {base}"
+        text = f"The FineTunedWeight {name} is for the base model {own}, and the service's is {base}"
         raise InvalidSpecError("FineTunedWeightMismatch", text)
     return found
 
@@ -161,7 +161,7 @@ def _selection(world: World, resource: Object, spec: InferenceServiceSpec, model
     if spec.runtime is None and model is None:
         if images:
             return None
-        text = "spec.model or spec.runtime is missing: name one, or give each part a runner with an image"
+        text = "spec.model or spec.runtime is required: set one, or give each part a runner with an image"
         raise InvalidSpecError("InvalidSpec", text)
     runtimes = (
         *world.list(names.SERVING_RUNTIME, NAMESPACE, namespace),

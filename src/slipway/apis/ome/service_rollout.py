@@ -63,8 +63,8 @@ def roll(world: World, service: Service, part: Part) -> Rolled:
     )
     percent = component.extension.canary_traffic_percent
     if percent not in (None, canary.ALL) and (part.group or part is not service.routed):
-        text = f"spec.{component.name}.canaryTrafficPercent: requests are shared out between two Deployments that the"
-        why = "gateway sends them to itself, and not behind a router or among groups of nodes; take the field out"
+        text = f"spec.{component.name}.canaryTrafficPercent: the gateway splits requests between two Deployments, which"
+        why = "is not possible behind a router or on several nodes. Remove the field"
         raise InvalidSpecError("CanaryNotServed", f"{text} {why}")
     split = Split("none", "")
     if not part.group and part is service.routed:

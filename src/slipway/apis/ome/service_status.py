@@ -65,7 +65,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         (
             routed(served, ids, world.routed),
             *map(_ready, [*found, *tried]),
-            Condition("IngressReady", "True", "IngressDisabled", "The gateway takes the place of an ingress."),
+            Condition("IngressReady", "True", "IngressDisabled", "The gateway replaces an ingress."),
             *_others(view, service),
         ),
         pending,
@@ -89,7 +89,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
 
 def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
     """Of a service that is only a name for what somebody else runs."""
-    text = "The service is virtual: nothing is made for it."
+    text = "The service is virtual: nothing is created for it."
     conditions = (
         verdict(rejection, text),
         Condition("Available", "True", "VirtualDeployment", text),
@@ -157,7 +157,7 @@ def _pending(service: Service | None) -> Pending | None:
     unready = next((one for one in models if (one.get("status") or {}).get("state") != names.READY), None)
     if unready is None:
         return None
-    text = f"The {unready['kind']} {key(unready).name} is not ready on any node: its status says how far it is."
+    text = f"The {unready['kind']} {key(unready).name} is not ready on any node. See its status."
     return Pending(NOT_READY, text)
 
 
@@ -169,7 +169,7 @@ def _ready(one: Found) -> Condition:
     if failure:
         return Condition(READY[one.name], "False", failure.reason, failure.message)
     if one.asleep:
-        return Condition(READY[one.name], "False", "ScaledToZero", "No replica is wanted at the moment.")
+        return Condition(READY[one.name], "False", "ScaledToZero", "Scaled to zero replicas.")
     return Condition(READY[one.name], "False", "WaitingForPods", "No replica answers yet.")
 
 
@@ -178,15 +178,15 @@ def _others(view: View, service: Service | None) -> list[Condition]:
     resource, chosen = view.world.resource, view.selection.chosen if view.selection else None
     told = []
     if chosen and chosen.unfit:
-        unfit = f"{chosen.reference.name} was not made for this model, and serves as the service names it"
+        unfit = f"{chosen.reference.name} does not match this model, but the service names it explicitly"
         told.append(Condition("RuntimeFits", "False", "RuntimeUnfit", f"{unfit}: {'; '.join(chosen.unfit)}."))
     elif chosen and service and service.model and service.model["spec"].get("modelFormat"):
-        text = f"{chosen.reference.name} is for models like this."
+        text = f"{chosen.reference.name} matches this model."
         told.append(Condition("RuntimeFits", "True", "Fits", text))
-    idle = (f"{one} Its minReplicas 0 is taken for 1." for one in (_not_woken(service) if service else ()))
+    idle = (f"{one} Its minReplicas 0 is treated as 1." for one in (_not_woken(service) if service else ()))
     told += fields_ignored.condition(resource["spec"], fields_ignored.SERVICES, *idle)
     if predictor.used(resource):
-        text = "spec.predictor is read as spec.engine, spec.model and spec.runtime: write these in its place."
+        text = "spec.predictor is read as spec.engine, spec.model and spec.runtime. Use these fields instead."
         told.append(Condition("PredictorDeprecated", "True", "Deprecated", text))
     return told
 
@@ -196,7 +196,7 @@ def _not_woken(service: Service) -> list[str]:
     first = service.by_requests
     idle = (one for one in service.parts if one.scaler.by == "requests" and one is not first)
     return [
-        f"The replicas of the {one.component.name} do not follow the requests, as those of one part only do."
+        f"The replicas of the {one.component.name} do not scale with the requests, because only one part can."
         for one in idle
     ]
 

@@ -116,7 +116,7 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.decoder) || has(self.engine) || has(self.predictor)",
-            "decoder needs an engine, which reads the prompts.",
+            "decoder requires an engine, which processes the prompts.",
         ),
     )
 
@@ -203,7 +203,7 @@ SERVICE = CustomResource(
     validations=(
         Rule(
             "self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-            "the name becomes that of a Service: at most 63 of a-z, 0-9 and -, a letter first.",
+            "the name is also a Service name: use at most 63 of a-z, 0-9 and -, starting with a letter.",
         ),
     ),
     columns=(

@@ -194,7 +194,7 @@ class Cache:
         self._drop(place)
         size = _size(spec)
         if size > LONGEST:
-            text = f"The storage is too long: it takes more than {LONGEST >> 10} KiB in memory. Shorten it."
+            text = f"The storage is larger than {LONGEST >> 10} KiB. Shorten it."
             return InvalidSpecError("InvalidSpec", text)
         try:
             stored: Stored | InvalidSpecError = _parsed(model, settings, kept)
@@ -248,9 +248,9 @@ def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:
     scheme, separator, rest = spec.storage_uri.partition("://")
     if not separator or not rest or not rest.isprintable() or any(letter.isspace() for letter in rest):
         advice = what_to_write(spec.storage_uri, "hf://") or ": write hf://owner/repository"
-        raise _invalid(f"{redact_url(spec.storage_uri)!r} names no files{advice}")
+        raise _invalid(f"{redact_url(spec.storage_uri)!r} does not name any files{advice}")
     if scheme in NOT_SERVED:
-        text = f"Files of {scheme}:// are not served: copy them to a hub, a bucket that speaks S3, or a claim."
+        text = f"Files of {scheme}:// are not supported: copy them to a hub, an S3 bucket or a claim."
         raise InvalidSpecError("SourceNotServed", text)
     stored = Stored(scheme=scheme, spec=spec, path=(spec.path or "").rstrip("/"), placement=placed)
     if scheme == "pvc":
@@ -261,7 +261,7 @@ def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:
         named = msgspec.structs.replace(stored, path=stored.path or rest.rstrip("/"))
         return _on_nodes(named, model, settings, kept)
     if scheme not in FETCHED:
-        raise _invalid(f"the scheme {scheme[:40]} is none of {', '.join(SCHEMES)}{did_you_mean(scheme, SCHEMES)}")
+        raise _invalid(f"unknown scheme {scheme[:40]}. Use {', '.join(SCHEMES)}{did_you_mean(scheme, SCHEMES)}")
     return _on_nodes(_fetched(stored, rest, model, settings, kept), model, settings, kept)
 
 
@@ -307,7 +307,7 @@ def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container
         own = ome(settings)
         folders = [_own_folder(one, namespace) if namespace else one for one in _roots(own.model_roots)]
         allowed = ", ".join((*folders, *_roots(own.shared_roots))) or "there is none"
-        text = f"{stored.path!r} is not a path below a folder of the nodes that the operator allows: {allowed}."
+        text = f"{stored.path!r} is not in a node directory that the operator allows: {allowed}."
         raise InvalidSpecError(NOT_ALLOWED, text)
     return msgspec.structs.replace(stored, root=root)
 
@@ -318,15 +318,13 @@ def _on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> S
     own = key(model).namespace or ome(settings).namespace
     sub_path = sub_path.rstrip("/")
     if not CLAIM.fullmatch(claim) or (colon and not told) or (sub_path and fault_inside(sub_path)):
-        raise _invalid(f"{stored.spec.storage_uri!r} names no path of a claim: write pvc://claim/path")
+        raise _invalid(f"{stored.spec.storage_uri!r} does not name a path in a claim: write pvc://claim/path")
     if told not in ("", own):
-        text = (
-            f"The claim {claim} is in the namespace {told}, and pods reach those of their own alone: copy it to {own}."
-        )
+        text = f"The claim {claim} is in the namespace {told}. Pods can only use claims in their own: copy it to {own}."
         raise InvalidSpecError("ClaimOfOtherNamespace", text)
     path = stored.path or f"{_first_root(settings) or '/mnt/models'}/{key(model).name}"
     if not _is_path(path):
-        raise InvalidSpecError(NOT_ALLOWED, f"{path!r} is no path at which a container could have files.")
+        raise InvalidSpecError(NOT_ALLOWED, f"{path!r} is not a valid path for files in a container.")
     return msgspec.structs.replace(
         stored, path=path, claim=Reference(PERSISTENT_VOLUME_CLAIM, own, claim), sub_path=sub_path
     )

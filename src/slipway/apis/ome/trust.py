@@ -17,7 +17,7 @@ from slipway.serving.table import TAKE_OUT
 
 ROUTER = (
     "The account of a router can read all pods of the namespace. Use the router of a ClusterServingRuntime without "
-    "changes, or set serviceAccountName: default for a router that does not look for pods."
+    "changes, or set serviceAccountName: default for a router that does not list pods."
 )
 
 
@@ -37,11 +37,11 @@ def remedy(service: Service, settings: Settings, refused: frozenset[Freedom], al
         return ROUTER
     if service.runtime is None or not refused & freedoms(alone):
         return TAKE_OUT
-    runtime = f"The ClusterServingRuntime {key(service.runtime).name} has it"
+    runtime = f"The ClusterServingRuntime {key(service.runtime).name} has this right"
     for mount in _untrusted(service, settings):
         named = f"the {mount.kind.kind} {mount.namespace}/{mount.name}"
-        do = "Use a ClusterBaseModel or another runtime, or have the operator name the model"
-        return f"{runtime} for cluster models only, and not for {named}. {do}: setting authors.privilegedModels."
+        do = "Use a ClusterBaseModel or another runtime, or ask the operator to allow the model"
+        return f"{runtime} only for cluster models, not for {named}. {do}: setting authors.privilegedModels."
     kept = "only for pods that read no ConfigMap, Secret or claim of the namespace and that the service does not change"
     return f"{runtime} {kept}. Remove your changes, or use another runtime."
 

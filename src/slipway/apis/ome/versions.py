@@ -51,7 +51,7 @@ def parse(text: str) -> Version:
     """Raises ValueError for what is no version."""
     found = VERSION.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text[:64]!r} is no version such as 1.0.0")
+        raise ValueError(f"{text[:64]!r} is not a version such as 1.0.0")
     numbers = [found[name] for name in ("major", "minor", "patch")]
     major, minor, patch = (int(number or 0) for number in numbers)
     return Version(

@@ -464,7 +464,7 @@ def test_how_far_all_nodes_are_is_told_in_bytes() -> None:
     world = msgspec.structs.replace(cluster.world("tiny"), agents=told)
     status = worlds.status(APIS["ClusterBaseModel"], world).status
     assert (status["doneBytes"], status["totalBytes"]) == (6, 20)
-    assert "a loads the files: 3 of 10 B. b loads the files: 3 of 10 B." in str(status["conditions"])
+    assert "a is downloading the files: 3 of 10 B. b is downloading the files: 3 of 10 B." in str(status["conditions"])
 
 
 def test_pods_that_the_cluster_refuses_are_told() -> None:
@@ -540,7 +540,7 @@ def test_two_models_of_different_sources_do_not_share_a_folder() -> None:
     cluster.settle()
     assert cluster.disks["a"] == {"/raid/models/x": URI}
     assert cluster.reason("second", "Accepted") == "PathTaken"
-    with pytest.raises(InvalidSpecError, match="The ClusterBaseModel first has the folder /raid/models/x"):
+    with pytest.raises(InvalidSpecError, match="The ClusterBaseModel first already uses the directory /raid/models/x"):
         cluster.plan("second")
 
 

@@ -68,7 +68,7 @@ def test_of_two_that_serve_the_same_the_younger_is_told_whom_it_rivals() -> None
     young, old = runtime("a", 9), runtime("b", 1)
     assert accepted(old, young)["status"] == "True"
     assert accepted(young, old)["reason"] == "Shadowed"
-    assert accepted(young, old)["message"].startswith("b, which is older, is selected for the same models")
+    assert accepted(young, old)["message"].startswith("b, which is older, matches the same models")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_one_protocol_in_common_is_enough() -> None:
 def test_one_that_cannot_be_read_says_where() -> None:
     broken = accepted(runtime("a", 1, modelSizeRange={"max": "huge"}))
     assert (broken["status"], broken["reason"]) == ("False", "InvalidSpec")
-    assert broken["message"] == "it cannot be read: modelSizeRange.max 'huge' is no size such as 7B or 350M."
+    assert broken["message"] == "it cannot be read: modelSizeRange.max 'huge' is not a size such as 7B or 350M."
 
 
 def test_a_runtime_that_goes_brings_those_back_that_it_shadowed() -> None:

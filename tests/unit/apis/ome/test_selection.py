@@ -132,8 +132,8 @@ def message(selection: Selection) -> str:
         ({"modelArchitecture": None}, "it is for models without architecture, the model's is LlamaForCausalLM"),
         ({"quantization": "fp8"}, "it is for the quantization fp8, the model has none"),
         ({"diffusionPipeline": {"className": "FluxPipeline"}}, "it is for another diffusion pipeline"),
-        ({"autoSelect": False}, "it fits, but not for automatic selection: name it in spec.runtime"),
-        ({"autoSelect": None}, "it fits, but not for automatic selection: name it in spec.runtime"),
+        ({"autoSelect": False}, "it matches, but is not for automatic selection: set it in spec.runtime"),
+        ({"autoSelect": None}, "it matches, but is not for automatic selection: set it in spec.runtime"),
     ],
 )
 def test_an_entry_fits_where_all_it_says_is_the_models(fields: dict[str, Any], because: str) -> None:
@@ -204,7 +204,7 @@ def test_a_size_has_any_of_four_units_in_either_case(text: str, size: int) -> No
 
 @pytest.mark.parametrize("text", ["", "seven", "7 B", "7G", "-7B", "7e9", "1_000", "nan", "\u0667B", "9" * 40])
 def test_a_size_that_cannot_be_read_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size such as 7B or 350M"):
+    with pytest.raises(ValueError, match="is not a size such as 7B or 350M"):
         parse_size(text)
 
 
@@ -235,7 +235,7 @@ def test_a_model_whose_size_cannot_be_read_fits_no_range_and_is_told_so() -> Non
     odd = model(modelParameterSize="large")
     assert order(select(odd, [sized("a", "1B", "9B"), runtime("b")])) == ["b"]
     assert reasons(sized("a", "1B", "9B"), odd) == (
-        "it is for models of 1B to 9B, but the model's 'large' is no size such as 7B or 350M",
+        "it is for models of 1B to 9B, but the model's 'large' is not a size such as 7B or 350M",
     )
 
 
@@ -327,7 +327,7 @@ def test_an_entry_that_says_nothing_of_selection_counts_beside_one_that_is_for_i
 
 def test_an_entry_that_is_kept_out_is_not_selected_for_another_ones_sake() -> None:
     kept_out = runtime("a", entry(autoSelect=False), entry(quantization="fp8"))
-    assert reasons(kept_out) == ("it fits, but not for automatic selection: name it in spec.runtime",)
+    assert reasons(kept_out) == ("it matches, but is not for automatic selection: set it in spec.runtime",)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -438,26 +438,26 @@ def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
         (
             [runtime("b")],
             (
-                "RuntimeNotFound: spec.runtime names a, but there is no ServingRuntime in its namespace and no"
-                " ClusterServingRuntime of this name"
+                "RuntimeNotFound: spec.runtime names a, but there is no ServingRuntime in its namespace"
+                " and no ClusterServingRuntime of this name"
             ),
         ),
         (
             [runtime("aa"), runtime("zz")],
             (
-                "RuntimeNotFound: spec.runtime names a, but there is no ServingRuntime in its namespace and no"
-                " ClusterServingRuntime of this name"
+                "RuntimeNotFound: spec.runtime names a, but there is no ServingRuntime in its namespace"
+                " and no ClusterServingRuntime of this name"
             ),
         ),
         (
             [runtime("a", disabled=True)],
-            "RuntimeDisabled: the ClusterServingRuntime a is disabled: enable it, or name another one in spec.runtime",
+            "RuntimeDisabled: the ClusterServingRuntime a is disabled: enable it, or set another one in spec.runtime",
         ),
         (
             [sized("a", "x", None)],
             (
-                "RuntimeInvalid: the ClusterServingRuntime a cannot be read: modelSizeRange.min 'x' is no size such as"
-                " 7B or 350M"
+                "RuntimeInvalid: the ClusterServingRuntime a cannot be read: modelSizeRange.min 'x' is not"
+                " a size such as 7B or 350M"
             ),
         ),
     ],
@@ -488,7 +488,7 @@ def test_where_none_fits_the_closest_three_are_named_with_all_that_is_missing() 
     )
     assert message(found) == (
         "NoRuntime: no runtime serves safetensors 1.0.0, transformers 4.42.3, LlamaForCausalLM, 8.03B. Closest: "
-        "offered-to-none: it fits, but not for automatic selection: name it in spec.runtime; "
+        "offered-to-none: it matches, but is not for automatic selection: set it in spec.runtime; "
         "near: it is for models of 70B to 80B, the model has 8.03B; "
         "middle: it is for the quantization fp8, the model has none, it is for models of 7B to 8B, the model has 8.03B"
         "; status.excluded has the others, 4 in all"
@@ -522,7 +522,7 @@ def test_without_any_runtime_it_is_said_what_to_do() -> None:
 
 def test_a_model_that_is_not_known_yet_is_waited_for() -> None:
     found = select(ModelFacts(), [runtime("a")])
-    assert message(found).startswith("BaseModelNotReady: the model's format is not known until it is loaded")
+    assert message(found).startswith("BaseModelNotReady: the model's format is unknown until it is downloaded")
     assert found.excluded == ()
 
 

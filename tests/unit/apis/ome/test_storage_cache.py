@@ -62,7 +62,7 @@ def test_storage_that_is_too_long_is_refused_and_neither_parsed_nor_kept(
     create(cluster, "crowd", "m", parameters=parameters)
     cluster.reconcile("m")
     assert cluster.reason("m", "Accepted") == "InvalidSpec"
-    assert "too long" in cluster.message("m")
+    assert "larger than 64 KiB" in cluster.message("m")
     assert cache.size == 0
 
 
