@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of models and inference services, as events for Event-Driven Ansible.
+"""Changes of models and inference services as events for Event-Driven Ansible.
 
-It follows them by watch, a thread for each kind, and puts an event into the queue whenever one becomes ready, fails, or
-says another reason. Who runs it needs the collection and ansible-core: it uses the client and rules of the modules.
+One thread per kind watches the objects, and queues an event when one becomes ready, fails or changes its reason. The
+host needs the collection and ansible-core, because this uses the client and rules of the modules.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ from ansible_collections.slipway.inference.plugins.module_utils._secrets import 
 DOCUMENTATION = r"""
 short_description: Report when models and inference services become ready, fail, change their reason or are deleted
 description:
-  - An event comes when a model or inference service becomes ready, fails for good, says another reason or message than
-    before, or is deleted; and at the start, for each that is there, with C(initial) true.
-  - Errors that may pass are waited out. Credentials that are refused, and rights that are missing, end the source. It
-    needs the verbs C(list) and C(watch).
+  - Sends an event when a model or inference service becomes ready, fails permanently, changes its reason or message, or
+    is deleted. At the start, it sends one for each existing object, with C(initial) true.
+  - Temporary errors are retried. Rejected credentials and missing permissions end the source. The account needs the
+    verbs C(list) and C(watch).
 options:
   api:
-    description: Serving API, or a list of several. Without it, all.
+    description: Serving API, or a list of several. By default all.
     type: list
     elements: str
   namespace:
-    description: Only those of this namespace. Without it, those of all namespaces and of the whole cluster.
+    description: Only objects in this namespace. By default, objects in all namespaces and cluster-scoped objects.
     type: str
   label_selectors:
-    description: Only those whose labels match all of these.
+    description: Only objects that match all of these label selectors.
     type: list
     elements: str
   kubeconfig:
     description:
-      - As in the modules of this collection, and so are C(context), C(host), C(api_key), C(ca_cert), C(validate_certs)
-        and the others that say how to reach the cluster.
-      - Without any of them, the variables C(K8S_AUTH_*), the account of the pod, or C(~/.kube/config) say it.
+      - As in the modules of this collection. So are the other connection options, such as C(context), C(host),
+        C(api_key), C(ca_cert) and C(validate_certs).
+      - The default is C(K8S_AUTH_*), the pod's ServiceAccount, or C(~/.kube/config).
     type: path
 """
 
 EXAMPLES = r"""
-- name: Follow the models of a namespace
+- name: Watch the models of a namespace
   hosts: localhost
   sources:
     - slipway.inference.models:
         namespace: models
   rules:
-    - name: Say which have failed
+    - name: Report failed models
       condition: event.state == "failed"
       action:
         debug:
