@@ -131,6 +131,30 @@ ADVICE: Mapping[str, str] = {
         "Request fewer GPUs or replicas, lower autoscaling.maxReplicas, or ask the operator for a larger quota."
     ),
     "PriorityTooLow": ("Set a higher priority, or ask the operator to lower minPriority."),
+    "Asleep": (
+        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
+        "fault in the pool's condition Accepted."
+    ),
+    "Starting": (
+        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
+        "fault in the pool's condition Accepted."
+    ),
+    "Swapping": (
+        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
+        "fault in the pool's condition Accepted."
+    ),
+    "Unallocated": (
+        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
+        "fault in the pool's condition Accepted."
+    ),
+    "PoolUndecided": (
+        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
+        "fault in the pool's condition Accepted."
+    ),
+    "MemberMissing": ("Create the InferenceService, or remove its name from members of one of the pools."),
+    "MemberOfOtherPool": ("Create the InferenceService, or remove its name from members of one of the pools."),
+    "CannotStart": ("Follow the message."),
+    "SwitchedOff": ("Set suspend: false and replicas: 1."),
     "ServiceNotFound": ("Create the service."),
     "RuntimeMismatch": ("Use the runtime sglang or vllm."),
     "NamespaceNotAllowed": ("Move the adapter to the service's namespace."),
@@ -144,7 +168,10 @@ ADVICE: Mapping[str, str] = {
     ),
     "SpeculativeMissingModel": ("Create the Model, or name another one."),
     "SpeculativeMissingConfig": ("Set the missing field."),
-    "IdleCheckUnsupported": ("Raise controller_drain_seconds above the duration of your longest answers."),
+    "IdleCheckUnsupported": (
+        "Use a runtime other than generic, or raise controller_drain_seconds above the duration of your "
+        "longest answers."
+    ),
     "NotCreated": ("Install Pyrra."),
     "IndicatorUnsupportedForRuntime": ("Use the indicator availability."),
     "MetalOutOfReach": ("Choose another accelerator, or serve the model on the Mac."),

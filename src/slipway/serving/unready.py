@@ -46,8 +46,8 @@ class Explanation(NamedTuple):
 def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, node_wait_seconds: float) -> Explanation:
     """Why nothing answers, of a resource with these conditions and pods; nothing while it is on its way.
 
-    A ready pod answers, or will in a moment: the workload's own status may lag behind it, and another failure, such as that
-    of one adapter, does not keep it from answering.
+    A ready pod answers, or will in a moment: the workload's own status may lag behind it, and another failure, such as
+    that of one adapter, does not keep it from answering.
 
     ``node_wait_seconds``: how long requests wait for a pod without a node, since a node or a claim may be on its way.
     """
