@@ -175,7 +175,7 @@ def test_sglangs_own_fields_go_before_those_of_every_runtime() -> None:
     spec = {"contextSize": 4096, "sglangConfig": {"contextLength": 8192}}
     assert line(runtime="sglang", model=HUB, **spec).count("--context-length") == 1
     assert "--context-length 8192" in line(runtime="sglang", model=HUB, **spec)
-    assert "contextSize (sglangConfig.contextLength is taken)" in unused(runtime="sglang", model=HUB, **spec)
+    assert "contextSize (sglangConfig.contextLength takes precedence)" in unused(runtime="sglang", model=HUB, **spec)
 
 
 def test_llama_cpp_is_told_of_a_draft_model() -> None:
