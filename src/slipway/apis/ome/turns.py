@@ -1,4 +1,4 @@
-"""Turns: which models a node loads next. Pure.
+"""Turns: which models a node loads next. Pure, but for a cache.
 
 Each namespace has its own queue on each node, the oldest model first. The first models of all queues wait in one line:
 the namespace with the fewest loads on the node is next, and namespaces with equally many take turns. So a look at a
@@ -13,12 +13,14 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
 from slipway.apis.ome import folders, names, storage
+from slipway.apis.ome.line import Heads, Held, Written
 from slipway.apis.ome.room import ROOM, space_of
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
@@ -54,6 +56,7 @@ FULL = "NodeFull"
 """Reason of models that no node has room for."""
 SLOT_SECONDS = 600
 """How long the order of namespaces with equally many loads remains."""
+HEADS = Heads()
 
 
 class Desired(NamedTuple):
@@ -73,34 +76,6 @@ class Desired(NamedTuple):
     def failed(self) -> bool:
         """Whether these files failed to load onto the node before."""
         return self.record is not None and (self.record.state, self.record.wanted) == ("Failed", self.stored.wanted)
-
-
-class Written(NamedTuple):
-    """A folder in which the load of a model may still write."""
-
-    of: str
-    """uid of the model."""
-    path: str
-    namespace: str = ""
-    """Of Jobs that are not examined yet."""
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """Who loads models onto a node."""
-
-    loads: Counter[str]
-    """By namespace; empty: of the cluster."""
-    written: Sequence[Written]
-    at_once: int
-
-    def most(self, namespace: str) -> int:
-        """How many turns a namespace can have: it leaves one to the others, as its authors may create endless loads,
-        and Jobs that look like loads."""
-        return max(self.at_once - 1, 1) if namespace else self.at_once
-
-    @property
-    def free(self) -> int:
-        return self.at_once - sum(min(count, self.most(namespace)) for namespace, count in self.loads.items())
 
 
 def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
@@ -217,16 +192,18 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
         return True  # beside those of namespaces
     if turn >= held.most(namespace):
         return False
-    ahead, order = position, _order(namespace, slot)
-    for other in _queues(listers):
-        if ahead >= free:
-            break
+    ahead, order, examined = position, _order(namespace, slot), dict[str, bool]()
+    queues = HEADS.first(node.name, partial(_queues, listers))
+    while ahead < free and (other := next(queues, None)) is not None:
         begun = held.loads.get(other, 0)
         if other == namespace or begun > turn:
             continue
         last = turn if _order(other, slot) < order else turn - 1
         if earlier := max(min(last + 1, held.most(other)) - begun, 0):
-            ahead += sum(1 for _one in islice(_able(world, node, other, held), earlier))
+            count = sum(1 for _one in islice(_able(world, node, other, held), earlier))
+            examined[other] = count > 0
+            ahead += count
+    HEADS.keep(node.name, examined, lambda one: (held.loads.get(one, 0), _order(one, slot)))
     return ahead < free
 
 

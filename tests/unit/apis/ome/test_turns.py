@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from slipway.apis.ome import room, turns
+from slipway.apis.ome import line, room, turns
 from slipway.apis.ome.names import BASE_MODEL
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key
@@ -413,3 +414,43 @@ def test_a_look_costs_the_same_however_many_models_and_jobs_another_author_has(
         look()  # sorts what is read for the first time
         counted.append(calls(look))
     assert abs(counted[1] - counted[0]) <= 0.02 * counted[0]
+
+
+def of_many_namespaces(cluster: Cluster, count: int) -> None:
+    """The models of most namespaces wait for other nodes."""
+    for number in range(count):
+        create(cluster, f"crowd-{number}", f"m{number}", nodeSelector={"gpu": "other"} if number % 8 else None)
+
+
+def test_a_look_at_a_model_that_waits_costs_the_same_however_many_namespaces_wait() -> None:
+    counted = []
+    for count in (48, 480):
+        cluster = Cluster("a", settings=settings(2))
+        of_many_namespaces(cluster, count)
+        create(cluster, "chat", "mine")
+        world, node = cluster.world("mine"), nodes.read(nodes.trimmed(cluster.nodes["a"]))
+        slots = [msgspec.structs.replace(world, now=world.now + slot * turns.SLOT_SECONDS) for slot in range(8)]
+        looks = [partial(turns.has_turn, one, node, desired(one, node)) for one in slots]
+        waits = [look for look in looks if not look()]  # the first look also sorts what is read for the first time
+        assert len(waits) > 3
+        counted.append(sorted(calls(look) for look in waits for _again in range(2))[len(waits)])
+    assert counted[1] <= 1.02 * counted[0]
+
+
+def test_queues_that_were_ahead_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("a", settings=settings(2))
+    of_many_namespaces(cluster, 24)
+    world, node = cluster.world("m0"), nodes.read(nodes.trimmed(cluster.nodes["a"]))
+    models = [one for name, one in cluster.models.items() if "nodeSelector" not in one["spec"]["storage"]]
+    looks = [
+        msgspec.structs.replace(world, resource=model, now=world.now + slot * turns.SLOT_SECONDS)
+        for slot in range(6)
+        for model in models
+    ]
+    remembered = [turns.has_turn(one, node, desired(one, node)) for one in looks]
+    fresh = []
+    for one in looks:
+        monkeypatch.setattr(turns, "HEADS", line.Heads())
+        fresh.append(turns.has_turn(one, node, desired(one, node)))
+    assert remembered == fresh
+    assert sum(fresh) == 6 * 2

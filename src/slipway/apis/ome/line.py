@@ -1,0 +1,62 @@
+"""Line: which namespaces load models onto a node, and which are next. Pure, but for a cache."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Written(NamedTuple):
+    """A folder in which the load of a model may still write."""
+
+    of: str
+    """uid of the model."""
+    path: str
+    namespace: str = ""
+    """Of Jobs that are not examined yet."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Who loads models onto a node."""
+
+    loads: Counter[str]
+    """By namespace; empty: of the cluster."""
+    written: Sequence[Written]
+    at_once: int
+
+    def most(self, namespace: str) -> int:
+        """How many turns a namespace can have: it leaves one to the others, as its authors may create endless loads,
+        and Jobs that look like loads."""
+        return max(self.at_once - 1, 1) if namespace else self.at_once
+
+    @property
+    def free(self) -> int:
+        return self.at_once - sum(min(count, self.most(namespace)) for namespace, count in self.loads.items())
+
+
+class Heads:
+    """The queues whose models were the next ones on each node. A model that waits is behind them, so that the cost of
+    its look does not grow with the number of queues. They are examined like all others: the order of queues changes no
+    result."""
+
+    def __init__(self, most: int = 16, nodes: int = 5000) -> None:
+        """``most``: queues of each node; ``nodes``: the most that are remembered."""
+        self._known: OrderedDict[str, list[str]] = OrderedDict()
+        self._most, self._nodes = most, nodes
+
+    def first(self, node: str, queues: Callable[[], Iterable[str]]) -> Iterator[str]:
+        """All queues, the heads first. ``queues`` is called only if the heads are not enough."""
+        heads = self._known.get(node, [])
+        yield from heads
+        yield from (one for one in queues() if one not in heads)
+
+    def keep(self, node: str, examined: Mapping[str, bool], rank: Callable[[str], Any]) -> None:
+        """Remembers the queues with models that are ahead. ``examined``: whether a queue has any."""
+        heads = [one for one in self._known.pop(node, []) if one not in examined]
+        heads += [one for one, is_ahead in examined.items() if is_ahead]
+        self._known[node] = sorted(heads, key=rank)[: self._most]
+        if len(self._known) > self._nodes:
+            self._known.popitem(last=False)
