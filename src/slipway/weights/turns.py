@@ -90,14 +90,16 @@ def place(world: World, queue: Queue) -> Place:
 
 
 def has_turn(world: World, queue: Queue) -> bool:
-    """Whether the resource may be published now."""
+    """Whether the resource may be published now. If there is a limit of all sizes, one begins at a time: the size of a
+    model that begins is unknown at first, so that a namespace that begins again and again would keep others waiting."""
     at = place(world, queue)
     if at != "next":
         return at == "has"
     mine = world.resource
     held = _held(_listed(world.listers, queue.kinds, HAS))
     line = [one for one in _listed(world.listers, queue.kinds, NEXT) if uid(one) != uid(mine)]
-    first = _in_line([*line, mine], held, queue.at_once, timestamp(world.now))[: max(_free(held, queue.at_once), 0)]
+    most = min(_free(held, queue.at_once), 1 if queue.capacity else queue.at_once)
+    first = _in_line([*line, mine], held, queue.at_once, timestamp(world.now))[: max(most, 0)]
     return any(one is mine for one in first)
 
 

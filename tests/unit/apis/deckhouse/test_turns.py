@@ -48,6 +48,24 @@ def test_a_namespace_leaves_a_turn_to_the_others() -> None:
     assert cluster.busy() == ["m0", "m1", "m2", "tiny"]
 
 
+def test_a_namespace_whose_publishers_report_no_size_delays_others_once() -> None:
+    """Its authors suspend the publishers, and have its next model examined first."""
+    cluster = Cluster(capacityLimit="1000")
+    for number in range(3):
+        cluster.create(f"m{number}", namespace="first")
+    cluster.reconcile_all(2)
+    assert cluster.busy() == ["m0"]
+    cluster.create("tiny", namespace="second")
+    cluster.reconcile("tiny")
+    cluster.reconcile("tiny")
+    assert cluster.busy() == ["m0"]
+    cluster.now += turns.UNKNOWN_SECONDS
+    cluster.reconcile("m1")
+    cluster.reconcile("m1")
+    cluster.reconcile("tiny")
+    assert cluster.busy() == ["m0", "tiny"]
+
+
 def test_models_of_the_cluster_are_one_namespace() -> None:
     cluster = Cluster(publicationsAtOnce=2)
     for number in range(3):
