@@ -131,26 +131,11 @@ ADVICE: Mapping[str, str] = {
         "Request fewer GPUs or replicas, lower autoscaling.maxReplicas, or ask the operator for a larger quota."
     ),
     "PriorityTooLow": ("Set a higher priority, or ask the operator to lower minPriority."),
-    "Asleep": (
-        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
-        "fault in the pool's condition Accepted."
-    ),
-    "Starting": (
-        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
-        "fault in the pool's condition Accepted."
-    ),
-    "Swapping": (
-        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
-        "fault in the pool's condition Accepted."
-    ),
-    "Unallocated": (
-        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
-        "fault in the pool's condition Accepted."
-    ),
-    "PoolUndecided": (
-        "Wait. If requests get a 503, raise the pool's swapBudget. If PoolUndecided remains, correct the "
-        "fault in the pool's condition Accepted."
-    ),
+    "Asleep": ("Wait. If requests get a 503, raise the pool's swapBudget."),
+    "Starting": ("Wait. If requests get a 503, raise the pool's swapBudget."),
+    "Swapping": ("Wait. If requests get a 503, raise the pool's swapBudget."),
+    "Unallocated": ("Wait. If requests get a 503, raise the pool's swapBudget."),
+    "PoolUndecided": ("If it remains, correct the fault in the pool's condition Accepted."),
     "MemberMissing": ("Create the InferenceService, or remove its name from members of one of the pools."),
     "MemberOfOtherPool": ("Create the InferenceService, or remove its name from members of one of the pools."),
     "CannotStart": ("Follow the message."),

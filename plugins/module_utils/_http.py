@@ -250,10 +250,12 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 def _is_dropped(connection: http.client.HTTPConnection) -> bool:
     """Whether a connection on which nothing is awaited has something to read: its end."""
-    try:
-        return connection.sock is None or bool(select.select([connection.sock], [], [], 0)[0])
-    except (OSError, ValueError):  # More files are open than it can look at.
+    if connection.sock is None:
         return True
+    # Not select.select, which cannot watch a file whose number is 1024 or above.
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _short(error: Any) -> str:

@@ -153,7 +153,7 @@ async def test_a_strangers_secret_is_left_alone_and_told(server, models, eventua
     await server.put(SECRET.path("models", "tiny-upload"), kind="Secret", apiVersion="v1", data={"password": "eA=="})
     await create(server, upload={})
     await eventually(lambda: phase(server) == "Failed")
-    assert "exists and was made by someone else" in status(server)["conditions"][0]["message"]
+    assert "exists and was not created by Slipway" in status(server)["conditions"][0]["message"]
     assert server.objects[SECRET.path("models", "tiny-upload")]["data"] == {"password": "eA=="}
 
 

@@ -259,7 +259,7 @@ async def test_a_service_that_goes_over_to_the_cache_has_its_model_loaded_and_ke
     await server.put(cluster.path(POD, "chat-x"), kind="Pod", metadata=metadata, status={"phase": "Running"})
     await deleted(server, cluster, "tiny")
     await eventually(lambda: reason(cluster, "tiny") == "InUse")
-    assert "chat reads its weights" in told(cluster, "tiny", "conditions")[0]["message"]
+    assert "the InferenceService chat no longer uses its weights" in told(cluster, "tiny", "conditions")[0]["message"]
     await server.remove(cluster.path(POD, "chat-x"))
     await server.remove(cluster.path(INFERENCE_SERVICE, "chat"))
     await eventually(lambda: cluster.find(JOB, "tiny-evict"))

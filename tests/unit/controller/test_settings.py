@@ -94,7 +94,7 @@ def test_a_wrong_file_is_refused_by_file_and_key(
 def test_settings_of_one_api_stand_under_its_name(tmp_path: Path) -> None:
     text = "apis: {kubeai: {}, llmkube: {modelCache: {size: 1Gi}}}"
     settings = read_settings(written(tmp_path, text))
-    assert [api.name for api in settings.chosen()] == ["kubeai", *["llmkube"] * 5]
+    assert [api.name for api in settings.chosen()] == ["kubeai", *["llmkube"] * 6]
     assert llmkube(settings).model_cache.size == "1Gi"
     assert llmkube(read_settings(written(tmp_path, "apis: [llmkube]"))) == LLMKubeSettings()
 

@@ -35,7 +35,7 @@ async def test_two_that_start_at_once_agree(client, server) -> None:
 @pytest.mark.parametrize("data", [None, {}, {"ed25519": "%%"}, {"ed25519": b64encode(b"short").decode()}])
 async def test_a_secret_without_a_key_is_told_without_its_content(client, server, data) -> None:
     await server.put(PATH, kind="Secret", apiVersion="v1", data=data)
-    with pytest.raises(ValueError, match=f"system/{signing.NAME} holds no Ed25519 key.*delete it") as caught:
+    with pytest.raises(ValueError, match=f"system/{signing.NAME} holds no Ed25519 key.*Delete it") as caught:
         await signing_key(client, "system")
     assert "short" not in str(caught.value)
 

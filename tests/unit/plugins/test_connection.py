@@ -10,12 +10,14 @@ import base64
 import http.client
 import json
 import os
+import resource
 import socket
 import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -476,6 +478,18 @@ def test_a_connection_is_used_again_until_the_server_closes_it(server: TlsApi, p
     assert server.connections == 1
     assert [get(connection, path).status for path in ("/last", "/x", "/x")] == [200] * 3
     assert server.connections == 2
+
+
+def test_a_connection_is_used_again_though_many_files_are_open(server: TlsApi, pki: Path) -> None:
+    before = server.connections
+    with ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        while files.enter_context(open(os.devnull)).fileno() < 1024:
+            pass
+        connection = HttpConnection(Settings(server.url, authority=Pem(str(pki / "ca.pem"))))
+        assert [get(connection).status for _time in range(3)] == [200] * 3
+    assert server.connections == before + 1
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

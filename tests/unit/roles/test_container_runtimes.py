@@ -89,7 +89,7 @@ def test_containerd_that_runs_no_pods_is_not_touched() -> None:
 
 def test_a_form_that_cannot_be_changed_is_left_alone_and_what_is_missing_is_told() -> None:
     top = 'version = 2\nplugins = {"io.containerd.grpc.v1.cri" = {enable_cdi = false}}\n'
-    with pytest.raises(AnsibleFilterError, match=r"was not changed: it is written in a form.*") as error:
+    with pytest.raises(AnsibleFilterError, match=r"was not changed: its format does not allow.*") as error:
         containerd_config("version = 2", top=top)
     assert f'BinaryName = "{BINARY}"' in str(error.value)
 
