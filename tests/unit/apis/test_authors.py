@@ -12,7 +12,7 @@ from slipway.apis import APIS, deckhouse, ome
 from slipway.apis.krypton import KRYPTON
 from slipway.apis.kubeai import KUBEAI
 from slipway.apis.labels import RESERVED
-from slipway.apis.llmkube import ADAPTERS, MODELS, QUOTAS, ROUTERS, SERVICES
+from slipway.apis.llmkube import ADAPTERS, MODELS, POOLS, QUOTAS, ROUTERS, SERVICES
 from slipway.kube.objects import DEPLOYMENT, Object
 from slipway.serving.api import Api, InvalidSpecError, Plan, Rejection, World
 from slipway.serving.authors import NOT_ALLOWED, planned
@@ -304,10 +304,10 @@ def test_nothing_is_served_in_the_system_namespace(name: str) -> None:
 
 def test_every_api_is_asked() -> None:
     """OME's runtimes and services are in ``ome/test_service_plan.py``, its benchmarks in ``ome/test_benchmarks.py``;
-    Deckhouse's models in ``deckhouse/test_models.py``. LLMKube's routers, adapters and quotas make no pods."""
+    Deckhouse's models in ``deckhouse/test_models.py``. LLMKube's routers, adapters, quotas and pools make no pods."""
     elsewhere = (*ome.APIS, *deckhouse.APIS)
     assert [api.resource.kind for api in APIS if api not in elsewhere] == [
-        api.resource.kind for api in (KRYPTON, KUBEAI, MODELS, SERVICES, ROUTERS, ADAPTERS, QUOTAS)
+        api.resource.kind for api in (KRYPTON, KUBEAI, MODELS, SERVICES, ROUTERS, ADAPTERS, QUOTAS, POOLS)
     ]
 
 
