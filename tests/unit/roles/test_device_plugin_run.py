@@ -118,3 +118,19 @@ def test_everything_of_the_plugins_is_removed(tmp_path: Path, api: GpuCluster, *
     play(tmp_path, api, "uninstall")
     left = {*api.objects} - before
     assert left == (set() if interrupted else {("ServiceAccount", "slipway-devices", "own")})
+
+
+def test_objects_of_a_tenant_with_the_roles_labels_remove_no_right(tmp_path: Path, api: GpuCluster) -> None:
+    play(tmp_path, api, "main")
+    labels = api.objects["DaemonSet", "slipway-devices", NVIDIA_S]["metadata"]["labels"]
+    forged = {"name": "cluster-admin", "namespace": "team-a", "labels": labels}
+    for version, kind in (("v1", "ServiceAccount"), ("apps/v1", "DaemonSet")):
+        api.put({"apiVersion": version, "kind": kind, "metadata": forged, "spec": {"template": {"metadata": {}}}})
+    rights = {("ClusterRole", "", "cluster-admin"), ("ClusterRoleBinding", "", "cluster-admin")}
+    for kind, _none, name in rights:
+        api.put({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}})
+
+    play(tmp_path, api, "main")
+    assert rights <= {*api.objects}
+    play(tmp_path, api, "uninstall")
+    assert rights <= {*api.objects}
