@@ -268,7 +268,7 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
     if ended.get("reason") in UNTOLD:
         return None
     if code == ILLEGAL_INSTRUCTION:
-        text = f"The image is for a different CPU architecture than the node's. {who} ended with exit code {code}."
+        text = f"The image does not support the node's CPU. {who} ended with exit code {code}."
         return Failure("IllegalInstruction", f"{text}{_shown(_lines(log)[-LOG_LINES:])}")
     known = explain(log) if explain else None
     # Even an engine that obeyed may have left last words.

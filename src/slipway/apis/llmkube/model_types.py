@@ -32,7 +32,7 @@ Time = Annotated[str, Meta(extra_json_schema=TIME)]
 
 INNER_PATH = cel(
     Rule("!self.startsWith('/')", "must be a relative path inside the source."),
-    Rule("!self.split('/').exists(part, part in ['', '.', '..'])", "must not contain the parts '', '.' and '..'."),
+    Rule("!self.split('/').exists(part, part in ['', '.', '..'])", "must not contain the parts '', '.' or '..'."),
 )
 CLAIMS = cel(
     Rule(
