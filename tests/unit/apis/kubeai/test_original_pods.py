@@ -40,7 +40,7 @@ HEALTH = {"path": "/health", "port": "http"}
 STARTUP_SECONDS = {"VLLM": 10800, "SGLang": 10800, "LlamaCpp": 10800, "FasterWhisper": 1800, "Infinity": 1200}
 """There every two seconds; here every second, so that a replica that a request waits for is seen sooner."""
 REFUSED = {
-    "kind-cpu-adapters": "spec.adapters: the engine OLlama loads none",
+    "kind-cpu-adapters": "spec.adapters: the engine OLlama cannot load adapters at runtime",
     "distributed-qwen-500m-cpu-lws": "one model on several nodes is not supported",
     "llama-3.1-70b-instruct-multinode": "one model on several nodes is not supported",
 }

@@ -117,7 +117,7 @@ def lacking(service: Object) -> set[str]:
     if service["spec"].get("runtime"):
         return set()
     model = next(one for one in STORED if one["metadata"]["name"] == service["spec"]["model"]["name"])
-    return set() if "modelFormat" in model["spec"] else {"format is not known"}
+    return set() if "modelFormat" in model["spec"] else {"format is unknown until it is downloaded"}
 
 
 @pytest.mark.parametrize("resource", [one for one in STORED if one["kind"] == "InferenceService"], ids=name)

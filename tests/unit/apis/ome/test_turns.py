@@ -434,7 +434,7 @@ def test_a_look_at_a_model_that_waits_costs_the_same_however_many_namespaces_wai
         waits = [look for look in looks if not look()]  # the first look also sorts what is read for the first time
         assert len(waits) > 3
         counted.append(sorted(calls(look) for look in waits for _again in range(2))[len(waits)])
-    assert counted[1] <= 1.02 * counted[0]
+    assert counted[1] <= 1.1 * counted[0]  # a few calls more or fewer, by the order of sets
 
 
 def test_queues_that_were_ahead_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
