@@ -462,7 +462,9 @@ class Applier:
                 and isinstance(error, InvalidObjectError)
                 and _immutable(error)
             ):
-                log.info("Recreating %s %s, because an immutable field changed: %s", kind.kind, name, error)
+                # The message quotes the whole value, which holds the environment of an author's containers.
+                fields = ", ".join(field for field, _unused in error.causes) or "not named by the API server"
+                log.info("Recreating %s %s, because an immutable field changed: %s", kind.kind, name, fields)
                 await self._delete(owner, kind, live)
                 raise _NameTakenError from error
             raise self._refusal(intent, error) from error

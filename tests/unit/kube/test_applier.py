@@ -368,19 +368,24 @@ async def test_row_24_a_refused_child_is_told_and_the_others_are_made(server, be
     assert not (await bench.sync(owner(), [deployment(replicas=2), service()])).failures
 
 
-async def test_row_24_an_immutable_field_replaces_a_child_of_a_replaceable_kind(server, bench, script, eventually):
+async def test_row_24_an_immutable_field_replaces_a_child_of_a_replaceable_kind(
+    server, bench, script, eventually, caplog
+):
+    caplog.set_level("INFO")
     store = bench.informers[DEPLOYMENT].store
     await bench.sync(owner(), [deployment()])
     first = server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["uid"]
     await bench.expectations.met("owner-uid")
-    causes = [{"field": "spec.selector", "message": "field is immutable"}]
-    server.fault("PATCH", DEPLOYMENTS, script.refuse(422, "Invalid", "no", causes=causes))
+    causes = [{"field": "spec.selector", "message": 'Invalid value: {"Env": "hf_secret"}: field is immutable'}]
+    server.fault("PATCH", DEPLOYMENTS, script.refuse(422, "Invalid", f"no: {causes}", causes=causes))
     applied = await bench.applier.sync(owner(), [deployment(selector="new")])
     assert applied.waiting == ("Deployment m",)
     assert not applied.failures
     await eventually(lambda: len(store) == 0)
     await bench.sync(owner(), [deployment(selector="new")])
     assert server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["uid"] != first
+    assert "because an immutable field changed: spec.selector" in caplog.text
+    assert "hf_secret" not in caplog.text
 
 
 async def test_an_immutable_field_of_another_kind_is_told(server, bench, script):
