@@ -36,6 +36,7 @@ API_VERSIONS = {
     "Model.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
     "Model.ai.deckhouse.io": "ai.deckhouse.io/v1alpha1",
     "InferenceService.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
+    "ModelPool.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
     "BaseModel": "ome.io/v1beta1",
     "ClusterBaseModel": "ome.io/v1beta1",
     "FineTunedWeight": "ome.io/v1beta1",
