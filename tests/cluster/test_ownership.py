@@ -116,8 +116,8 @@ def test_the_older_of_two_models_has_their_name(
 
     cluster.wait_routed(older, name)
     cluster.wait_routed(younger, f"{younger}/{name}")
-    assert embedded(gateway_url, name) == 501
-    assert embedded(gateway_url, f"{older}/{name}") == 501
+    assert embedded(gateway_url, name) == 404
+    assert embedded(gateway_url, f"{older}/{name}") == 404
     assert embedded(gateway_url, f"{younger}/{name}") == 200
 
     cluster.delete("Model", older, name)
