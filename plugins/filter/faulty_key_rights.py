@@ -6,17 +6,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: faulty_key_rights
-short_description: List the rights of API keys that a gateway would reject
+short_description: List the rights of API keys and token subjects that a gateway would reject
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
   - Checks names, types and ranges before anything is installed.
   - The role P(slipway.inference.gateway#role) uses it.
-positional: _input, keys, count_tokens
+positional: _input, keys, count_tokens, accepts_tokens
 options:
   _input:
-    description: Rights by the name of the key.
+    description: Rights by the name of the key, C(jwt:SUBJECT) or C(jwt:*).
     type: dict
     required: true
   keys:
@@ -28,6 +28,10 @@ options:
     description: Whether the gateway counts tokens.
     type: bool
     default: true
+  accepts_tokens:
+    description: Whether the gateway accepts tokens (JWT), so that their subjects may have rights.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -55,14 +59,26 @@ MOST = 1_000_000_000
 MOST_NAME = 253
 TEXTS = {"owner": MOST_NAME, "selector": 1024}
 KNOWN = ("owner", "models", "selector", "ends", *NUMBERS)
+SUBJECT = re.compile(r"jwt:([A-Za-z0-9._:/@|+=~,-]{1,200}|\*)", re.ASCII)
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(Z|[+-]\d{2}:\d{2})", re.ASCII)
 
 
-def faulty_key_rights(rights: Mapping[str, Any], keys: Collection[str], count_tokens: bool = True) -> list[str]:
+def faulty_key_rights(
+    rights: Mapping[str, Any], keys: Collection[str], count_tokens: bool = True, accepts_tokens: bool = False
+) -> list[str]:
     return [
-        *(f"{name}: no such key in gateway_api_keys." for name in rights if name not in keys),
+        *(f"{name}: {fault}" for name in rights if (fault := _name_fault(name, keys, accepts_tokens))),
         *(f"{name}{fault}" for name, own in rights.items() for fault in _faults(own, count_tokens)),
     ]
+
+
+def _name_fault(name: str, keys: Collection[str], accepts_tokens: bool) -> str:
+    """Why there is no key or subject of this name; empty if there is."""
+    if not name.startswith("jwt:"):
+        return "" if name in keys else "no such key in gateway_api_keys."
+    if not accepts_tokens:
+        return "the gateway accepts no tokens. Set gateway_jwt."
+    return "" if SUBJECT.fullmatch(name) else "not a valid subject. Use 1 to 200 of A-Za-z0-9._:/@|+=~,- or jwt:*."
 
 
 def _faults(rights: Any, count_tokens: bool) -> Iterator[str]:

@@ -13,6 +13,7 @@ from aiohttp import web
 from playwright.sync_api import sync_playwright
 from screenshots import CHROMIUM
 
+from slipway.gateway.errors import ErrorResponse
 from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.metrics import Answers
 from slipway.gateway.table import EMPTY
@@ -33,6 +34,8 @@ class Stage:
         self.cluster, self.table = Cluster(), EMPTY
         self.key = ""
         self.down = False
+        self.refusal: ErrorResponse | None = None
+        """The gateway's answer to all requests for data."""
         self.counters: Answers | None = Answers(f"# {COLUMNS}\n", "", "")
         self.questions: list[dict[str, Any]] = []
         self.authorizations: list[str] = []
@@ -130,6 +133,8 @@ class Stage:
         self.overviews += request.path == "/ui/api/models"
         if self.down:
             return web.json_response({"error": {"message": "No server can be reached."}}, status=503)
+        if self.refusal and self.authorizations[-1]:
+            return web.Response(text=self.refusal.body(), status=self.refusal.status, content_type="application/json")
         key = request.headers.get("X-Api-Key") or self.authorizations[-1].removeprefix("Bearer ")
         if self.key and key != self.key:
             return web.json_response({"error": {"message": "No API key, or an incorrect one."}}, status=401)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from slipway.gateway import errors
 from tests.ui.conftest import Stage, Tab
 from tests.ui.steps import VIEWS, expect, opened, refresh
 from tests.ui.worlds import CHAT, KRYPTON, KUBEAI, READY, ROUTED, World, every_state, summary
@@ -151,6 +152,36 @@ def test_a_key_that_ends_while_somebody_looks_is_asked_for_again(make_stage: Cal
     stage.key = "sk-another"
     refresh(page)
     expect(page.get_by_role("alert"), "The gateway rejected this key.")
+
+
+def test_a_token_without_rights_shows_why_and_another_key_can_be_entered(
+    make_stage: Callable[..., Stage], tab: Tab
+) -> None:
+    stage = make_stage(KEY)
+    stage.show(every_state())
+    stage.refusal = errors.NO_RIGHTS
+    page = opened(tab, stage)
+    page.get_by_label("API key").fill("eyJ.token")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert"), errors.NO_RIGHTS.message)
+    stage.refusal = None
+    page.get_by_label("API key").fill(KEY)
+    page.keyboard.press("Enter")
+    page.get_by_role("table", name="Models").wait_for()
+
+
+def test_a_token_that_cannot_be_verified_yet_shows_the_gateways_message_and_can_be_forgotten(
+    make_stage: Callable[..., Stage], tab: Tab
+) -> None:
+    stage = make_stage(KEY)
+    stage.refusal = errors.UNKNOWN_SIGNER
+    page = opened(tab, stage)
+    page.get_by_label("API key").fill("eyJ.token")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status"), errors.UNKNOWN_SIGNER.message)
+    assert "control process" not in page.get_by_role("status").inner_text()
+    page.get_by_role("button", name="Forget key").click()
+    assert page.get_by_label("API key").input_value() == ""
 
 
 def test_an_api_server_that_is_away_is_told_until_it_is_back(stage: Stage, tab: Tab) -> None:

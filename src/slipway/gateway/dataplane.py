@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from slipway.gateway import haproxy, haproxy_socket, metrics, render, runtime_diff, tokens
+from slipway.gateway import haproxy, haproxy_socket, jwks, metrics, render, runtime_diff, tokens
 from slipway.gateway.haproxy_socket import CommandError, NotRunningError, Session
 from slipway.gateway.outliers import Count
 from slipway.gateway.render import DesiredState
@@ -89,11 +89,31 @@ class DataPlane:
             maps = state.maps(self._settings)
             arriving = runtime_diff.arrivals(self._settings.run_directory, running, state.table, maps)
             leaving = list(runtime_diff.withdrawals(self._settings.run_directory, running, state.table, maps))
+            unused = await self._load_certificates(session, state) if self._settings.jwt else ()
             await self._execute(session, arriving)
             if arriving and leaving:
                 await asyncio.sleep(_ARRIVAL_SECONDS)
             await self._execute(session, leaving)
             await self._remove_unused(session, state)
+            for path in unused:
+                await session.execute(f"del ssl jwt {path}")
+                log.info("Unloaded a key that verified tokens: %s", await session.query(f"del ssl cert {path}"))
+        if self._settings.jwt:
+            jwks.sweep(self._settings.directory, state.verification)
+
+    async def _load_certificates(self, session: Session, state: DesiredState) -> list[str]:
+        """Loads missing public keys into HAProxy. Returns the paths of those that it no longer needs."""
+        loaded = jwks.parse_loaded(await session.query(jwks.SHOW))
+        certificates = {f"{self._settings.run_directory}/{key.file}": key.certificate for key in state.verification}
+        for path, certificate in certificates.items():
+            if path not in loaded:
+                await session.query(f"new ssl cert {path}")  # exists if an earlier attempt failed half-way
+                await session.query(f"set ssl cert {path}", certificate)
+                answer = await session.query(f"commit ssl cert {path}")
+                if not answer.endswith("Success!"):
+                    raise CommandError(f"commit ssl cert: {answer}")
+                await session.execute(f"add ssl jwt {path}")
+        return [path for path in loaded if path not in certificates]
 
     async def _execute(self, session: Session, commands: Iterable[runtime_diff.Command]) -> None:
         for batch in runtime_diff.batches(commands):

@@ -73,6 +73,31 @@ LONG_SELECTOR = ErrorResponse(400, "The header X-Label-Selector has more than 10
 NO_KEY = ErrorResponse(
     401, "The API key is missing or incorrect. Send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
+UNKNOWN_SIGNER = ErrorResponse(
+    503, "The gateway cannot verify tokens yet. Retry later.", SERVER, code="token_keys_unknown", retry_after=5
+)
+BAD_SIGNATURE = ErrorResponse(
+    401,
+    "No key of the issuer with an allowed algorithm verifies the signature of this token. Get a new token.",
+    code="invalid_token",
+)
+WRONG_TOKEN = ErrorResponse(
+    401,
+    "This gateway does not accept the issuer or the audience of this token. Get a token for this gateway.",
+    code="invalid_token",
+)
+EXPIRED_TOKEN = ErrorResponse(
+    401, "This token has expired, or it has no expiry time. Get a new token.", code="token_expired"
+)
+EARLY_TOKEN = ErrorResponse(401, "This token is not valid yet. Check the clock of its issuer.", code="invalid_token")
+NO_SUBJECT = ErrorResponse(
+    401, "This token does not name its subject in the claim that this gateway reads.", code="invalid_token"
+)
+NO_RIGHTS = ErrorResponse(
+    403,
+    "This token is valid, but its subject has no rights at this gateway. Ask the operator for access.",
+    code="no_rights",
+)
 NO_QUERY = ErrorResponse(400, "This path needs the model in its query: ?model=ID.", param="model")
 UNCLEAR_QUERY = ErrorResponse(
     400, "The query contains the parameter model more than once, or encoded names.", param="model"

@@ -7,10 +7,23 @@ time, so that this text is read again only when HAProxy starts. Backends made at
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from slipway.gateway import beside, connections, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
+from slipway.gateway import (
+    beside,
+    connections,
+    cors,
+    errors,
+    jwt,
+    limits,
+    memory,
+    rewrite,
+    targets,
+    tokens,
+    unanswered,
+)
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
+from slipway.gateway.jwks import VerificationKey
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
@@ -80,10 +93,10 @@ LOG_FORMAT = (
 )
 
 
-def configuration(settings: Settings, table: RoutingTable) -> str:
-    """The whole file. Equal input gives equal text."""
-    static = _static(settings)
-    return "\n".join([static, *(backend_section(settings, backend) for backend in table.backends.values()), ""])
+def configuration(settings: Settings, table: RoutingTable, keys: Sequence[VerificationKey] = ()) -> str:
+    """The whole file. Equal input gives equal text. `keys` verify tokens."""
+    backends = (backend_section(settings, backend) for backend in table.backends.values())
+    return "\n".join([_static(settings), *jwt.certificates(settings, keys), *backends, ""])
 
 
 def version(settings: Settings) -> str:
@@ -165,7 +178,8 @@ global
     lua-load-per-thread {run}/lua/headers.lua
     lua-load-per-thread {run}/lua/servers.lua
 {targets.start(settings)}
-{tokens.start(settings)}    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
+{jwt.start(settings)}{tokens.start(settings)}\
+    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
 
@@ -234,7 +248,7 @@ def _error_of_status(error: errors.ErrorResponse, run: str) -> str:
 def _frontend(settings: Settings) -> str:
     parts = (
         _listen(settings),
-        f"    log-format {tokens.log_format(LOG_FORMAT, settings)}",
+        f"    log-format {tokens.log_format(LOG_FORMAT.replace('txn.key', jwt.holder(settings)), settings)}",
         *tokens.sections(settings),
         connections.track(settings),
         _health(settings),

@@ -29,27 +29,30 @@ class Session:
         self._reader = reader
         self._writer = writer
 
-    async def query(self, command: str) -> str:
-        """Sends one command and returns its answer without the blank lines around it.
+    async def query(self, command: str, payload: str = "") -> str:
+        """Sends one command, with its lines of payload, and returns its answer without the blank lines around it.
 
         Raises CommandError, also for a text that HAProxy would read as several commands.
         """
-        (answer,) = await self._send([command])
+        (answer,) = await self._send([command], payload)
         return answer
 
     async def query_all(self, commands: Sequence[str]) -> list[str]:
         """Sends commands at once and returns the answer to each. Raises CommandError."""
         return await self._send(commands) if commands else []
 
-    async def _send(self, commands: Sequence[str]) -> list[str]:
+    async def _send(self, commands: Sequence[str], payload: str = "") -> list[str]:
         """Sends commands at once and returns the answer to each. Raises CommandError."""
         for command in commands:
             if any(separator in command for separator in ";\n\r\\"):
                 raise CommandError(f"{_verb(command)}: not sent, because it contains more than one command")
         verb = _verb(commands[0])
+        if "\n\n" in payload:
+            raise CommandError(f"{verb}: not sent, because its payload contains a blank line")
+        end = f" <<\n{payload.strip()}\n\n" if payload else "\n"
         try:
             async with asyncio.timeout(_SECONDS):
-                self._writer.write(b"".join(command.encode() + b"\n" for command in commands))
+                self._writer.write("".join(command + end for command in commands).encode())
                 await self._writer.drain()
                 answers = [await self._reader.readuntil(_PROMPT) for _unused in commands]
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:

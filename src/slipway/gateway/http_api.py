@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from slipway.gateway import errors
+from slipway.gateway import errors, keys
 from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.keys import UNLIMITED, Rights
 from slipway.gateway.limits import KEY_HEADER, backends_of, learns_refusal
@@ -81,7 +81,7 @@ def model_list(
     models = ModelList(current)
 
     def rights_of(request: web.Request) -> Rights:
-        return rights().get(request.headers.get(KEY_HEADER, ""), UNLIMITED)
+        return keys.rights_of(rights(), request.headers.get(KEY_HEADER, ""))
 
     async def listed(request: web.Request) -> web.Response:
         try:

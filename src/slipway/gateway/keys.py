@@ -1,4 +1,7 @@
-"""API keys and their rights: a Secret in, hashes and rights out. Keys themselves are never kept, written or logged."""
+"""API keys and their rights: a Secret in, hashes and rights out. Keys themselves are never kept, written or logged.
+
+Rights of JWT subjects (jwt.py) are entries of the same annotation, named ``jwt:SUBJECT``.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,13 @@ from slipway.serving.selector import InvalidSelectorError, parse
 RIGHTS = "slipway.inference/key-rights"
 """Annotation of the Secret: a JSON object, rights by name of the key."""
 _MOST = 256 << 10
+JWT = "jwt:"
+"""Prefix of the names of JWT subjects. Keys of a Secret cannot contain a colon."""
+ANY_SUBJECT = f"{JWT}*"
+"""Name of the rights of all subjects without a separate entry."""
+SUBJECT = r"[A-Za-z0-9._:/@|+=~,-]{1,200}"
+"""Regular expression of a subject that a map can contain."""
+_SUBJECT_NAME = re.compile(rf"{JWT}{SUBJECT}|{re.escape(ANY_SUBJECT)}")
 
 Most = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
@@ -51,6 +61,13 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 
 UNLIMITED = Rights()
+REFUSED = Rights(models=("",))
+"""Rights of a subject whose rights have expired or cannot be read."""
+
+
+def rights_of(rights: Mapping[str, Rights], name: str) -> Rights:
+    """The rights of a key or subject. A key without an entry is not limited; a subject without one is refused."""
+    return rights.get(name, REFUSED if name.startswith(JWT) else UNLIMITED)
 
 
 class Keyring(NamedTuple):
@@ -59,7 +76,7 @@ class Keyring(NamedTuple):
     hashes: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each, and its name."""
     rights: Mapping[str, Rights] = {}
-    """By name of the key, of those that have any."""
+    """By the name of the key or subject, of those that have any."""
 
 
 def keyring(
@@ -81,7 +98,19 @@ def keyring(
             found[name] = own
         if own is None or own.ends is None or now < own.ends:
             let_in.append((digest, name))
-    return Keyring(tuple(let_in), found), tuple(problems.values())
+    return Keyring(tuple(let_in), found | _subjects(rights, problems, before, now)), tuple(problems.values())
+
+
+def _subjects(
+    rights: Mapping[str, Rights], problems: Mapping[str, str], before: Keyring, now: dt.datetime
+) -> dict[str, Rights]:
+    """Rights of JWT subjects. A subject with expired or unreadable rights does not get those of all subjects."""
+    subjects = {}
+    for name in {*rights, *problems, *(before.rights if "" in problems else ())}:
+        if name.startswith(JWT):
+            own = before.rights.get(name, REFUSED) if name in problems or "" in problems else rights[name]
+            subjects[name] = REFUSED if own.ends is not None and now >= own.ends else own
+    return subjects
 
 
 def _rights(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, Rights], dict[str, str]]:
@@ -95,16 +124,18 @@ def _rights(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, R
         return {}, {"": f"annotation {RIGHTS}: {error}"}
     rights, problems = {}, {}
     for entry, value in entries.items():
-        name = _plain(entry)
+        name = entry if _SUBJECT_NAME.fullmatch(entry) else _plain(entry)
         try:
-            rights[name] = _read(value, tokens_counted=tokens_counted)
+            rights[name] = _read(entry, value, tokens_counted=tokens_counted)
         except (msgspec.ValidationError, InvalidSelectorError, ValueError) as error:
             problems[name] = f"annotation {RIGHTS}, key {name[:100]}: {str(error)[:200]}"
     return rights, problems
 
 
-def _read(value: object, *, tokens_counted: bool) -> Rights:
+def _read(name: str, value: object, *, tokens_counted: bool) -> Rights:
     """Raises ValueError."""
+    if name.startswith(JWT) and not _SUBJECT_NAME.fullmatch(name):
+        raise ValueError("not a valid subject")
     rights = msgspec.convert(value, Rights)
     parse(rights.selector)
     if rights.ends is not None and rights.ends.tzinfo is None:

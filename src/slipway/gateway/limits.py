@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipway.gateway import errors
+from slipway.gateway import errors, jwt
 from slipway.gateway.keys import Rights
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import RoutingTable
@@ -24,8 +24,8 @@ TABLE = "keys"
 _SLOT = 3
 _EVERY = "/*"
 """What follows a namespace where all of its models are meant."""
-_REFUSED = "refused"
-"""Between a key and the id of a refused model in allowed.map. Names of backends have no slash."""
+_REFUSED = "!"
+"""Between a key and the id of a refused model in allowed.map. Names of keys and subjects do not contain it."""
 
 
 def backends_of(rights: Rights, table: RoutingTable) -> frozenset[str]:
@@ -60,7 +60,7 @@ def allowed(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, str]
     }
     return {
         **{f"{name}/{backend}": "1" for name, own in backends.items() for backend in own},
-        **{f"{name}/{_REFUSED}/{model}": "1" for name, own in refused.items() for model in own},
+        **{f"{name}{_REFUSED}{model}": "1" for name, own in refused.items() for model in own},
     }
 
 
@@ -108,6 +108,7 @@ def identify(settings: Settings) -> str:
     http-request set-var(txn.key) http_auth_bearer,{known}
     http-request set-var(txn.key) req.fhdr(x-api-key),{known} unless {{ var(txn.key) -m found }}
     http-request set-var(txn.key) req.fhdr(api-key),{known} unless {{ var(txn.key) -m found }}
+{jwt.rules(settings)}\
     http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
 
 
@@ -143,7 +144,7 @@ def restrict(settings: Settings) -> str:
     served, allowed = "{ var(txn.be) -m found }", f"map_str({run}/allowed.map) -m found"
     return f"""\
     {hide} {served} !{{ var(txn.key),concat(/,txn.be),{allowed} }}
-    {hide} !{served} !{{ var(txn.key),concat(/{_REFUSED}/,txn.model),{allowed} }}
+    {hide} !{served} !{{ var(txn.key),concat({_REFUSED},txn.model),{allowed} }}
 """
 
 
@@ -156,7 +157,7 @@ def rules(settings: Settings) -> tuple[str, ...]:
         f"""\
     http-request set-var(txn.limits) var(txn.key),map_str({settings.run_directory}/limits.map)
     acl limited var(txn.limits) -m found
-    http-request track-sc{_SLOT} var(txn.key) table {TABLE} if limited
+    http-request track-sc{_SLOT} var({jwt.holder(settings)}) table {TABLE} if limited
 {_settle() if settings.count_tokens else ""}\
 {_left("requests", 1, f"sc_gpc_rate(0,{_SLOT})")}
 {_left("tokens", 2, f"sc_gpc_rate(1,{_SLOT})")}

@@ -23,6 +23,7 @@ from slipway.gateway import connections, http_api, render, supervisor
 from slipway.gateway.dataplane import DataPlane, write_files
 from slipway.gateway.file_source import FileSource
 from slipway.gateway.haproxy_socket import CommandError
+from slipway.gateway.jwks_source import JwksSource
 from slipway.gateway.metrics import Answers, HaproxyCollector
 from slipway.gateway.reconcile_loop import ReconcileLoop
 from slipway.gateway.render import DesiredState
@@ -97,7 +98,7 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
     text = "Restarts of the control process."
     Counter("slipway_gateway_control_restarts", text, registry=metrics.registry).inc(restarts)
     dataplane = DataPlane(settings)
-    reconciler = ReconcileLoop(dataplane)
+    reconciler = ReconcileLoop(dataplane, verifies=settings.jwt is not None)
 
     async def counters() -> Answers:
         return (await dataplane.counters())._replace(passed_over=reconciler.passed_over)
@@ -113,6 +114,9 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
             look: Look = Cluster
         else:
             feeds, look = await _cluster(settings, metrics, dataplane, reconciler, stack)
+        if settings.jwt:
+            source = JwksSource(settings, settings.jwt, metrics.registry)
+            feeds.append(partial(source.run, reconciler.verify_with))
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
         models.middlewares.append(http_api.once_known(reconciler.known))
         if settings.ui:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from slipway.gateway.balancing import server_name
 from slipway.gateway.dataplane import DataPlane
 from slipway.gateway.haproxy_socket import CommandError
+from slipway.gateway.jwks import VerificationKey
 from slipway.gateway.keys import Rights
 from slipway.gateway.limits import Permissions
 from slipway.gateway.outliers import Outliers
@@ -33,8 +34,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 class ReconcileLoop:
     """Holds the desired state and applies it."""
 
-    def __init__(self, dataplane: DataPlane) -> None:
+    def __init__(self, dataplane: DataPlane, *, verifies: bool = False) -> None:
+        """`verifies`: this gateway accepts tokens, so it becomes ready after the first answer of their issuer."""
         self._dataplane = dataplane
+        self._verification: tuple[VerificationKey, ...] = ()
+        self._issuer_answered = asyncio.Event()
+        if not verifies:
+            self._issuer_answered.set()
         self._prober = Prober(self.changed)
         self._outliers = Outliers()
         self._permissions = Permissions()
@@ -76,6 +82,12 @@ class ReconcileLoop:
             self._snapshot = snapshot
             self.changed()
 
+    def verify_with(self, keys: tuple[VerificationKey, ...]) -> None:
+        """Takes the issuer's new keys; none if its first answer was not usable."""
+        self._verification = keys
+        self._issuer_answered.set()
+        self.changed()
+
     def leave(self, leaving: bool) -> None:
         """Announces that no more traffic should come, or takes that back."""
         self._leaving = leaving
@@ -85,6 +97,7 @@ class ReconcileLoop:
         """Applies until cancelled. Begins with the first snapshot, once HAProxy runs: servers in use need no probe."""
         try:
             await self.known.wait()
+            await self._issuer_answered.wait()
             self._trust(await self._running_servers())
             self.changed()
             while True:
@@ -132,7 +145,7 @@ class ReconcileLoop:
             keys, rights = self._snapshot.keys, self._snapshot.rights
             table = self._prober.filter(self._outliers.filter(self.table))
             allowed = self._permissions.of(rights, table)
-            state = DesiredState(table, keys, rights, not self._leaving, allowed)
+            state = DesiredState(table, keys, rights, not self._leaving, allowed, self._verification)
             try:
                 await self._dataplane.apply(state)
             except CommandError as error:

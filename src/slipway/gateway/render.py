@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import balancing, errors, haproxy, limits, rewrite, targets
+from slipway.gateway import balancing, errors, haproxy, jwt, limits, rewrite, targets
+from slipway.gateway.jwks import VerificationKey
 from slipway.gateway.keys import Rights
 from slipway.gateway.runtime_diff import HELD
 from slipway.gateway.selector import label_text
@@ -21,6 +22,7 @@ LUA_FILES = (
     "nearest.lua",
     *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua"),
     "departures.lua",
+    "claims.lua",
 )
 
 UNREADY, REFUSED = "unready.map", "refused.map"
@@ -54,6 +56,8 @@ class DesiredState(NamedTuple):
     """Whether /readyz says so."""
     allowed: Mapping[str, str] = {}
     """``key/backend`` for each backend that a restricted key may ask: limits.allowed."""
+    verification: tuple[VerificationKey, ...] = ()
+    """Public keys that verify tokens."""
 
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
         """Entries of every map that HAProxy has with these settings, by its file name."""
@@ -70,10 +74,11 @@ class DesiredState(NamedTuple):
             UNREADY: unready(self.table),
             REFUSED: dict(self.table.refused),
             "rings.map": balancing.rings(self.table),
-            "state.map": {"ready": "1"} if self.ready else {},
+            "state.map": ({"ready": "1"} if self.ready else {}) | ({jwt.KEYS_KNOWN: "1"} if self.verification else {}),
         }
         if settings.api_keys_secret:
             maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.allowed)}
+            maps |= jwt.maps(settings, self.rights, self.verification)
         return maps
 
 
@@ -93,7 +98,11 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
             "lua/known.lua": _known(settings),
         }
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
-        | {haproxy.PATHS_MAP: haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
+        | {key.file: key.certificate for key in state.verification}
+        | {
+            haproxy.PATHS_MAP: haproxy.paths_map(),
+            "haproxy.cfg": haproxy.configuration(settings, state.table, state.verification),
+        }
     )
 
 

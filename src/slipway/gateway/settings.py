@@ -5,13 +5,16 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+import ssl
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import yaml
 
+from slipway.decoding import said
 from slipway.gateway import memory
 from slipway.serving import claims
 
@@ -28,6 +31,12 @@ LEAST_BODY = 1024
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[0-9]{1,5})?")
 
 
+# Safe within the quotes of haproxy.cfg, and compared character by character.
+_PLAIN = re.compile(r"[A-Za-z0-9._~:/?#@!$&()*+,;=%-]{1,512}")
+_CLAIM = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,3}")
+_HTTPS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&()*+,;=%\[\]-]{1,1024}")
+
+
 class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of resource by which users declare models."""
 
@@ -35,6 +44,23 @@ class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str
     kind: str
     plural: str
+
+
+class Jwt(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """An issuer whose tokens are accepted."""
+
+    issuer: str
+    """Required value of ``iss``."""
+    audience: str
+    """Required value of ``aud``, or of one of its first entries."""
+    jwks_url: str
+    """Address of the issuer's public keys."""
+    claim: str = "sub"
+    """Claim that names the subject. ``object.field`` reads a field of an object."""
+    algorithms: Annotated[tuple[Literal["RS256", "ES256"], ...], msgspec.Meta(min_length=1)] = ("RS256", "ES256")
+    """Allowed signature algorithms."""
+    ca: str = ""
+    """Certificates (PEM) that are trusted at `jwks_url` instead of the usual ones."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -54,6 +80,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How large the bodies of all waiting requests may be together; a request beyond it gets a 429."""
     api_keys_secret: str = ""
     """Name of a Secret in the gateway's namespace: each value one key. Empty: no key is required."""
+    jwt: Jwt | None = None
+    """Issuer of accepted tokens. Rights of their subjects are in the Secret of API keys."""
     connect_seconds: Positive = 2
     """How long a connection to an engine may take."""
     stream_idle_seconds: Positive = 1800
@@ -118,7 +146,8 @@ def load(path: Path) -> Settings:
         settings = msgspec.structs.replace(settings, listen=f"0.0.0.0{settings.listen}")  # noqa: S104
     for problem in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
         raise InvalidSettingsError(f"{path}: {problem}")
-    for problem in (*_proxy_problems(settings), *_origin_problems(settings), *_size_problems(settings)):
+    problems = (_proxy_problems, _origin_problems, _size_problems, _jwt_problems)
+    for problem in chain.from_iterable(check(settings) for check in problems):
         raise InvalidSettingsError(f"{path}: {problem}")
     return settings
 
@@ -135,6 +164,27 @@ def _origin_problems(settings: Settings) -> Iterator[str]:
     for origin in settings.cors_origins:
         if not _ORIGIN.fullmatch(origin):
             yield f"corsOrigins: {origin[:100]!r} is not an origin: write https://host or https://host:port"
+
+
+def _jwt_problems(settings: Settings) -> Iterator[str]:
+    jwt = settings.jwt
+    if jwt is None:
+        return
+    if not settings.api_keys_secret:
+        yield "jwt: the rights of subjects are missing. Set apiKeysSecret."
+    for name, text in (("issuer", jwt.issuer), ("audience", jwt.audience)):
+        if not _PLAIN.fullmatch(text):
+            yield f"jwt.{name}: {text[:100]!r} is empty, too long or has characters that a URL cannot contain."
+    if not _CLAIM.fullmatch(jwt.claim):
+        yield f"jwt.claim: {jwt.claim[:100]!r} is not the name of a claim, such as sub or realm.user."
+    if not _HTTPS.fullmatch(jwt.jwks_url):
+        yield f"jwt.jwksUrl: {jwt.jwks_url[:100]!r} is not an address that begins with https://."
+    elif "@" in jwt.jwks_url.split("/")[2]:
+        yield "jwt.jwksUrl: it contains a user name or a password. Remove everything before the @."
+    try:
+        ssl.create_default_context(cadata=jwt.ca or None)
+    except (ValueError, ssl.SSLError) as error:
+        yield f"jwt.ca: not certificates in PEM: {said(error)}"
 
 
 def _most_bytes(settings: Settings) -> int:

@@ -61,3 +61,11 @@ async def test_of_many_commands_none_is_sent_where_one_would_be_read_as_more() -
     with pytest.raises(CommandError, match="not sent"):
         await session(writer).execute_all(["add map /m a b", "add map /m c;d e"])
     assert writer.written == b""
+
+
+async def test_a_payload_ends_with_a_blank_line_and_contains_none() -> None:
+    writer = Writer()
+    await session(writer).query("set ssl cert a.pem", "line 1\nline 2\n")
+    assert writer.written == b"set ssl cert a.pem <<\nline 1\nline 2\n\n"
+    with pytest.raises(CommandError, match="blank line"):
+        await session(Writer()).query("set ssl cert a.pem", "line 1\n\nshow info")

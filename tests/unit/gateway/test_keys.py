@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.keys import RIGHTS, Keyring, Rights, hashes, keyring
+from slipway.gateway.keys import REFUSED, RIGHTS, Keyring, Rights, hashes, keyring, rights_of
 
 NOW = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 
@@ -111,3 +111,41 @@ def test_tokens_are_limited_only_where_they_are_counted() -> None:
     ring, problems = read(with_rights({"alice": {"tokensPerMinute": 5}}), counted=False)
     assert names(ring) == {"bob"}
     assert "countTokens" in problems[0]
+
+
+SUBJECTS = {"jwt:alice@example.org": {"models": ["m"]}, "jwt:*": {"requestsPerMinute": 5}}
+
+
+def test_subjects_have_rights_without_a_key() -> None:
+    ring, problems = read(with_rights(SUBJECTS))
+    assert (set(ring.rights), problems) == (set(SUBJECTS), ())
+    assert names(ring) == {"alice", "bob"}
+
+
+def test_a_subject_with_expired_rights_is_refused_and_does_not_get_those_of_all() -> None:
+    ring, _unused = read(with_rights(SUBJECTS | {"jwt:bob": {"ends": "2026-11-22T00:00:00Z"}}))
+    assert ring.rights["jwt:bob"] == REFUSED
+    assert ring.rights["jwt:*"] != REFUSED
+
+
+def test_a_subject_with_unreadable_rights_keeps_the_old_ones_or_is_refused() -> None:
+    faulty = with_rights(SUBJECTS | {"jwt:alice@example.org": {"models": 5}, "jwt:new": {"requests": 1}})
+    before, _unused = read(with_rights(SUBJECTS))
+    ring, problems = read(faulty, before)
+    assert ring.rights["jwt:alice@example.org"] == before.rights["jwt:alice@example.org"]
+    assert (ring.rights["jwt:new"], len(problems)) == (REFUSED, 2)
+    assert read(faulty)[0].rights["jwt:alice@example.org"] == REFUSED
+    assert read(with_rights("{"), ring)[0] == ring, "the annotation cannot be read"
+    assert read(with_rights("{"))[0] == Keyring(), "no rights were known"
+
+
+@pytest.mark.parametrize("name", ["jwt:", "jwt:a b", "jwt:a\nb", "jwt:a;b", "jwt:a!b", "jwt:a*", "jwt:" + "a" * 300])
+def test_an_invalid_subject_is_a_problem(name: str) -> None:
+    ring, problems = read(with_rights({name: {}}))
+    assert (ring.rights, len(problems)) == ({}, 1)
+    assert "not a valid subject" in problems[0]
+
+
+def test_a_subject_whose_rights_were_just_removed_is_refused_and_a_key_is_not_limited() -> None:
+    assert rights_of({}, "alice") == Rights()
+    assert rights_of({}, "jwt:alice") == REFUSED

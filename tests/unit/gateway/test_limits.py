@@ -51,7 +51,7 @@ def test_a_key_with_the_id_or_the_namespace_of_a_refused_model_may_learn_why() -
     refused = {"bad": "InvalidSpec", "a/bad": "InvalidSpec", "b/bad": "NotAllowed", "bad/x": "NotAllowed"}
     rights = {"id": Rights(models=("bad",)), "space": Rights(models=("a/*",)), "label": Rights(selector="!team")}
     entries = allowed(rights, TABLE._replace(refused=refused))
-    assert {one for one in entries if "/refused/" in one} == {"id/refused/bad", "space/refused/a/bad"}
+    assert {one for one in entries if "!" in one} == {"id!bad", "space!a/bad"}
     learned = {name: [one for one in refused if learns_refusal(own, one)] for name, own in rights.items()}
     assert learned == {"id": ["bad"], "space": ["a/bad"], "label": []}
     assert all(learns_refusal(Rights(requests_per_minute=9), one) for one in refused)
@@ -94,7 +94,7 @@ def test_endpoints_that_come_and_go_compute_nothing_anew(asked: list[str]) -> No
         (RIGHTS, with_backend(route=Route()), {"l/b:three": "1"}),
         (RIGHTS, TABLE._replace(models={"three": "a:two"}), {"k/a:one": "1", "l/a:two": "1"}),
         (RIGHTS, TABLE._replace(backends={}, models={}), {}),
-        (RIGHTS, TABLE._replace(refused={"three": "x"}), {"k/a:one": "1", "l/b:three": "1", "l/refused/three": "1"}),
+        (RIGHTS, TABLE._replace(refused={"three": "x"}), {"k/a:one": "1", "l/b:three": "1", "l!three": "1"}),
         ({"l": RIGHTS["l"]}, TABLE, {"l/b:three": "1"}),
         ({"k": Rights(owner="a", selector="!team")}, TABLE, {"k/a:two": "1", "k/b:three": "1"}),
         ({}, TABLE, {}),

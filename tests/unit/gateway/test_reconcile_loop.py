@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
+import pytest
+
 from slipway.gateway.haproxy_socket import NotRunningError
+from slipway.gateway.jwks import VerificationKey
 from slipway.gateway.reconcile_loop import _GATHER_SECONDS, ReconcileLoop
 from slipway.gateway.render import DesiredState
 from slipway.gateway.table import EMPTY, Snapshot
@@ -41,8 +44,8 @@ async def turns(seconds: float) -> None:
 
 
 @asynccontextmanager
-async def running(dataplane: DataPlane) -> AsyncIterator[ReconcileLoop]:
-    loop = ReconcileLoop(dataplane)  # type: ignore[arg-type]
+async def running(dataplane: DataPlane, *, verifies: bool = False) -> AsyncIterator[ReconcileLoop]:
+    loop = ReconcileLoop(dataplane, verifies=verifies)  # type: ignore[arg-type]
     task = asyncio.create_task(loop.run())
     yield loop
     task.cancel()
@@ -66,6 +69,18 @@ async def test_a_source_that_knows_nothing_makes_it_ready_too() -> None:
     async with running(DataPlane()) as loop:
         loop.publish(Snapshot(EMPTY))
         await until(lambda: loop.ready)
+
+
+@pytest.mark.parametrize("keys", [(VerificationKey("a", "RS256", "PEM"),), ()], ids=["keys", "an unusable answer"])
+async def test_it_is_ready_after_the_first_answer_of_the_issuer(keys: tuple[VerificationKey, ...]) -> None:
+    dataplane = DataPlane()
+    async with running(dataplane, verifies=True) as loop:
+        loop.publish(Snapshot(EMPTY))
+        await turns(_GATHER_SECONDS)
+        assert (dataplane.applied, loop.ready) == ([], False)
+        loop.verify_with(keys)
+        await until(lambda: loop.ready)
+        assert [state.verification for state in dataplane.applied] == [keys]
 
 
 async def test_what_haproxy_refused_is_tried_again_and_only_then_it_is_ready() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from slipway.gateway import errors, haproxy
+from slipway.gateway.jwks import VerificationKey
+from slipway.gateway.keys import REFUSED, Rights
 from slipway.gateway.render import DesiredState, files
-from slipway.gateway.settings import Settings
+from slipway.gateway.settings import Jwt, Settings
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.route import PrefixHash, Route, ScaleTarget, Target
 
@@ -35,6 +37,9 @@ TABLE = RoutingTable(
     (),
 )
 STATE = DesiredState(TABLE, (("00FF", "alice"),), ready=True)
+JWT = Jwt("https://login.example.org", "slipway", "https://login.example.org/keys")
+KEY = VerificationKey("a", "RS256", "-----BEGIN CERTIFICATE-----\n")
+SUBJECTS = {"jwt:alice": Rights(models=("llama",)), "jwt:bob": REFUSED, "jwt:*": Rights(requests_per_minute=5)}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +48,11 @@ STATE = DesiredState(TABLE, (("00FF", "alice"),), ready=True)
         ("first", Settings(), DesiredState()),
         ("full", Settings(api_keys_secret="keys", threads=4, listen="127.0.0.1:9000", max_body_bytes=1048576), STATE),
         ("page", Settings(ui=True, api_keys_secret="keys"), DesiredState()),
+        (
+            "tokens",
+            Settings(api_keys_secret="keys", jwt=JWT),
+            STATE._replace(rights=SUBJECTS, allowed={"jwt:alice/default:llama": "1"}, verification=(KEY,)),
+        ),
     ],
 )
 def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: DesiredState) -> None:
@@ -59,6 +69,7 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
         "state.map",
         "paths.map",
         "lacks.map",
+        *(("subjects.map", "jwt.map", "limits.map") if settings.jwt else ()),
     ):
         golden = GOLDEN / name / file
         text = made.get(file, "")
@@ -76,6 +87,18 @@ def test_only_a_gateway_that_counts_tokens_pays_for_it() -> None:
         "1",
         "2",
     ]
+
+
+def test_only_a_gateway_that_accepts_tokens_pays_for_it() -> None:
+    made = files(Settings(api_keys_secret="keys"), STATE)
+    assert not any(word in made["haproxy.cfg"] for word in ("jwt", "txn.holder"))
+
+
+def test_new_keys_of_the_issuer_do_not_change_the_static_part() -> None:
+    settings = Settings(api_keys_secret="keys", jwt=JWT)
+    texts = [files(settings, STATE._replace(verification=keys))["haproxy.cfg"] for keys in ((), (KEY,))]
+    lines = [line for line in texts[1].splitlines() if line not in texts[0].splitlines()]
+    assert lines == ["crt-store", f"    load crt /run/gateway/{KEY.file} jwt on"]
 
 
 def test_the_static_part_does_not_depend_on_the_table() -> None:
@@ -119,7 +142,7 @@ def test_requests_wait_longer_for_a_model_that_is_started_for_them(route: Route,
 
 
 def test_every_rule_that_answers_with_an_error_leaves_its_shape_to_lua() -> None:
-    text = files(Settings(ui=True, api_keys_secret="keys"), STATE)["haproxy.cfg"]
+    text = files(Settings(ui=True, api_keys_secret="keys", jwt=JWT), STATE)["haproxy.cfg"]
     answers = [line for line in text.splitlines() if "return status" in line and "application/json" in line]
     assert answers
     assert [line for line in answers if "lua.failure(" not in line] == []

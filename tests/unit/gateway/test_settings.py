@@ -9,7 +9,7 @@ import pytest
 
 from slipway.gateway import haproxy
 from slipway.gateway import settings as settings_module
-from slipway.gateway.settings import InvalidSettingsError, Settings, address, load
+from slipway.gateway.settings import InvalidSettingsError, Jwt, Settings, address, load
 from slipway.gateway.table import EMPTY
 
 
@@ -132,3 +132,37 @@ def test_no_other_size_is_taken(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(InvalidSettingsError):
         load(file)
+
+
+JWT = "apiKeysSecret: keys\njwt: {issuer: 'https://i', audience: us, jwksUrl: 'https://i/keys', %s}"
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        (JWT.replace("apiKeysSecret: keys", "") % "claim: sub", "apiKeysSecret"),
+        (JWT.replace("audience: us, ", "") % "claim: sub", "audience"),
+        (JWT.replace("us", "''") % "claim: sub", r"jwt\.audience"),
+        (JWT.replace("'https://i'", '"https://i\' or TRUE"') % "claim: sub", r"jwt\.issuer"),
+        (JWT.replace("https://i/keys", "http://i/keys") % "claim: sub", r"jwt\.jwksUrl"),
+        (JWT.replace("https://i/keys", "file:///keys") % "claim: sub", r"jwt\.jwksUrl"),
+        (JWT.replace("https://i/keys", "https://user:secret@i/keys") % "claim: sub", r"jwksUrl: it contains a user"),
+        (JWT.replace("https://i/keys", "https://secret@i") % "claim: sub", r"Remove everything before the @\.\Z"),
+        (JWT % 'claim: "sub\') if TRUE"', r"jwt\.claim"),
+        (JWT % "algorithms: []", "algorithms"),
+        (JWT % "algorithms: [HS256]", "algorithms"),
+        (JWT % "algorithms: [none]", "algorithms"),
+        (JWT % "ca: none", r"jwt\.ca"),
+    ],
+)
+def test_an_identity_provider_that_cannot_be_used_is_refused(tmp_path: Path, text: str, field: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidSettingsError, match=field):
+        load(file)
+
+
+def test_an_identity_provider(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(JWT % "claim: realm.client-id, algorithms: [ES256]")
+    assert load(file).jwt == Jwt("https://i", "us", "https://i/keys", "realm.client-id", ("ES256",))

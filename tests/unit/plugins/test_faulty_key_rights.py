@@ -64,5 +64,17 @@ def test_a_long_value_is_cut() -> None:
     assert len(fault) < 200
 
 
+@pytest.mark.parametrize("name", ["jwt:*", "jwt:alice@example.org", "jwt:repo:org/repo:ref:refs/heads/main"])
+def test_subjects_have_rights_if_the_gateway_accepts_tokens(name: str) -> None:
+    assert faulty_key_rights({name: {}}, [], accepts_tokens=True) == []
+    assert faulty_key_rights({name: {}}, []) == [f"{name}: the gateway accepts no tokens. Set gateway_jwt."]
+
+
+@pytest.mark.parametrize("name", ["jwt:", "jwt:a b", "jwt:a*", "jwt:a\n", "jwt:" + "a" * 201])
+def test_an_invalid_subject_is_a_fault(name: str) -> None:
+    (fault,) = faulty_key_rights({name: {}}, [], accepts_tokens=True)
+    assert fault == f"{name}: not a valid subject. Use 1 to 200 of A-Za-z0-9._:/@|+=~,- or jwt:*."
+
+
 def test_a_key_that_does_not_exist_is_a_fault() -> None:
     assert faulty_key_rights({"bob": {}}, ["alice"]) == ["bob: no such key in gateway_api_keys."]

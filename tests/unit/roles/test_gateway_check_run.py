@@ -66,6 +66,32 @@ def test_rights_that_no_gateway_takes_are_refused_all_at_once(tmp_path: Path, ap
     assert "sk-1" not in said
 
 
+JWT = {"issuer": "https://login.example.org", "audience": "slipway", "jwksUrl": "https://login.example.org/keys"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"issuer": "x"},
+        JWT | {"jwksUrl": "http://login.example.org/keys"},
+        JWT | {"jwksUrl": "https://user:secret@login.example.org/keys"},
+    ],
+)
+def test_an_incomplete_identity_provider_is_refused(tmp_path: Path, api: ClusterApi, wrong: dict[str, Any]) -> None:
+    output = run_role(
+        tmp_path, api, "gateway", "check", failing=True, gateway_jwt=wrong, gateway_api_keys={"alice": "sk-1"}
+    )
+    assert "gateway_jwt: it needs issuer, audience, and a jwksUrl that begins with https:// and contains no" in output
+
+
+def test_an_identity_provider_needs_a_secret_for_the_rights_of_subjects(tmp_path: Path, api: ClusterApi) -> None:
+    output = run_role(tmp_path, api, "gateway", "check", failing=True, gateway_jwt=JWT)
+    assert "Set gateway_api_keys with at least one key, or gateway_api_keys_secret." in output
+    rights = {"jwt:*": {"requestsPerMinute": 5}}
+    given = {"gateway_api_keys": {"alice": "sk-1"}, "gateway_key_rights": rights}
+    run_role(tmp_path, api, "gateway", "check", gateway_jwt=JWT, **given)
+
+
 def test_rights_that_a_gateway_takes_pass(tmp_path: Path, api: ClusterApi) -> None:
     rights = {"owner": "a", "models": ["m1", "team/*"], "ends": "2030-01-31T00:00:00Z", "tokensPerMinute": 1000}
     given = {"gateway_api_keys": {"alice": "sk-1"}, "gateway_key_rights": {"alice": rights}}

@@ -150,7 +150,7 @@ def _check(spec: ModelRouterSpec, backends: Mapping[str, Backend]) -> None:
         text = "budgets are not supported. Limit API keys instead (tokensPerMinute)"
         raise InvalidSpecError("BudgetNotServed", f"spec.policy.budgets: {text}")
     if spec.data_plane == "Gateway" and spec.policy.auth and (spec.policy.auth.jwt or spec.policy.auth.allowlists):
-        text = "the gateway checks API keys, not tokens of an issuer. Remove it, and restrict keys to models"
+        text = "a router does not check clients. Remove it, and restrict API keys or token subjects to models"
         raise InvalidSpecError("AuthNotServed", f"spec.policy.auth: {text}")
     if spec.policy.classification.mode != "header-only":
         text = "requests are not classified by content. Use header-only"

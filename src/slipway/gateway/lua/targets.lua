@@ -187,7 +187,8 @@ local function choose_target(txn)
     txn:set_var("txn.be", turns[1].backend)
     txn:set_var("txn.turns", #turns - 1)
     txn.http:req_set_header(HEADER, table.concat(words, "|"))
-    if key then txn.http:req_set_header(KEY, key) end
+    local holder = txn:get_var("txn.holder") or key
+    if holder then txn.http:req_set_header(KEY, holder) end
 end
 
 local function take_turn(txn)

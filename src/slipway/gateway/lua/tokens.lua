@@ -29,7 +29,7 @@ local LOGGED = {"input", "cached", "output", "reasoning"}
 local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
 
 local totals = {}             -- backend -> key -> column -> tokens
-local unsettled = {}          -- key -> tokens that no rule has added to its last minute yet
+local unsettled = {}          -- holder of a key or token with limits -> tokens that no rule has added to its last minute yet
 
 -- The number behind a key of an object; nil for anything but a whole number of sensible size.
 local function number(object, key)
@@ -113,7 +113,9 @@ local function add(self, txn, counts)
     local sums = keys[self.key] or {}
     keys[self.key] = sums
     local before = (self.added.input or 0) + (self.added.output or 0)
-    unsettled[self.key] = (unsettled[self.key] or 0) + (counts.input or 0) + (counts.output or 0) - before
+    if self.holder then
+        unsettled[self.holder] = (unsettled[self.holder] or 0) + (counts.input or 0) + (counts.output or 0) - before
+    end
     for _, column in ipairs(COLUMNS) do
         sums[column] = (sums[column] or 0) + (counts[column] or 0) - (self.added[column] or 0)
         self.added[column] = counts[column]
@@ -193,6 +195,7 @@ function Tokens:http_headers(txn, message)
         if (self.generates or READS[path]) and txn:get_var("txn.hold") ~= "moved" then
             self.request, self.path = message.channel, path
             self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
+            self.holder = txn:get_var("txn.limits") and (txn:get_var("txn.holder") or self.key)
             self.size, self.added, self.end_analyze = txn:get_var("txn.size"), {}, nil
         end
         return filter.CONTINUE
@@ -215,11 +218,11 @@ end
 
 core.register_filter("tokens", Tokens, function(class) return class end)
 
--- Hands the tokens of the key's answers to the rules, once.
+-- Hands the tokens of the holder's answers to the rules, once.
 core.register_action("settle", {"http-req"}, function(txn)
-    local key = txn:get_var("txn.key")
-    txn:set_var("txn.settled", unsettled[key] or 0)
-    unsettled[key] = nil
+    local holder = txn:get_var("txn.holder") or txn:get_var("txn.key")
+    txn:set_var("txn.settled", unsettled[holder] or 0)
+    unsettled[holder] = nil
 end)
 
 -- "show slipway tokens" on the command socket of a thread: "backend key" and the columns, a line for each pair.

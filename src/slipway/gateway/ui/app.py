@@ -15,7 +15,7 @@ from aiohttp import web
 
 from slipway import __version__
 from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.keys import UNLIMITED, Rights
+from slipway.gateway.keys import Rights, rights_of
 from slipway.gateway.limits import KEY_HEADER, backends_of
 from slipway.gateway.metrics import Answers, Figures, figures
 from slipway.gateway.table import RoutingTable
@@ -129,7 +129,7 @@ class Page:
 
     async def overview(self, api_key: str = "") -> Answer:
         """The list of models and conflicts, as far as the key of this name may ask them."""
-        name = api_key if self._rights().get(api_key, UNLIMITED).restricted else ""
+        name = api_key if rights_of(self._rights(), api_key).restricted else ""
         async with self._lock:
             now = time.monotonic()
             fresh = {key: one for key, one in self._overviews.items() if now - one[0] < _FRESH_SECONDS}
@@ -160,7 +160,7 @@ class Page:
 
     def _seen_by(self, api_key: str) -> tuple[Cluster, RoutingTable]:
         cluster, table = self._cluster(), self._table()
-        rights = self._rights().get(api_key, UNLIMITED)
+        rights = rights_of(self._rights(), api_key)
         return permitted(cluster, table, backends_of(rights, table)) if rights.restricted else (cluster, table)
 
     async def _count(self) -> Mapping[str, Figures] | None:

@@ -10,11 +10,12 @@ export const key = {
   forget: () => sessionStorage.removeItem(STORED),
 };
 
-/** An error of the gateway or of a model. `status` is 0 if there was no response. */
+/** An error of the gateway or of a model. `status` is 0 if there was no response, `code` is empty if it has none. */
 export class RequestError extends Error {
-  constructor(status, message) {
+  constructor(status, message, code = "") {
     super(message);
     this.status = status;
+    this.code = code;
   }
 }
 
@@ -27,16 +28,18 @@ async function send(path, options = {}) {
     if (error.name === "AbortError") throw error;
     throw new RequestError(0, "The gateway is unreachable.");
   }
-  if (!response.ok) throw new RequestError(response.status, await readMessage(response));
+  if (!response.ok) throw await readError(response);
   return response;
 }
 
-async function readMessage(response) {
+async function readError(response) {
+  const { status } = response;
   const text = await response.text();
   try {
-    return JSON.parse(text).error.message;
+    const { message, code } = JSON.parse(text).error;
+    return new RequestError(status, message, code ?? "");
   } catch {
-    return text.slice(0, 300) || `The response has status ${response.status}.`;
+    return new RequestError(status, text.slice(0, 300) || `The response has status ${status}.`);
   }
 }
 

@@ -54,7 +54,8 @@ async function refresh() {
     }
     notify(listNotices(latest));
   } catch (error) {
-    if (error.status === 401) return askForKey(sent ? "The gateway rejected this key." : "");
+    if (error.status === 401 || error.status === 403) return askForKey(sent ? describeRejection(error) : "");
+    forget.hidden = !sent;
     notify([describeError(error)]);
   }
   tick();
@@ -67,10 +68,15 @@ function tick() {
   view?.tick?.();
 }
 
-function describeError({ status, message }) {
+/** A token can be rejected for reasons that its owner must know. */
+function describeRejection({ message, code }) {
+  return code && code !== "invalid_api_key" ? message : "The gateway rejected this key.";
+}
+
+function describeError({ status, message, code }) {
   const since = answered ? ` Showing data from ${formatClock(answered)}.` : "";
   if (status === undefined) return `The page cannot show the gateway's response: ${message}`;
-  if (status === 0) return `${message}${since}`;
+  if (status < 500 || code === "token_keys_unknown") return `${message}${since}`;
   return `The gateway's control process is unavailable (status ${status}). HAProxy still serves requests.${since}`;
 }
 

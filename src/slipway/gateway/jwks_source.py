@@ -1,0 +1,134 @@
+"""The key set of the JWT issuer: fetched from its address every minute.
+
+The last good answer is stored in the shared directory, so a restarted control process has keys while the issuer is
+unreachable. Time and size of an answer are bounded, and an unusable answer changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+import ssl
+from collections.abc import Callable
+
+import aiohttp
+from prometheus_client import CollectorRegistry, Gauge
+
+from slipway.decoding import said
+from slipway.gateway import jwks
+from slipway.gateway.dataplane import write_files
+from slipway.gateway.jwks import JwksError, VerificationKey
+from slipway.gateway.settings import Jwt, Settings
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 10.0
+"""Timeout of one request."""
+_REFRESH_SECONDS = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_JITTER = 0.2
+Receive = Callable[[tuple[VerificationKey, ...]], None]
+"""Receives the keys after each change; none if the first request fails."""
+
+
+class JwksSource:
+    """Keeps the issuer's keys up to date."""
+
+    def __init__(self, settings: Settings, jwt: Jwt, registry: CollectorRegistry) -> None:
+        self._directory, self._jwt = settings.directory, jwt
+        self._file = f"jwks-{hashlib.sha256(jwt.jwks_url.encode()).hexdigest()[:16]}.json"
+        self._shown = jwt.jwks_url.partition("?")[0]
+        """The address in logs: a query may contain a secret."""
+        self._keys: tuple[VerificationKey, ...] = ()
+        self._published = False
+        self._away, self._ignored = False, ""
+        self._count = Gauge("slipway_gateway_jwt_keys", "Public keys that verify JWTs.", registry=registry)
+        self._up = Gauge("slipway_gateway_jwks_up", "1 while the issuer's key set can be fetched.", registry=registry)
+
+    async def run(self, receive: Receive) -> None:
+        """Publishes the keys and each change of them, until cancelled."""
+        self.recall(receive)
+        trust = await asyncio.to_thread(ssl.create_default_context, cadata=self._jwt.ca or None)
+        pause = _FIRST_PAUSE
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=trust),
+            timeout=aiohttp.ClientTimeout(total=_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=True,
+        ) as session:
+            while True:
+                if await self.refresh(session, receive):
+                    pause = _FIRST_PAUSE
+                    await asyncio.sleep(_spread(_REFRESH_SECONDS))
+                else:
+                    await asyncio.sleep(_spread(pause))
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def recall(self, receive: Receive) -> None:
+        """Publishes the keys of the last good answer, if there is one."""
+        try:
+            self._accept((self._directory / self._file).read_bytes(), receive)
+        except FileNotFoundError:
+            return
+        except (OSError, JwksError) as error:
+            log.warning("Could not read the last good JWKS: %s", error)
+
+    async def refresh(self, session: aiohttp.ClientSession, receive: Receive) -> bool:
+        """Fetches the key set once. Returns whether the answer is usable."""
+        try:
+            body = await _fetch(session, self._jwt.jwks_url)
+            text = body.decode()
+            self._accept(body, receive)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self._fail(said(error))
+            if not self._published:
+                self._publish((), receive)
+            return False
+        write_files(self._directory, {self._file: text})
+        self._up.set(1)
+        if self._away:
+            log.info("The JWKS at %s is available again", self._shown)
+        self._away = False
+        return True
+
+    def _accept(self, text: bytes, receive: Receive) -> None:
+        """Raises JwksError."""
+        keys, ignored = jwks.read(text, self._jwt.algorithms)
+        problems = "; ".join(ignored)
+        if problems != self._ignored:
+            self._ignored = problems
+            log.info("Ignored keys of the JWKS at %s: %s", self._shown, problems or "none")
+        self._count.set(len(keys))
+        if keys != self._keys:
+            self._publish(keys, receive)
+
+    def _publish(self, keys: tuple[VerificationKey, ...], receive: Receive) -> None:
+        self._keys, self._published = keys, True
+        receive(keys)
+
+    def _fail(self, reason: str) -> None:
+        self._up.set(0)
+        if self._away:
+            return
+        self._away = True
+        effect = "The gateway uses the last good one" if self._keys else "The gateway accepts no tokens"
+        log.warning("Could not fetch the JWKS at %s: %s. %s.", self._shown, reason, effect)
+
+
+async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
+    """Follows no redirects: the operator chose the address. Raises ClientError, OSError or JwksError."""
+    async with session.get(url, allow_redirects=False, headers={"Accept": "application/json"}) as response:
+        if response.status != 200:
+            raise JwksError(f"status {response.status}")
+        text = bytearray()
+        async for chunk in response.content.iter_any():
+            text += chunk
+            if len(text) > jwks.MOST_BYTES:
+                raise JwksError(f"more than {jwks.MOST_BYTES} bytes")
+        return bytes(text)
+
+
+def _spread(seconds: float) -> float:
+    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311

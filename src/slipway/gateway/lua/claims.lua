@@ -1,0 +1,8 @@
+-- Returns the subject of a token if its claim is a string: HAProxy writes different large numbers in the same way.
+--
+-- Loaded once in each thread.
+
+core.register_fetches("subject", function(txn)
+    local claim = txn:get_var("txn.claim")
+    return type(claim) == "string" and claim or ""
+end)
