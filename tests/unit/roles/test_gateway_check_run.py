@@ -70,18 +70,26 @@ JWT = {"issuer": "https://login.example.org", "audience": "slipway", "jwksUrl": 
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("field", "value"),
     [
-        {"issuer": "x"},
-        JWT | {"jwksUrl": "http://login.example.org/keys"},
-        JWT | {"jwksUrl": "https://user:secret@login.example.org/keys"},
+        ("issuer", ""),
+        ("audience", "my app"),
+        ("audience", "slipway\n"),
+        ("claim", "https://example.org/team"),
+        ("jwksUrl", "http://login.example.org/keys"),
+        ("jwksUrl", "https://user:secret@login.example.org/keys"),
+        ("ca", "/etc/ssl/ca.pem"),
     ],
 )
-def test_an_incomplete_identity_provider_is_refused(tmp_path: Path, api: ClusterApi, wrong: dict[str, Any]) -> None:
+def test_an_identity_provider_that_the_gateway_rejects_is_refused(
+    tmp_path: Path, api: ClusterApi, field: str, value: str
+) -> None:
+    wrong = JWT | {field: value}
     output = run_role(
         tmp_path, api, "gateway", "check", failing=True, gateway_jwt=wrong, gateway_api_keys={"alice": "sk-1"}
     )
-    assert "gateway_jwt: it needs issuer, audience, and a jwksUrl that begins with https:// and contains no" in output
+    assert f"gateway_jwt.{field}: It" in output
+    assert "secret@" not in output
 
 
 def test_an_identity_provider_needs_a_secret_for_the_rights_of_subjects(tmp_path: Path, api: ClusterApi) -> None:
