@@ -48,13 +48,13 @@ from collections.abc import Mapping
 
 def advice(page: str) -> dict[str, Any]:
     """Reason -> ``do`` and, where they differ by message, ``cases``."""
-    found: dict[str, Any] = {}
+    reasons: dict[str, Any] = {}
     parts = _HEADING.split(page)
     for names, text in zip(parts[1::2], parts[2::2], strict=True):
         own = text.partition("\n## ")[0]
-        said = _DO.search(own)
-        advised = by_reason(said.group(1) if said else "", names.split(", "))
-        table = not said or "| message | do |" in own
+        match = _DO.search(own)
+        advised = by_reason(match.group(1) if match else "", names.split(", "))
+        table = not match or "| message | do |" in own
         rows = {plain(row[0]): plain(row[1]) for row in _ROW.findall(own)} if table else {}
         cases = {
             message.rpartition(_PATTERN)[2].lstrip(": "): do
@@ -64,8 +64,8 @@ def advice(page: str) -> dict[str, Any]:
         for name, do in advised.items():
             entry = {"do": do, "cases": cases}
             if (do and do != "Nothing.") or cases:
-                found[name] = {key: value for key, value in entry.items() if value}
-    return found
+                reasons[name] = {key: value for key, value in entry.items() if value}
+    return reasons
 
 
 def by_reason(text: str, names: list[str]) -> dict[str, str]:
@@ -88,17 +88,17 @@ def plain(text: str) -> str:
     return f"{text[:-1]}." if text.endswith(":") else text
 
 
-def in_brief(found: dict[str, Any]) -> dict[str, str]:
+def in_brief(reasons: dict[str, Any]) -> dict[str, str]:
     """What modules say by reason: plain text, and nothing about reasons that need nothing done."""
-    brief = {reason: _brief(entry.get("do", "")) for reason, entry in found.items()}
+    brief = {reason: _brief(entry.get("do", "")) for reason, entry in reasons.items()}
     return {reason: do for reason, do in brief.items() if do and not do.startswith("Nothing")}
 
 
-def by_message(found: dict[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:
+def by_message(reasons: dict[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:
     """The same by reason and text of the message, of reasons with different advice for each."""
     return {
         reason: tuple((_brief(text).lower(), _brief(do)) for text, do in entry["cases"].items())
-        for reason, entry in found.items()
+        for reason, entry in reasons.items()
         if entry.get("cases")
     }
 
@@ -134,9 +134,9 @@ def _lines(text: str) -> str:
 
 def main() -> None:
     """Reads the page, and writes both files."""
-    found = advice(PAGE.read_text())
-    OF_THE_UI.write_text(f"{json.dumps(found, indent=1, ensure_ascii=False)}\n")
-    OF_MODULES.write_text(module(in_brief(found), by_message(found)))
+    reasons = advice(PAGE.read_text())
+    OF_THE_UI.write_text(f"{json.dumps(reasons, indent=1, ensure_ascii=False)}\n")
+    OF_MODULES.write_text(module(in_brief(reasons), by_message(reasons)))
 
 
 if __name__ == "__main__":

@@ -57,14 +57,16 @@ def cleaned(schema: Any) -> Any:
     """A schema in the words of a CustomResourceDefinition; ``{"$ref": name}`` where it names another one."""
     if reference := named(schema):
         return {"$ref": reference}
-    found = {key: value for key, value in schema.items() if key in KEPT}
-    required = set(found.get("required", ()))
-    if "properties" in found:
-        found["properties"] = {name: field(value, name in required) for name, value in found["properties"].items()}
+    definition = {key: value for key, value in schema.items() if key in KEPT}
+    required = set(definition.get("required", ()))
+    if "properties" in definition:
+        definition["properties"] = {
+            name: field(value, name in required) for name, value in definition["properties"].items()
+        }
     for key in ("items", "additionalProperties"):
-        if key in found:
-            found[key] = field(found[key], required=True)
-    return {key: found[key] for key in sorted(found)}
+        if key in definition:
+            definition[key] = field(definition[key], required=True)
+    return {key: definition[key] for key in sorted(definition)}
 
 
 def named(schema: Any) -> str:
@@ -74,10 +76,10 @@ def named(schema: Any) -> str:
 
 
 def field(schema: Any, required: bool) -> Any:
-    found = cleaned(schema)
-    if required or found.get("default") == {}:
-        found.pop("default", None)
-    return found
+    definition = cleaned(schema)
+    if required or definition.get("default") == {}:
+        definition.pop("default", None)
+    return definition
 
 
 def references(schema: Any) -> Iterator[str]:
@@ -92,14 +94,14 @@ def closure(document: dict[str, Any]) -> dict[str, Any]:
     """The roots and all that they refer to."""
     preferred = ("io.k8s.api.core.v1.", "io.k8s.apimachinery.")
     schemas = {short(name): value for name, value in document.items() if name.startswith(preferred)}
-    found: dict[str, Any] = {}
-    wanted = list(ROOTS)
-    while wanted:
-        name = wanted.pop()
-        if name not in found:
-            found[name] = OURS.get(name) or cleaned(schemas[name])
-            wanted += references(found[name])
-    return found
+    definitions: dict[str, Any] = {}
+    pending = list(ROOTS)
+    while pending:
+        name = pending.pop()
+        if name not in definitions:
+            definitions[name] = OURS.get(name) or cleaned(schemas[name])
+            pending += references(definitions[name])
+    return definitions
 
 
 def main() -> None:
@@ -107,8 +109,8 @@ def main() -> None:
     parser.add_argument("document", type=Path)
     parser.add_argument("--into", type=Path, default=Path(__file__).parents[1] / "src/slipway/kube/core_schemas.json")
     args = parser.parse_args()
-    found = closure(json.loads(args.document.read_text())["components"]["schemas"])
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
+    definitions = closure(json.loads(args.document.read_text())["components"]["schemas"])
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(definitions[name])}" for name in sorted(definitions))
     args.into.write_text(f"{{\n{lines}\n}}\n")
 
 

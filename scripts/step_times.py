@@ -42,9 +42,9 @@ def follow(lines: Iterable[str], echo: TextIO, clock: Callable[[], float] = time
     for line in lines:
         echo.write(line)
         echo.flush()
-        if found := next((match for pattern in BEGINNINGS if (match := pattern.match(line))), None):
+        if beginning := next((match for pattern in BEGINNINGS if (match := pattern.match(line))), None):
             end(now := clock())
-            began, name = now, found.group(1)
+            began, name = now, beginning.group(1)
         elif part := PART.match(line):
             parts.append(Part(part.group(1), float(part.group(2)), nested=True))
     end(clock())

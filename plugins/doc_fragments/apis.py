@@ -15,7 +15,7 @@ def _option(kinds: Mapping[str, Kind], *, auto: str = "") -> str:
     """``auto``: the option that has manifests, where these may say the API."""
     first = next(iter(kinds))
     versions = ", ".join(f"V({api}) is C({kind.api_version})" for api, kind in kinds.items())
-    told = f"""
+    auto_text = f"""
       - V({AUTO}) uses the C(apiVersion) of each manifest in O({auto}), so one task can use several APIs. Manifests
         without it are matched by a kind that only one API has, such as C(BaseModel). Otherwise V({first})."""
     return rf"""
@@ -23,7 +23,7 @@ options:
   api:
     description:
       - Serving API of the resources.
-      - {versions}.{told if auto else ""}
+      - {versions}.{auto_text if auto else ""}
     type: str
     choices: [{", ".join([AUTO, *sorted(kinds)] if auto else sorted(kinds))}]
     default: {AUTO if auto else first}

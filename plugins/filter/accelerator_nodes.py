@@ -153,18 +153,18 @@ REVISION = "slipway.inference/revision"
 def accelerator_nodes(nodes: Iterable[Object], pods: Iterable[Object], settings: Object) -> dict[str, Any]:
     """The nodes by name, and lists of those that have, lack or wait for their plugin, in order."""
     settings = plain(settings)
-    known = {node["metadata"]["name"]: _node(node, settings) for node in nodes}
+    node_facts = {node["metadata"]["name"]: _node(node, settings) for node in nodes}
     served = settings.get("served") or []
-    expected = sorted(name for name, node in known.items() if node["selected"] and node["vendor"] in served)
+    expected = sorted(name for name, node in node_facts.items() if node["selected"] and node["vendor"] in served)
     states = _states(expected, pods, settings)
     stuck = [name for name in expected if states[name] == "stuck"]
-    missing = [name for name in expected if states[name] == "stuck" or not known[name]["offers"]]
-    away = {name for name in missing if not known[name]["ready"]}
+    missing = [name for name in expected if states[name] == "stuck" or not node_facts[name]["offers"]]
+    away = {name for name in missing if not node_facts[name]["ready"]}
     # Who is not ready is not waited for, unless so many are not that the run would end for it.
     few = len(away) < len(expected) and len(away) <= tolerated(settings.get("tolerate", 0), len(expected))
     excused = away if few else set()
     return {
-        "nodes": known,
+        "nodes": node_facts,
         "expected": expected,
         "states": states,
         "stuck": stuck,
@@ -185,22 +185,22 @@ def _tolerable(missing: int, away: int, expected: int, tolerate: object) -> bool
 def _node(node: Object, settings: Object) -> dict[str, Any]:
     metadata = node["metadata"]
     name, labels = metadata["name"], metadata.get("labels") or {}
-    said = (settings.get("said") or {}).get(name, "")
+    override = (settings.get("said") or {}).get(name, "")
     vendors = settings["vendors"]
-    vendor = said or _labelled(labels, vendors) or labels.get(settings["label"], "")
+    vendor = override or _labelled(labels, vendors) or labels.get(settings["label"], "")
     vendor = vendor if vendor in vendors else ""
-    refused = said == "none"
-    wanted = {settings["label"]: vendor or "none"} if vendor or refused else {}
+    refused = override == "none"
+    desired_labels = {settings["label"]: vendor or "none"} if vendor or refused else {}
     if vendor == "nvidia":
         further = settings.get("further_labels") or {}
-        wanted |= {label: values[name] for label, values in further.items() if name in values}
+        desired_labels |= {label: values[name] for label, values in further.items() if name in values}
     mig = settings.get("mig_label", "")
     return {
         "vendor": vendor,
         "refused": refused,
-        "labels": wanted,
-        "settled": _has(labels, wanted) and _managed(metadata, settings["manager"]) <= wanted.keys(),
-        "cut_anew": mig in wanted and wanted[mig] != labels.get(mig, ""),
+        "labels": desired_labels,
+        "settled": _has(labels, desired_labels) and _managed(metadata, settings["manager"]) <= desired_labels.keys(),
+        "cut_anew": mig in desired_labels and desired_labels[mig] != labels.get(mig, ""),
         "selected": _has(labels, settings.get("selector") or {})
         and (DEPLOY not in labels or labels[DEPLOY] != "false"),
         "offers": _offers(node, vendors[vendor]["resources"]) if vendor else {},
@@ -210,14 +210,14 @@ def _node(node: Object, settings: Object) -> dict[str, Any]:
 
 def _labelled(labels: Object, vendors: Object) -> str:
     """The first vendor that a label of somebody else tells."""
-    for vendor, known in vendors.items():
-        if any(rule["key"] in labels and labels[rule["key"]] in rule["values"] for rule in known["nodes"]):
+    for vendor, definition in vendors.items():
+        if any(rule["key"] in labels and labels[rule["key"]] in rule["values"] for rule in definition["nodes"]):
             return str(vendor)
     return ""
 
 
-def _has(labels: Object, wanted: Object) -> bool:
-    return all(label in labels and labels[label] == value for label, value in wanted.items())
+def _has(labels: Object, expected: Object) -> bool:
+    return all(label in labels and labels[label] == value for label, value in expected.items())
 
 
 def _managed(metadata: Object, manager: str) -> set[str]:

@@ -46,8 +46,8 @@ _NOISE = re.compile(
 _ESCAPED = re.compile(r'\\+(["/\\])')
 
 
-def api_message(said: Any) -> str:
-    text = "" if said is None else str(said)
+def api_message(error: Any) -> str:
+    text = "" if error is None else str(error)
     exceptional = "HTTP response" in text or "Traceback" in text or "traceback" in text
     if not exceptional:
         return text.strip()

@@ -64,21 +64,21 @@ ENTRY = ("name", "namespace", "labels", "annotations", "spec")
 def from_catalogue(entries: Any, catalogue: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(entries, (list, tuple)):
         raise AnsibleFilterError(f"The names of models must be a list, not {entries!r}.")
-    known = catalogue["models"]
+    models = catalogue["models"]
     given = [entry if isinstance(entry, Mapping) else {"name": entry} for entry in entries]
-    problems = [problem for number, entry in enumerate(given, 1) for problem in _problems(entry, number, known)]
+    problems = [problem for number, entry in enumerate(given, 1) for problem in _problems(entry, number, models)]
     if problems:
         raise AnsibleFilterError("\n".join(problems))
     defaults = catalogue.get("defaults") or {}
-    return [_model(entry, {**defaults, **known[entry["name"]]}) for entry in given]
+    return [_model(entry, {**defaults, **models[entry["name"]]}) for entry in given]
 
 
-def _problems(entry: Mapping[str, Any], number: int, known: Mapping[str, Any]) -> Iterable[str]:
+def _problems(entry: Mapping[str, Any], number: int, models: Mapping[str, Any]) -> Iterable[str]:
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         yield f"Entry {number} for the catalogue has no name."
-    elif name not in known:
-        yield f"The catalogue has no model {name}. {near(name, known)}"
+    elif name not in models:
+        yield f"The catalogue has no model {name}. {near(name, models)}"
     for key in entry:
         if key not in ENTRY:
             yield f"{name}: the catalogue entry has no key {key}. {near(str(key), dict.fromkeys(ENTRY))}"

@@ -97,7 +97,9 @@ def listed_models(models: Iterable[Item], services: Iterable[Item], settings: It
 
 def _api(item: Item, apis: Item, usual: str) -> str:
     version = item.get("apiVersion", item.get("api_version", ""))
-    return str(item.get("api", next((api for api, known in apis.items() if known.get("version") == version), usual)))
+    return str(
+        item.get("api", next((api for api, definition in apis.items() if definition.get("version") == version), usual))
+    )
 
 
 def _place(item: Item, option: str) -> str:

@@ -67,10 +67,10 @@ _NOTHING = object()
 
 def shaped(items: Iterable[Any], shape: Any, defaults: Mapping[str, Any] | None = None) -> list[Any]:
     """The shape, filled from each item. ``defaults``: of a mapping's keys that an item has nothing for."""
-    made = [_filled(shape, item) for item in items]
+    shapes = [_filled(shape, item) for item in items]
     if defaults:
-        return [{**defaults, **one} for one in made]
-    return [one for one in made if one is not _NOTHING]
+        return [{**defaults, **one} for one in shapes]
+    return [one for one in shapes if one is not _NOTHING]
 
 
 def _filled(shape: Any, item: Any) -> Any:

@@ -102,11 +102,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         is_cached = self.get_option("cache")
         if is_cached and cache:
             try:
-                known: dict[str, dict[str, Any]] = self._cache[key]
+                cached_hosts: dict[str, dict[str, Any]] = self._cache[key]
             except KeyError:
                 pass  # Nothing is kept, or it is too old.
             else:
-                return known
+                return cached_hosts
         hosts = {node["metadata"]["name"]: _nodes.variables(node) for node in self._nodes()}
         if is_cached:
             self._cache[key] = hosts
@@ -131,6 +131,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.inventory.add_host(name, group=self.inventory.add_group(group))
         strict = self.get_option("strict")
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
-        known = self.inventory.get_host(name).get_vars()
-        self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict)
-        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict=strict)
+        host_vars = self.inventory.get_host(name).get_vars()
+        self._add_host_to_composed_groups(self.get_option("groups"), host_vars, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), host_vars, name, strict=strict)

@@ -100,15 +100,15 @@ POD = Kind("", "v1", "Pod", "pods")
 def kinds(resources: list[Mapping[str, Any]]) -> dict[str, Kind]:
     """Module that handles it -> kind, of one API's resources as the data has them. Of several that one module handles
     the first with a namespace has the others."""
-    found: dict[str, Kind] = {}
+    by_module: dict[str, Kind] = {}
     by_name: dict[str, Kind] = {}
     for module in dict.fromkeys(resource["module"] for resource in resources if resource.get("module")):
         mine = [resource for resource in resources if resource.get("module") == module]
         main = next((resource for resource in mine if resource.get("namespaced", True)), mine[0])
         others = tuple(_kind(resource, by_name) for resource in mine if resource is not main)
-        found[module] = _kind(main, by_name, others)
-        by_name |= {kind.kind: kind for kind in found[module].all}
-    return found
+        by_module[module] = _kind(main, by_name, others)
+        by_name |= {kind.kind: kind for kind in by_module[module].all}
+    return by_module
 
 
 def _kind(resource: Mapping[str, Any], by_name: Mapping[str, Kind], others: tuple[Kind, ...] = ()) -> Kind:
@@ -127,19 +127,19 @@ AUTO = "auto"
 """In place of an API's name: that of each object's apiVersion, else of its kind, else the first."""
 
 
-def of_api(found: Mapping[str, Kind], api: str) -> tuple[Kind, ...]:
+def of_api(by_api: Mapping[str, Kind], api: str) -> tuple[Kind, ...]:
     """The kinds that objects may be of where a task names this API, or ``AUTO``."""
-    return tuple(found.values()) if api == AUTO else (found[api],)
+    return tuple(by_api.values()) if api == AUTO else (by_api[api],)
 
 
 _KINDS = {api: kinds(about["resources"]) for api, about in APIS.items()}
 # Kinds that the modules `model` and `model_info` handle, by the name of their API. The first is their default.
-MODELS: Mapping[str, Kind] = {api: found["model"] for api, found in _KINDS.items()}
+MODELS: Mapping[str, Kind] = {api: by_module["model"] for api, by_module in _KINDS.items()}
 # And those of `inference_service` and `inference_service_info`.
 SERVICES: Mapping[str, Kind] = {
-    api: found["inference_service"] for api, found in _KINDS.items() if "inference_service" in found
+    api: by_module["inference_service"] for api, by_module in _KINDS.items() if "inference_service" in by_module
 }
 # And those of `benchmark_job`.
 BENCHMARKS: Mapping[str, Kind] = {
-    api: found["benchmark_job"] for api, found in _KINDS.items() if "benchmark_job" in found
+    api: by_module["benchmark_job"] for api, by_module in _KINDS.items() if "benchmark_job" in by_module
 }

@@ -50,29 +50,29 @@ class Found:
 
 def read(client: Client, keys: Iterable[Key], until: float, *, predict: bool) -> Found:
     """The objects of these keys that exist. ``predict``: where a definition is missing, there are none of its kind."""
-    wanted = set(keys)
-    names = Counter(Place(key.kind, key.namespace) for key in wanted)
+    requested = set(keys)
+    names = Counter(Place(key.kind, key.namespace) for key in requested)
 
     def one(place: Place) -> tuple[Place, list[Object], str]:
         kind, namespace = place
         try:
             if names[place] > 1:
                 return place, *client.pages(Request("list", kind, namespace), until)
-            name = next(key.name for key in wanted if (key.kind, key.namespace) == place)
+            name = next(key.name for key in requested if (key.kind, key.namespace) == place)
             return place, [client.call(Request("get", kind, namespace, name), until)], ""
         except InferenceError as error:
             if error.code in ("not_found", "namespace_missing") or (predict and error.code == "definition_missing"):
                 return place, [], ""
             raise
 
-    found = Found()
+    snapshot = Found()
     for place, objects, version in concurrently(one, list(names)):
-        found.versions[place] = version
+        snapshot.versions[place] = version
         for resource in objects:
             key = key_of(place.kind, resource)
-            if key in wanted:
-                found.objects[key] = resource
-    return found
+            if key in requested:
+                snapshot.objects[key] = resource
+    return snapshot
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Listed(Found):
 
 def listed(client: Client, kinds: Sequence[Kind], namespace: str, query: Mapping[str, str], until: float) -> Listed:
     """The objects of these kinds that a query selects, in a namespace or, where it is empty, in the whole cluster."""
-    found = Listed(api_found=not kinds)
+    listing = Listed(api_found=not kinds)
     for kind in kinds:
         try:
             resources, version = client.pages(Request("list", kind, namespace, query=query), until)
@@ -92,19 +92,19 @@ def listed(client: Client, kinds: Sequence[Kind], namespace: str, query: Mapping
             if error.code == "definition_missing":
                 continue
             raise
-        found.api_found = True
+        listing.api_found = True
         for resource in resources:
             key = key_of(kind, resource)
-            found.objects[key] = resource
-            found.versions[Place(kind, key.namespace)] = version
-    return found
+            listing.objects[key] = resource
+            listing.versions[Place(kind, key.namespace)] = version
+    return listing
 
 
 def key_of(kind: Kind, resource: Mapping[str, Any]) -> Key:
     return Key(kind, resource["metadata"].get("namespace", ""), resource["metadata"]["name"])
 
 
-def apply(client: Client, wanted: Sequence[Wanted], until: float, *, force: bool, dry_run: bool) -> dict[Key, Outcome]:
+def apply(client: Client, desired: Sequence[Wanted], until: float, *, force: bool, dry_run: bool) -> dict[Key, Outcome]:
     """What the server made of each object, or the error that it answered with; nothing of those that were not tried,
     as not all of the kinds before theirs could be written."""
     query = {
@@ -118,7 +118,7 @@ def apply(client: Client, wanted: Sequence[Wanted], until: float, *, force: bool
     def one(item: Wanted) -> Object:
         return client.call(Request("apply", *item.key, query, item.manifest), until)
 
-    return _with_fields_meant(client, _outcomes(one, [wanted] if dry_run else by_kind(wanted)), until)
+    return _with_fields_meant(client, _outcomes(one, [desired] if dry_run else by_kind(desired)), until)
 
 
 def _with_fields_meant(client: Client, outcomes: dict[Key, Outcome], until: float) -> dict[Key, Outcome]:
@@ -134,13 +134,13 @@ def _with_fields_meant(client: Client, outcomes: dict[Key, Outcome], until: floa
                 documents[key.kind] = client.call(Request("openapi", key.kind), until)
             except InferenceError:
                 documents[key.kind] = {}
-        said = meant(paths, documents[key.kind], key.kind)
-        outcomes[key] = replace(error, message=f"{error.message} {said}".rstrip())
+        hint = meant(paths, documents[key.kind], key.kind)
+        outcomes[key] = replace(error, message=f"{error.message} {hint}".rstrip())
     return outcomes
 
 
 def delete(
-    client: Client, found: Mapping[Key, Object], wanted: Sequence[Wanted], until: float, *, dry_run: bool
+    client: Client, existing: Mapping[Key, Object], targets: Sequence[Wanted], until: float, *, dry_run: bool
 ) -> dict[Key, Outcome]:
     """Asks for the deletion of each object, its children first. One that has gone meanwhile is no error."""
 
@@ -149,7 +149,7 @@ def delete(
             "kind": "DeleteOptions",
             "apiVersion": "v1",
             "propagationPolicy": "Foreground",
-            "preconditions": {"uid": found[item.key]["metadata"]["uid"]},
+            "preconditions": {"uid": existing[item.key]["metadata"]["uid"]},
             # The API server reads the options of a deletion from the body alone where there is one, not from the query.
             "dryRun": ["All"] if dry_run else [],
         }
@@ -164,15 +164,15 @@ def delete(
                 raise InferenceError("replaced", text, error.status) from error
             raise
 
-    return _outcomes(one, by_kind(wanted)[::-1])
+    return _outcomes(one, by_kind(targets)[::-1])
 
 
-def by_kind(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
+def by_kind(objects: Iterable[Wanted]) -> list[list[Wanted]]:
     """The objects of each kind, in the order in which the kinds come first."""
-    found: dict[Kind, list[Wanted]] = {}
-    for item in wanted:
-        found.setdefault(item.key.kind, []).append(item)
-    return list(found.values())
+    groups: dict[Kind, list[Wanted]] = {}
+    for item in objects:
+        groups.setdefault(item.key.kind, []).append(item)
+    return list(groups.values())
 
 
 def _outcomes(act: Callable[[Wanted], Object], stages: Iterable[Sequence[Wanted]]) -> dict[Key, Outcome]:

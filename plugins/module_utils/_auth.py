@@ -53,7 +53,7 @@ _SECRET_FIELDS = frozenset(
 
 def options(params: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """The auth options that are set, by the task or by the environment."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, spec in ARGUMENTS.items():
         if name == "proxy_headers":
             value = params.get(name) or _proxy_headers(environment)
@@ -62,8 +62,8 @@ def options(params: Mapping[str, Any], environment: Mapping[str, str]) -> dict[s
         else:
             value = _from_environment(name, spec, environment)
         if value not in (None, {}, []):
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def _proxy_headers(environment: Mapping[str, str]) -> dict[str, str]:

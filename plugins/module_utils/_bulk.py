@@ -95,44 +95,44 @@ class Report:
         return any(result["changed"] for result in self.results.values())
 
 
-def present(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
+def present(client: Client, desired: Sequence[Wanted], options: Options) -> Report:
     """Makes the objects as wanted, removes those that are to be pruned, and waits until they are ready, and gone."""
     until = time.monotonic() + options.api_timeout
-    found = read(client, [item.key for item in wanted], until, predict=options.check_mode)
+    snapshot = read(client, [item.key for item in desired], until, predict=options.check_mode)
     # Read before anything is written: an account that may not see them changes nothing.
-    excess = _excess(client, options.prune, {item.key for item in wanted}, until) if options.prune else {}
-    return _make(client, wanted, found, options, until, excess)
+    excess = _excess(client, options.prune, {item.key for item in desired}, until) if options.prune else {}
+    return _make(client, desired, snapshot, options, until, excess)
 
 
-def _excess(client: Client, prune: Prune, wanted: Collection[Key], until: float) -> dict[Key, Object]:
+def _excess(client: Client, prune: Prune, desired: Collection[Key], until: float) -> dict[Key, Object]:
     """What a selector finds and nobody wants. What a controller has made for something else is that one's business."""
     query = {"labelSelector": prune.selector}
-    found = [listed(client, [kind], namespace, query, until).objects for kind, namespace in prune.places]
-    objects = [(key, resource) for some in found for key, resource in some.items()]
-    return {key: resource for key, resource in objects if key not in wanted and not _is_controlled(resource)}
+    listings = [listed(client, [kind], namespace, query, until).objects for kind, namespace in prune.places]
+    objects = [(key, resource) for some in listings for key, resource in some.items()]
+    return {key: resource for key, resource in objects if key not in desired and not _is_controlled(resource)}
 
 
 def _is_controlled(resource: Object) -> bool:
     return any(owner.get("controller") for owner in resource["metadata"].get("ownerReferences") or ())
 
 
-def patched(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
+def patched(client: Client, desired: Sequence[Wanted], options: Options) -> Report:
     """Sets what the manifests say of objects that are there, keeps what else we own of them, and waits until they are
     ready."""
     until = time.monotonic() + options.api_timeout
-    found = read(client, [item.key for item in wanted], until, predict=options.check_mode)
-    missing = [item for item in wanted if item.key not in found.objects]
+    snapshot = read(client, [item.key for item in desired], until, predict=options.check_mode)
+    missing = [item for item in desired if item.key not in snapshot.objects]
     if missing and not options.check_mode:
         report = Report()
         error = InferenceError("not_found", "It does not exist, and state=patched does not create it.")
-        _refused({item.key: error for item in missing}, wanted, report, "refused")
+        _refused({item.key: error for item in missing}, desired, report, "refused")
         return report
     there = [
-        Wanted(item.key, _diff.patched(found.objects[item.key], item.manifest, FIELD_MANAGER))
-        for item in wanted
-        if item.key in found.objects
+        Wanted(item.key, _diff.patched(snapshot.objects[item.key], item.manifest, FIELD_MANAGER))
+        for item in desired
+        if item.key in snapshot.objects
     ]
-    report = _make(client, there, found, options, until)
+    report = _make(client, there, snapshot, options, until)
     if missing:
         _foretell(report, missing)
     return report
@@ -146,20 +146,20 @@ def followed(client: Client, kind: Kind, reading: Callable[[float], Listed], opt
     until = time.monotonic() + options.wait_timeout
     while True:
         # As long after the end as one is told why it was not ready.
-        found = reading(until + DIAGNOSIS_SECONDS)
-        if not found.api_found:
+        listing = reading(until + DIAGNOSIS_SECONDS)
+        if not listing.api_found:
             error = InferenceError("definition_missing", f"The cluster has no resource type {kind.resource}.", 404)
-            return found, Report(error=error)
-        if found.objects and all(_is_done(key, one, options) for key, one in found.objects.items()):
-            return found, Report()
-        if found.objects:
-            report = Report({key: summary(key.kind, resource) for key, resource in found.objects.items()})
-            found.objects |= _wait(client, found.objects, found, options, report, until)
+            return listing, Report(error=error)
+        if listing.objects and all(_is_done(key, one, options) for key, one in listing.objects.items()):
+            return listing, Report()
+        if listing.objects:
+            report = Report({key: summary(key.kind, resource) for key, resource in listing.objects.items()})
+            listing.objects |= _wait(client, listing.objects, listing, options, report, until)
             if report.error is not None:
-                return found, report
+                return listing, report
         elif time.monotonic() >= until:
             text = f"No matching {kind.kind} was found within {options.wait_timeout:g} s."
-            return found, Report(error=InferenceError("timeout", text))
+            return listing, Report(error=InferenceError("timeout", text))
         else:
             time.sleep(max(0.0, min(POLL_SECONDS, until - time.monotonic())))
 
@@ -170,16 +170,16 @@ def _is_done(key: Key, resource: Object, options: Options) -> bool:
 
 def _make(
     client: Client,
-    wanted: Sequence[Wanted],
-    found: Found,
+    desired: Sequence[Wanted],
+    snapshot: Found,
     options: Options,
     until: float,
     excess: Mapping[Key, Object] | None = None,
 ) -> Report:
     """Applies what differs from what was found, deletes what is too much, and waits until all is ready, and gone."""
     report = Report(pruned=[*(excess or {})])
-    after = dict(found.objects)
-    differ = [item for item in wanted if not _diff.unchanged(after.get(item.key), item.manifest, FIELD_MANAGER)]
+    after = dict(snapshot.objects)
+    differ = [item for item in desired if not _diff.unchanged(after.get(item.key), item.manifest, FIELD_MANAGER)]
     report.drift = {item.key: _diff.drift(after.get(item.key), item.manifest, FIELD_MANAGER) for item in differ}
     sent: dict[Key, Outcome] = {}
     if differ and (options.check_mode or len(differ) > 1):
@@ -191,10 +191,10 @@ def _make(
     if differ and not options.check_mode:
         sent = apply(client, differ, until, force=options.force_conflicts, dry_run=False)
     after.update({key: outcome for key, outcome in sent.items() if not isinstance(outcome, InferenceError)})
-    labels = _messages.shown([*(item.key for item in wanted), *report.pruned])
-    for item in wanted:
+    labels = _messages.shown([*(item.key for item in desired), *report.pruned])
+    for item in desired:
         if item.key in after:
-            _note(report, item.key, labels[item.key], found.objects.get(item.key), after[item.key])
+            _note(report, item.key, labels[item.key], snapshot.objects.get(item.key), after[item.key])
     if _refused(sent, differ, report, "not applied" if len(differ) > 1 else "refused"):
         return report
     # Before what is wanted is waited for, which may need the GPUs of what goes.
@@ -202,25 +202,25 @@ def _make(
         return report
     if options.wait and not options.check_mode:
         ends = time.monotonic() + options.wait_timeout
-        _wait(client, {item.key: after[item.key] for item in wanted}, found, options, report, ends)
+        _wait(client, {item.key: after[item.key] for item in desired}, snapshot, options, report, ends)
         if excess and report.error is None:
             ends = max(ends, time.monotonic() + DIAGNOSIS_SECONDS)
             _wait(client, excess, Found(), options, report, ends, gone=True)
     return report
 
 
-def absent(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
+def absent(client: Client, targets: Sequence[Wanted], options: Options) -> Report:
     """Deletes the objects and waits until they, and what belongs to them, are gone."""
     report = Report()
     until = time.monotonic() + options.api_timeout
-    found = read(client, [item.key for item in wanted], until, predict=True)
-    there = {item.key: found.objects[item.key] for item in wanted if item.key in found.objects}
-    report.results = {item.key: _left(item.key) for item in wanted if item.key not in there}
-    if _delete(client, there, _messages.shown(item.key for item in wanted), options, report, until):
+    snapshot = read(client, [item.key for item in targets], until, predict=True)
+    there = {item.key: snapshot.objects[item.key] for item in targets if item.key in snapshot.objects}
+    report.results = {item.key: _left(item.key) for item in targets if item.key not in there}
+    if _delete(client, there, _messages.shown(item.key for item in targets), options, report, until):
         return report
     if options.wait and not options.check_mode:
         ends = time.monotonic() + options.wait_timeout
-        _wait(client, there, found, options, report, ends, gone=True)
+        _wait(client, there, snapshot, options, report, ends, gone=True)
     return report
 
 
@@ -233,8 +233,8 @@ def _delete(
     until: float,
 ) -> bool:
     """Asks for the deletion of objects and notes it. Whether the server refused something."""
-    wanted = [Wanted(key, resource) for key, resource in objects.items()]
-    outcomes = delete(client, objects, wanted, until, dry_run=options.check_mode)
+    targets = [Wanted(key, resource) for key, resource in objects.items()]
+    outcomes = delete(client, objects, targets, until, dry_run=options.check_mode)
     for key, before in objects.items():
         outcome = outcomes.get(key)
         if isinstance(outcome, InferenceError):
@@ -246,7 +246,7 @@ def _delete(
         if changed:
             # The whole spec goes, whoever owned the fields.
             report.diff.append(_diff.entry(labels[key], {"spec": before.get("spec")}, {}))
-    return _refused(outcomes, wanted, report, "not deleted")
+    return _refused(outcomes, targets, report, "not deleted")
 
 
 def _left(key: Key) -> dict[str, Any]:
@@ -254,9 +254,9 @@ def _left(key: Key) -> dict[str, Any]:
     return {**_named(key), "changed": False, "waited": 0.0}
 
 
-def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report: Report) -> dict[Key, Outcome]:
+def _predicted(outcomes: Mapping[Key, Outcome], desired: Iterable[Wanted], report: Report) -> dict[Key, Outcome]:
     """In check mode, what is missing may be made by a task before this one: the object is predicted, with a warning."""
-    manifests = {item.key: item.manifest for item in wanted}
+    manifests = {item.key: item.manifest for item in desired}
     result: dict[Key, Outcome] = {}
     unchecked: dict[str, list[str]] = {}
     for key, outcome in outcomes.items():
@@ -278,14 +278,14 @@ def _foretell(report: Report, missing: Sequence[Wanted]) -> None:
     report.warnings.append(f"{_messages.names([*labels.values()])} cannot be patched yet, because it does not exist.")
 
 
-def _refused(outcomes: Mapping[Key, Outcome], asked: Iterable[Wanted], report: Report, word: str) -> bool:
+def _refused(outcomes: Mapping[Key, Outcome], requests: Iterable[Wanted], report: Report, word: str) -> bool:
     """Whether the server refused something; then the report says what."""
     errors = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, InferenceError)}
     for key, error in errors.items():
         result = report.results.setdefault(key, _named(key))
         result.update(changed=False, error_code=error.code, message=error.message)
     if errors:
-        report.error = _messages.refused(errors, outcomes, [item.key for item in asked], word)
+        report.error = _messages.refused(errors, outcomes, [item.key for item in requests], word)
     return bool(errors)
 
 
@@ -308,7 +308,7 @@ def _note(report: Report, key: Key, label: str, before: Object | None, after: Ob
 def _wait(
     client: Client,
     resources: Mapping[Key, Object],
-    found: Found,
+    snapshot: Found,
     options: Options,
     report: Report,
     until: float,
@@ -318,7 +318,7 @@ def _wait(
     """Waits until all are ready, or gone, and notes what came of them in their results. Gives them as last seen."""
     started = time.monotonic()
     board = Board(options.wait_for, gone=gone)
-    versions = dict(found.versions)
+    versions = dict(snapshot.versions)
     for key, resource in resources.items():
         board.add(key, resource)
         place = Place(key.kind, key.namespace)
@@ -358,7 +358,7 @@ def _explain(client: Client, board: Board, options: Options, report: Report, *, 
     if board.error is not None:
         report.error = board.error
         return
-    told = {key: report.results[key] for key in late}
-    report.error = _messages.late(told, board.items, options.wait_timeout, board.trouble, gone=gone)
+    late_results = {key: report.results[key] for key in late}
+    report.error = _messages.late(late_results, board.items, options.wait_timeout, board.trouble, gone=gone)
     for key in late:
         report.results[key]["error_code"] = report.error.code

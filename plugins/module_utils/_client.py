@@ -134,12 +134,12 @@ class Client:
     def _retried(self, request: Request, until: float) -> bytes:
         backoff, started = Backoff(), time.monotonic()
         while True:
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 text = "The timeout expired before the request was sent."
                 raise InferenceError("unreachable", text, advice=(_TIME_IS_UP,))
             try:
-                body = self._send(request, min(ANSWER_SECONDS, left)).body
+                body = self._send(request, min(ANSWER_SECONDS, remaining)).body
             except InferenceError as error:
                 limit = until if self._answered.is_set() else min(until, started + FIRST_CONTACT_SECONDS)
                 pause = error.retry_after if error.retry_after is not None else backoff.pause()

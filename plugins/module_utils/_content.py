@@ -46,24 +46,24 @@ class Content:
 
     def chunks(self, offset: int, size: int) -> Iterator[bytes]:
         """So many bytes from there on, in chunks. Raises InferenceError where a file is shorter than it was."""
-        left = size
+        remaining = size
         for part in self.parts:
-            if left <= 0:
+            if remaining <= 0:
                 return
             if offset >= part.size:
                 offset -= part.size
                 continue
-            for chunk in _read(part, offset, min(left, part.size - offset)):
-                left -= len(chunk)
+            for chunk in _read(part, offset, min(remaining, part.size - offset)):
+                remaining -= len(chunk)
                 yield chunk
             offset = 0
 
     def digest(self, offset: int, size: int) -> str:
         """SHA-256 of so many bytes from there on."""
-        found = hashlib.sha256()
+        checksum = hashlib.sha256()
         for chunk in self.chunks(offset, size):
-            found.update(chunk)
-        return f"sha256:{found.hexdigest()}"
+            checksum.update(chunk)
+        return f"sha256:{checksum.hexdigest()}"
 
 
 def content(path: str) -> Content:

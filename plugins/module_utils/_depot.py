@@ -67,10 +67,12 @@ class Door:
         if answer.status != 200:
             raise refusal(answer)
         try:
-            told = json.loads(answer.body)
-            pieces = tuple((str(piece["digest"]), int(piece["size"])) for piece in told.get("pieces") or ())
-            length = told.get("length")
-            return State(int(told["offset"]), None if length is None else int(length), told["complete"] is True, pieces)
+            document = json.loads(answer.body)
+            pieces = tuple((str(piece["digest"]), int(piece["size"])) for piece in document.get("pieces") or ())
+            length = document.get("length")
+            return State(
+                int(document["offset"]), None if length is None else int(length), document["complete"] is True, pieces
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise InferenceError("server_error", f"{self.place} is not a depot.") from error
 
@@ -111,8 +113,8 @@ class Door:
             response = connection.getresponse()
             return Answer(response.status, response.headers, response.read(ANSWER_BYTES))
         except ssl.SSLCertVerificationError as error:
-            said = f"The certificate of {self.place} cannot be verified: {error}."
-            raise InferenceError("certificate", said) from error
+            message = f"The certificate of {self.place} cannot be verified: {error}."
+            raise InferenceError("certificate", message) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             what = str(error) or type(error).__name__
             raise InferenceError("unreachable", f"{self.place} cannot be reached: {what}.", transient=True) from error
@@ -130,8 +132,8 @@ class Door:
             host = split.hostname or ""
             return http.client.HTTPSConnection(host, split.port, timeout=SILENT_SECONDS, context=context)
         except (ValueError, ssl.SSLError) as error:
-            said = f"The URL or CA of the depot is invalid: {error}."
-            raise InferenceError("invalid_input", said) from error
+            message = f"The URL or CA of the depot is invalid: {error}."
+            raise InferenceError("invalid_input", message) from error
 
 
 def refusal(answer: Answer) -> InferenceError:

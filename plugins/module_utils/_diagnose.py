@@ -35,9 +35,9 @@ def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: flo
         events += _events(client, pod["metadata"], POD.kind, until)
     events.sort(key=_last_seen)
     conditions = (resource.get("status") or {}).get("conditions") or []
-    known = {condition.get("message") for condition in conditions}
+    messages = {condition.get("message") for condition in conditions}
     return {
-        "events": [_event(event) for event in events if event.get("message") not in known][-EVENTS:],
+        "events": [_event(event) for event in events if event.get("message") not in messages][-EVENTS:],
         "log": _log(client, pod, until) if pod is not None else [],
     }
 
@@ -120,9 +120,9 @@ def _log(client: Client, pod: Object, until: float) -> list[str]:
 
 def _container(status: Object) -> Object | None:
     """The first that is not ready, among them the one that has been started again most often; else just the first."""
-    found: list[Object] = [
+    statuses: list[Object] = [
         *(status.get("initContainerStatuses") or []),
         *(status.get("containerStatuses") or []),
     ]
-    unready = [container for container in found if not container.get("ready")]
-    return max(unready or found[:1], key=lambda container: container.get("restartCount") or 0, default=None)
+    unready = [container for container in statuses if not container.get("ready")]
+    return max(unready or statuses[:1], key=lambda container: container.get("restartCount") or 0, default=None)

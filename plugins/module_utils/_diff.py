@@ -55,12 +55,12 @@ def project(value: Any, fields: Fields) -> Any:
 def _names(key: str, item: Any) -> bool:
     """Whether ``k:{"name":"x"}`` or ``v:"x"`` means this item of a list."""
     try:
-        wanted = json.loads(key[2:])
+        expected = json.loads(key[2:])
     except ValueError:
         return False
     if key.startswith("k:") and isinstance(item, Mapping):
-        return all(item.get(name) == value for name, value in wanted.items())
-    return key.startswith("v:") and bool(item == wanted)
+        return all(item.get(name) == value for name, value in expected.items())
+    return key.startswith("v:") and bool(item == expected)
 
 
 def union(one: Fields, other: Fields) -> Fields:
@@ -84,8 +84,8 @@ def unchanged(live: Mapping[str, Any] | None, manifest: Mapping[str, Any], manag
 def content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a manifest says about its object, apart from which one it is."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key not in _IDENTITY and value}
-    said = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
-    return {**said, **({"metadata": metadata} if metadata else {})}
+    fields = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
+    return {**fields, **({"metadata": metadata} if metadata else {})}
 
 
 def patched(live: Mapping[str, Any], patch: Mapping[str, Any], manager: str) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def patched(live: Mapping[str, Any], patch: Mapping[str, Any], manager: str) -> 
     """
     owned = owned_fields(live, manager, patch["apiVersion"])
     mine = project(live, owned) if owned else {}
-    said = {key: value for key, value in content(patch).items() if value is not None}
-    merged: dict[str, Any] = _merged(mine, said)
+    fields = {key: value for key, value in content(patch).items() if value is not None}
+    merged: dict[str, Any] = _merged(mine, fields)
     metadata = {**merged.get("metadata", {}), **_named(patch["metadata"])}
     return {**merged, "apiVersion": patch["apiVersion"], "kind": patch["kind"], "metadata": metadata}
 
@@ -121,15 +121,15 @@ def drift(live: Mapping[str, Any] | None, manifest: Mapping[str, Any], manager: 
     """
     if live is None:
         return []
-    said = content(manifest)
-    there = {key: live.get(key) for key in said}
-    found: dict[str, dict[str, Any]] = {}
+    fields = content(manifest)
+    there = {key: live.get(key) for key in fields}
+    differences: dict[str, dict[str, Any]] = {}
     for entry in sorted(live["metadata"].get("managedFields") or (), key=lambda entry: str(entry.get("time") or "")):
         if not _is_of(entry, manager):
-            sides = _Side(said, mask(said)), _Side(there, mask(there))
+            sides = _Side(fields, mask(fields)), _Side(there, mask(there))
             for path, ours, theirs in _differences(entry.get("fieldsV1") or {}, *sides, ""):
-                found[path] = {"path": path, "ours": ours, "theirs": theirs, "manager": entry.get("manager", "")}
-    return [*found.values()]
+                differences[path] = {"path": path, "ours": ours, "theirs": theirs, "manager": entry.get("manager", "")}
+    return [*differences.values()]
 
 
 class _Side(NamedTuple):

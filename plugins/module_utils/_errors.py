@@ -89,8 +89,8 @@ def from_answer(
     message = str(answer.get("message") or body[:500].decode(errors="replace").strip() or f"HTTP status {status}")
     details = answer.get("details") or {}
     seconds = _seconds(retry_after, details.get("retryAfterSeconds"))
-    code, told = _classify(status, message, answer, verb, resource, where)
-    return InferenceError(code, told, status, seconds, _transient(status, message))
+    code, text = _classify(status, message, answer, verb, resource, where)
+    return InferenceError(code, text, status, seconds, _transient(status, message))
 
 
 def _classify(
@@ -137,21 +137,21 @@ def _conflicts(causes: Iterable[Mapping[str, str]]) -> str:
 
 
 def _invalid(message: str, causes: Iterable[Mapping[str, str]]) -> str:
-    told = [
+    problems = [
         f"{cause['field']}: {_with_choice_meant(cause['message'])}"
         for cause in causes
         if cause.get("field") and cause.get("message")
     ]
-    if told:
-        return _sentence("; ".join(told))
+    if problems:
+        return _sentence("; ".join(problems))
     # failed to create typed patch object (models/a; example.com/v1, Kind=Model): .spec.x: field not declared ...
     return _sentence(message.partition("): ")[2] if "typed patch object" in message else message)
 
 
 def _with_choice_meant(message: str) -> str:
     """``Unsupported value: "vllm": supported values: "OLlama", "VLLM"``, and which of them was meant."""
-    found = _UNSUPPORTED.match(message)
-    return f"{message}. {did_you_mean(found[1], _QUOTED.findall(found[2]))}".rstrip(". ") if found else message
+    match = _UNSUPPORTED.match(message)
+    return f"{message}. {did_you_mean(match[1], _QUOTED.findall(match[2]))}".rstrip(". ") if match else message
 
 
 def _sentence(text: str) -> str:

@@ -31,17 +31,17 @@ def meant(paths: list[str], document: Mapping[str, Any], kind: Kind) -> str:
     """A sentence for each of the paths that is like a field of the kind; ``document``: the OpenAPI of its group."""
     schemas = _mapping(_mapping(document, "components"), "schemas")
     whole = next((one for one in schemas.values() if _is_of(one, kind)), {})
-    told = []
+    sentences = []
     for path in paths:
         parent, _dot, name = path.rpartition(".")
         guess = did_you_mean(name, _mapping(_below(whole, parent, schemas), "properties"))
-        told.append(guess.replace("Did you mean", f"Instead of {name}, did you mean") if len(paths) > 1 else guess)
-    return " ".join(filter(None, told))
+        sentences.append(guess.replace("Did you mean", f"Instead of {name}, did you mean") if len(paths) > 1 else guess)
+    return " ".join(filter(None, sentences))
 
 
 def _is_of(schema: Any, kind: Kind) -> bool:
-    wanted = {"group": kind.group, "kind": kind.kind, "version": kind.version}
-    return isinstance(schema, Mapping) and wanted in (schema.get("x-kubernetes-group-version-kind") or ())
+    gvk = {"group": kind.group, "kind": kind.kind, "version": kind.version}
+    return isinstance(schema, Mapping) and gvk in (schema.get("x-kubernetes-group-version-kind") or ())
 
 
 def _below(schema: Mapping[str, Any], path: str, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -58,5 +58,5 @@ def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[
 
 
 def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, Mapping) else {}
+    child = value.get(key)
+    return child if isinstance(child, Mapping) else {}

@@ -95,16 +95,16 @@ def _installed(run: Run, module: str) -> tuple[str | None, str | None]:
         return None, None
     if answer.status != 0:
         return "", ""
-    said = dict(line.split(":", 1) for line in reversed(answer.text.splitlines()) if ":" in line)
-    version = said.get("version", "").strip()
+    fields = dict(line.split(":", 1) for line in reversed(answer.text.splitlines()) if ":" in line)
+    version = fields.get("version", "").strip()
     if module == "nvidia":
-        return version, _gpu_nvidia.kind_of_license(said.get("license", ""))
-    return version, "added" if any(place in said.get("filename", "") for place in ADDED) else "inbox"
+        return version, _gpu_nvidia.kind_of_license(fields.get("license", ""))
+    return version, "added" if any(place in fields.get("filename", "") for place in ADDED) else "inbox"
 
 
 def _described(tree: Tree, run: Run, gpus: Sequence[Device]) -> list[dict[str, Any]]:
-    known = _asked(run) if any(gpu.vendor == "nvidia" for gpu in gpus) else {}
-    return [_gpu(tree, gpu, known.get(gpu.address) or _card(tree, gpu)) for gpu in gpus]
+    cards = _asked(run) if any(gpu.vendor == "nvidia" for gpu in gpus) else {}
+    return [_gpu(tree, gpu, cards.get(gpu.address) or _card(tree, gpu)) for gpu in gpus]
 
 
 def _asked(run: Run) -> dict[str, Card]:

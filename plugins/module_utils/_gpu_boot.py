@@ -33,8 +33,8 @@ def secure_boot(tree: Tree) -> bool | None:
 def module_keys(tree: Tree) -> list[dict[str, str | bool]]:
     """The keys for modules that the machine has, and whether it trusts what they sign."""
     trusted = trusted_keys(tree)
-    found = ((path, tree.data(path)) for path in MODULE_KEYS)
-    return [{"path": path, "enrolled": key in trusted} for path, key in found if key]
+    keys = ((path, tree.data(path)) for path in MODULE_KEYS)
+    return [{"path": path, "enrolled": key in trusted} for path, key in keys if key]
 
 
 def trusted_keys(tree: Tree) -> bytes:

@@ -58,8 +58,8 @@ def architecture(device_id: str) -> str:
 
 def loaded_version(text: str) -> str:
     """Of ``/proc/driver/nvidia/version``."""
-    found = VERSION.search(text)
-    return found.group(1) if found else ""
+    match = VERSION.search(text)
+    return match.group(1) if match else ""
 
 
 def loaded_kind(text: str) -> str:
@@ -81,42 +81,42 @@ def source(tree: Tree) -> str:
 def known_by_driver(tree: Tree, address: str) -> Card | None:
     """What the loaded driver says of a GPU without any tool."""
     text = tree.text(f"/proc/driver/nvidia/gpus/{address}/information")
-    said = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    if not said:
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    if not fields:
         return None
-    return Card(model=said.get("Model", "").strip(), uuid=said.get("GPU UUID", "").strip())
+    return Card(model=fields.get("Model", "").strip(), uuid=fields.get("GPU UUID", "").strip())
 
 
 def known_by_tool(query: str, listing: str) -> dict[str, Card]:
     """PCI address -> GPU. ``query`` answers QUERY as CSV without units, ``listing`` is what ``nvidia-smi -L`` says."""
     parts = mig_devices(listing)
-    found: dict[str, Card] = {}
+    cards: dict[str, Card] = {}
     for line in query.splitlines():
         values = [value.strip() for value in line.split(",")]
         if len(values) != len(QUERY):
             continue
         bus, model, uuid, memory, mig = values
-        found[address(bus)] = Card(
+        cards[address(bus)] = Card(
             model=model,
             uuid=uuid,
             memory_bytes=int(memory) * 1024**2 if memory.isdigit() else None,
             mig={"Enabled": True, "Disabled": False}.get(mig),
             mig_devices=parts.get(uuid, []),
         )
-    return found
+    return cards
 
 
 def mig_devices(listing: str) -> dict[str, list[dict[str, str]]]:
     """UUID of a GPU -> the parts that it is cut into."""
-    found: dict[str, list[dict[str, str]]] = {}
+    partitions: dict[str, list[dict[str, str]]] = {}
     uuid = ""
     for line in listing.splitlines():
         part = MIG_DEVICE.match(line)
         if line.startswith("GPU "):
             uuid = line.rpartition("UUID: ")[2].rstrip(")")
         elif part and uuid:
-            found.setdefault(uuid, []).append({"profile": part.group(1), "uuid": part.group(2)})
-    return found
+            partitions.setdefault(uuid, []).append({"profile": part.group(1), "uuid": part.group(2)})
+    return partitions
 
 
 def address(bus: str) -> str:

@@ -59,12 +59,14 @@ def devices(tree: Tree) -> list[Device]:
     ]
 
 
-def gpus(found: list[Device]) -> list[Device]:
-    return [device for device in found if device.vendor and device.pci_class.startswith(GPU_CLASSES[device.vendor])]
+def gpus(pci_devices: list[Device]) -> list[Device]:
+    return [
+        device for device in pci_devices if device.vendor and device.pci_class.startswith(GPU_CLASSES[device.vendor])
+    ]
 
 
-def switches(found: list[Device]) -> list[Device]:
-    return [device for device in found if device.vendor == "nvidia" and device.pci_class.startswith(SWITCH_CLASS)]
+def switches(pci_devices: list[Device]) -> list[Device]:
+    return [device for device in pci_devices if device.vendor == "nvidia" and device.pci_class.startswith(SWITCH_CLASS)]
 
 
 def switch_managers(tree: Tree) -> int:
@@ -72,8 +74,8 @@ def switch_managers(tree: Tree) -> int:
     return sum(SWITCH_MANAGER in tree.data(f"{INFINIBAND}/{name}/device/vpd") for name in tree.names(INFINIBAND))
 
 
-def vendors(found: list[Device]) -> list[str]:
-    present = {device.vendor for device in found}
+def vendors(pci_devices: list[Device]) -> list[str]:
+    present = {device.vendor for device in pci_devices}
     return [vendor for vendor in VENDORS.values() if vendor in present]
 
 

@@ -151,9 +151,9 @@ def access(config: Config, context: str | None) -> Access | None:
 
 def _merge(config: Config, content: Mapping[str, Any], folder: str, where: str) -> None:
     for plural in ("cluster", "user", "context"):
-        known: dict[str, Entry] = getattr(config, f"{plural}s")
+        entries: dict[str, Entry] = getattr(config, f"{plural}s")
         for name, entry in _entries(content, plural, where):
-            known.setdefault(name, Entry(entry, folder))
+            entries.setdefault(name, Entry(entry, folder))
     if "current-context" in content:
         config.current = str(content["current-context"] or "")
 
@@ -184,9 +184,9 @@ def _named(config: Config, kind: str, name: Any, by: str) -> Entry:
 
 
 def _there_are(kind: str, entries: Mapping[str, Entry]) -> str:
-    known = sorted(entries)
-    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
-    return f"It has {', '.join(known[:LISTED])}{more}." if known else f"It has no {kind}s."
+    names = sorted(entries)
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"It has {', '.join(names[:LISTED])}{more}." if names else f"It has no {kind}s."
 
 
 def _text(entry: Entry, key: str) -> str:

@@ -69,7 +69,7 @@ def parse(
     ``Kind.meant``. ``namespace`` is that of the items that name none; ``need_spec`` is False where objects are only to
     be deleted or patched.
     """
-    wanted: list[Wanted] = []
+    desired: list[Wanted] = []
     problems: list[str] = []
     seen: set[Key] = set()
     numbers: Counter[Kind] = Counter()
@@ -84,10 +84,10 @@ def parse(
         if parsed.key in seen:
             problems.append(f"{name}: it is listed twice")
         seen.add(parsed.key)
-        wanted.append(parsed)
+        desired.append(parsed)
     if problems:
         raise InferenceError("invalid_input", "Nothing was changed. " + "\n".join(f"{text}." for text in problems))
-    return wanted
+    return desired
 
 
 def selector(requirements: Iterable[str]) -> str:

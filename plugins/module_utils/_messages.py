@@ -39,37 +39,37 @@ def shown(keys: Iterable[Key]) -> dict[Key, str]:
 
 
 def refused(
-    errors: Mapping[Key, InferenceError], tried: Collection[Key], asked: Collection[Key], word: str
+    errors: Mapping[Key, InferenceError], tried: Collection[Key], keys: Collection[Key], word: str
 ) -> InferenceError:
     """``word``: what happened to them: refused (so nothing was changed), not applied, not deleted."""
     first = next(iter(errors.values()))
-    told = {key: error.message for key, error in errors.items()}
-    further = " Nothing was changed." if word == "refused" and len(asked) > 1 else ""
-    left = [name for key, name in shown(asked).items() if key not in tried]
-    if left:
-        further = f" {names(left)} {'were' if len(left) > 1 else 'was'} not processed."
-    text = _list(told, asked, f"was {word}", f"were {word}", further)
+    messages = {key: error.message for key, error in errors.items()}
+    further = " Nothing was changed." if word == "refused" and len(keys) > 1 else ""
+    unprocessed = [name for key, name in shown(keys).items() if key not in tried]
+    if unprocessed:
+        further = f" {names(unprocessed)} {'were' if len(unprocessed) > 1 else 'was'} not processed."
+    text = _list(messages, keys, f"was {word}", f"were {word}", further)
     return InferenceError(first.code, text, first.status)
 
 
-def failed(results: Mapping[Key, Mapping[str, Any]], asked: Collection[Key]) -> InferenceError:
-    told = {key: _state(result, explained=_is_explained(result)) for key, result in results.items()}
+def failed(results: Mapping[Key, Mapping[str, Any]], keys: Collection[Key]) -> InferenceError:
+    messages = {key: _state(result, explained=_is_explained(result)) for key, result in results.items()}
     code = "deleted" if all(result["reason"] == "Deleted" for result in results.values()) else "failed"
-    text, advice = _list(told, asked, "failed", "failed"), _advice(results)
+    text, advice = _list(messages, keys, "failed", "failed"), _advice(results)
     return InferenceError(code, text, advice=advice, further=_describe(next(iter(results))) if advice else "")
 
 
 def late(
-    results: Mapping[Key, Mapping[str, Any]], asked: Collection[Key], seconds: float, trouble: str, *, gone: bool
+    results: Mapping[Key, Mapping[str, Any]], keys: Collection[Key], seconds: float, trouble: str, *, gone: bool
 ) -> InferenceError:
-    told = {key: _state(result) for key, result in results.items()}
+    messages = {key: _state(result) for key, result in results.items()}
     state = f"{'deleted' if gone else 'ready'} after {seconds:g} s"
     last = f" The last request to the API server failed: {trouble}" if trouble else ""
     unseen = any(result.get("reason") in ("NoStatus", "Outdated") for result in results.values())
     advice = () if gone or trouble else _advice(results)
     return InferenceError(
         "controller_missing" if unseen and not trouble else "timeout",
-        _list(told, asked, f"is not {state}", f"are not {state}", last),
+        _list(messages, keys, f"is not {state}", f"are not {state}", last),
         advice=advice,
         further=_describe(next(iter(results))) if advice else "",
     )
@@ -80,9 +80,9 @@ def _advice(results: Mapping[Key, Mapping[str, Any]]) -> tuple[str, ...]:
     messages: dict[str, str] = {}
     for result in results.values():
         messages.setdefault(str(result.get("reason") or ""), str(result.get("message") or ""))
-    known = [(reason, do) for reason, message in messages.items() if (do := advise(reason, message))][:ADVISED]
+    advice = [(reason, do) for reason, message in messages.items() if (do := advise(reason, message))][:ADVISED]
     several = len(messages) > 1
-    lines = [f"What to do{f' about {reason}' if several else ''}: {do}" for reason, do in known]
+    lines = [f"What to do{f' about {reason}' if several else ''}: {do}" for reason, do in advice]
     return tuple(lines)
 
 
@@ -118,17 +118,17 @@ def _state(result: Mapping[str, Any], *, explained: bool = False) -> str:
     return text or "It reports no reason."
 
 
-def _list(told: Mapping[Key, str], asked: Collection[Key], one: str, several: str, further: str = "") -> str:
-    """``told``: what is to be said of some of those that were ``asked`` for."""
-    if len(asked) == 1:
-        [(key, text)] = told.items()
+def _list(messages: Mapping[Key, str], keys: Collection[Key], one: str, several: str, further: str = "") -> str:
+    """``messages``: what is to be said of some of the ``keys``."""
+    if len(keys) == 1:
+        [(key, text)] = messages.items()
         return f"{key.kind.kind} {key.label} {one}.{further} {text}"
-    labels = shown(asked)
+    labels = shown(keys)
     same: dict[str, list[str]] = {}
-    for key, text in told.items():
+    for key, text in messages.items():
         same.setdefault(text, []).append(labels[key])
-    kinds = {key.kind.kind for key in asked}
+    kinds = {key.kind.kind for key in keys}
     noun = f"{kinds.pop()}s" if len(kinds) == 1 else "resources"
-    verb = one if len(told) == 1 else several
+    verb = one if len(messages) == 1 else several
     lines = [textwrap.indent(f"{names(group)}: {text}", "  ").lstrip() for text, group in same.items()]
-    return "\n".join([f"{len(told)} of {len(asked)} {noun} {verb}.{further}", *(f"- {line}" for line in lines)])
+    return "\n".join([f"{len(messages)} of {len(keys)} {noun} {verb}.{further}", *(f"- {line}" for line in lines)])

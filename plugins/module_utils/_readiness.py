@@ -77,9 +77,9 @@ def judge(kind: Kind, resource: Mapping[str, Any], wait_for: Rule | None = None)
 def tell(kind: Kind, resource: Mapping[str, Any]) -> tuple[str, str]:
     """Reason and message of the first condition that is not as it should be; empty where all are."""
     for usual in kind.telling:
-        found = condition(resource, usual.type)
-        if found and not holds(usual, resource):
-            return found.get("reason", ""), found.get("message", "").strip()
+        actual = condition(resource, usual.type)
+        if actual and not holds(usual, resource):
+            return actual.get("reason", ""), actual.get("message", "").strip()
     return "", ""
 
 

@@ -70,12 +70,12 @@ def holds(rule: Rule, resource: Mapping[str, Any]) -> bool:
     return _field_holds(rule, value_at(resource, rule.path))
 
 
-def _condition_holds(rule: Condition, found: Mapping[str, Any]) -> bool:
-    if not found:
+def _condition_holds(rule: Condition, actual: Mapping[str, Any]) -> bool:
+    if not actual:
         return rule.optional
-    reason = found.get("reason", "")
+    reason = actual.get("reason", "")
     return reason in rule.excused or (
-        found.get("status") == rule.status
+        actual.get("status") == rule.status
         and (not rule.reasons or reason in rule.reasons)
         and reason not in rule.other_than
     )
@@ -85,7 +85,7 @@ def _field_holds(rule: Field, value: Any) -> bool:
     if value is MISSING:
         return not rule.exists
     if rule.within:
-        return any(value == wanted or _text(value) == _text(wanted) for wanted in rule.within)
+        return any(value == expected or _text(value) == _text(expected) for expected in rule.within)
     if rule.matches:
         return re.search(rule.matches, _text(value)) is not None
     return rule.exists
@@ -93,10 +93,10 @@ def _field_holds(rule: Field, value: Any) -> bool:
 
 def condition(resource: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     """The status condition of a type; empty where there is none."""
-    found: Mapping[str, Any]
-    for found in (resource.get("status") or {}).get("conditions") or ():
-        if found.get("type") == kind:
-            return found
+    candidate: Mapping[str, Any]
+    for candidate in (resource.get("status") or {}).get("conditions") or ():
+        if candidate.get("type") == kind:
+            return candidate
     return {}
 
 

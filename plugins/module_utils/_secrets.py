@@ -45,25 +45,25 @@ def mask(value: Any) -> Any:
 
 def secrets_in(value: Any) -> list[str]:
     """The secrets that `mask` hides, for those who have to hide them in other texts."""
-    found: list[str] = []
-    _walk(value, found)
-    return found
+    secrets: list[str] = []
+    _walk(value, secrets)
+    return secrets
 
 
-def _walk(value: Any, found: list[str], *, variables: bool = False) -> Any:
+def _walk(value: Any, secrets: list[str], *, variables: bool = False) -> Any:
     """``variables``: if it is a dictionary, its keys are names of environment variables."""
     if isinstance(value, dict):
         secret_keys = set(_secret_keys(value, _VARIABLE if variables else _FIELD))
         return {
-            key: _hide(part, found) if key in secret_keys else _walk(part, found, variables=key == "env")
+            key: _hide(part, secrets) if key in secret_keys else _walk(part, secrets, variables=key == "env")
             for key, part in value.items()
             if key != _LAST_APPLIED
         }
     if isinstance(value, list):
-        return list(_arguments(value, found))
+        return list(_arguments(value, secrets))
     if isinstance(value, str):
-        bare = _USERINFO.sub(lambda match: _hide_userinfo(match[0], found), value)
-        return _SIGNATURE.sub(lambda match: match[1] + _hide(match[2], found), bare)
+        bare = _USERINFO.sub(lambda match: _hide_userinfo(match[0], secrets), value)
+        return _SIGNATURE.sub(lambda match: match[1] + _hide(match[2], secrets), bare)
     return value
 
 
@@ -75,30 +75,30 @@ def _secret_keys(value: dict[Any, Any], names: re.Pattern[str]) -> Iterator[Any]
             yield key
 
 
-def _arguments(values: list[Any], found: list[str]) -> Iterator[Any]:
+def _arguments(values: list[Any], secrets: list[str]) -> Iterator[Any]:
     """The elements of a list, which may be a command line."""
     after_flag = False
     for value in values:
         flag = _ARGUMENT.match(value) if isinstance(value, str) else None
         if after_flag and not flag and isinstance(value, str):
-            yield _hide(value, found)
+            yield _hide(value, secrets)
         elif flag and flag["value"]:
             name, _equals, secret = value.partition("=")
-            yield f"{name}={_hide(secret, found)}"
+            yield f"{name}={_hide(secret, secrets)}"
         else:
-            yield _walk(value, found)
+            yield _walk(value, secrets)
         after_flag = bool(flag and not flag["value"])
 
 
-def _hide(value: Any, found: list[str]) -> Any:
+def _hide(value: Any, secrets: list[str]) -> Any:
     if value in (None, ""):
         return value
-    found.append(str(value))
+    secrets.append(str(value))
     return MASK
 
 
-def _hide_userinfo(text: str, found: list[str]) -> str:
+def _hide_userinfo(text: str, secrets: list[str]) -> str:
     user, _colon, password = text.partition(":")
     secret = password or user
-    found += {text, secret, unquote(secret)}
+    secrets += {text, secret, unquote(secret)}
     return MASK

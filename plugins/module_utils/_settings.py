@@ -69,15 +69,15 @@ def resolve(auth: Mapping[str, Any], environment: Mapping[str, str]) -> Settings
     """What the options ``auth``, as `_auth.options` gives them, and the environment say; None: only the official client
     understands it. Raises InferenceError: they say nothing usable."""
     try:
-        found = _from_anywhere(auth, environment)
+        base = _from_anywhere(auth, environment)
     except (KubeconfigError, OSError, ValueError) as error:
         if not auth.get("host"):
             text = f"No usable kubeconfig: {_sentence(str(error))}"
             raise InferenceError("no_connection_details", text) from error
-        found = Settings()  # An address alone is allowed: it may ask for no credentials.
-    if found is None:
+        base = Settings()  # An address alone is allowed: it may ask for no credentials.
+    if base is None:
         return None
-    settings = _overridden(found, auth)
+    settings = _overridden(base, auth)
     no_proxy = auth.get("no_proxy") or _variable(environment, "no_proxy")
     proxy = auth.get("proxy") or settings.proxy or _proxy_of_environment(settings.host, environment)
     if bypasses(settings.host, no_proxy):
@@ -191,11 +191,11 @@ def _overridden(settings: Settings, auth: Mapping[str, Any]) -> Settings:
 
 def _proxy_headers(options: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
     """As the client makes them of these options: ``basic_auth`` goes to the proxy, too."""
-    found = [("User-Agent", options.get("user_agent") or "")]
+    headers = [("User-Agent", options.get("user_agent") or "")]
     for name, option in (("Authorization", "basic_auth"), ("Proxy-Authorization", "proxy_basic_auth")):
         username, _colon, password = (options.get(option) or "").partition(":")
-        found.append((name, basic(username, password) if options.get(option) else ""))
-    return tuple(header for header in found if header[1])
+        headers.append((name, basic(username, password) if options.get(option) else ""))
+    return tuple(header for header in headers if header[1])
 
 
 # ---- proxies of the environment --------------------------------------------------------------------------------------

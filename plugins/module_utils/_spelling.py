@@ -19,10 +19,10 @@ SUGGESTED = 3
 ALIKE = 0.5
 
 
-def alike(name: str, known: Collection[str]) -> list[str]:
+def alike(name: str, choices: Collection[str]) -> list[str]:
     """The likeliest first: at most SUGGESTED names that begin with it, or are written nearly as it is; the one that
     differs in case alone."""
-    names = sorted(one for one in known if len(one) <= CHARACTERS)[:NAMES]
+    names = sorted(one for one in choices if len(one) <= CHARACTERS)[:NAMES]
     if not name or len(name) > CHARACTERS:
         return []
     lower = {one.lower(): one for one in names}
@@ -33,7 +33,7 @@ def alike(name: str, known: Collection[str]) -> list[str]:
     return [*begun[:SUGGESTED], *close][:SUGGESTED]
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
+def did_you_mean(name: str, choices: Collection[str]) -> str:
     """``Did you mean a or b?``; empty where nothing is like it."""
-    found = alike(name, known)
-    return f"Did you mean {' or '.join(found)}?" if found else ""
+    names = alike(name, choices)
+    return f"Did you mean {' or '.join(names)}?" if names else ""

@@ -77,10 +77,10 @@ class Module(AnsibleModule):
         super()._log_invocation()
 
     def _keep_secrets(self) -> None:
-        found = secrets_in([self.params, _auth.options({}, os.environ)])
-        found += _auth.secrets_of(self.params.get("kubeconfig"))
+        secrets = secrets_in([self.params, _auth.options({}, os.environ)])
+        secrets += _auth.secrets_of(self.params.get("kubeconfig"))
         # Short values are masked where they stand; masked everywhere they would garble the output.
-        self.no_log_values.update(secret for secret in found if len(secret) >= 6)
+        self.no_log_values.update(secret for secret in secrets if len(secret) >= 6)
 
     def _hide_arguments(self) -> None:
         self.params = {
@@ -89,11 +89,13 @@ class Module(AnsibleModule):
 
     def _unknown(self, msg: str) -> str:
         """Which arguments do not exist, with the nearest ones; empty if Ansible's message names them."""
-        known = [name for argument, spec in self.argument_spec.items() for name in (argument, *spec.get("aliases", ()))]
-        unknown = sorted(name for name in self.params if name not in known and not name.startswith("_"))
+        arguments = [
+            name for argument, spec in self.argument_spec.items() for name in (argument, *spec.get("aliases", ()))
+        ]
+        unknown = sorted(name for name in self.params if name not in arguments and not name.startswith("_"))
         if not unknown or msg.startswith("Unsupported parameters"):
             return ""
-        return " ".join(filter(None, (f"Unsupported: {', '.join(unknown)}.", did_you_mean(unknown[0], known))))
+        return " ".join(filter(None, (f"Unsupported: {', '.join(unknown)}.", did_you_mean(unknown[0], arguments))))
 
     def exit_json(self, **result: Any) -> NoReturn:
         self._hide_arguments()
@@ -172,11 +174,11 @@ def run_state(module: Module, kinds: Kinds) -> None:
 
 
 def run_info(
-    module: Module, kind: Kind, plural: str, told: Callable[[Object], Mapping[str, Any]] | None = None
+    module: Module, kind: Kind, plural: str, extra_fields: Callable[[Object], Mapping[str, Any]] | None = None
 ) -> None:
-    """Reads objects of a kind and of those that belong to it, and ends the module. ``told``: what the summary of an
-    object shows beyond the usual."""
-    run(module, lambda: _look(module, kind, plural, told))
+    """Reads objects of a kind and of those that belong to it, and ends the module. ``extra_fields``: what the
+    summary of an object shows beyond the usual."""
+    run(module, lambda: _look(module, kind, plural, extra_fields))
 
 
 def run(module: Module, work: Callable[[], dict[str, Any]]) -> None:
@@ -186,8 +188,8 @@ def run(module: Module, work: Callable[[], dict[str, Any]]) -> None:
     except InferenceError as error:
         _fail(module, error, {"changed": False})
     except Exception as error:  # noqa: BLE001  (a play can branch on whatever went wrong)
-        told = InferenceError("internal_error", f"{type(error).__name__}: {error}.")
-        _fail(module, told, {"changed": False, "exception": traceback.format_exc()})
+        failure = InferenceError("internal_error", f"{type(error).__name__}: {error}.")
+        _fail(module, failure, {"changed": False, "exception": traceback.format_exc()})
     module.exit_json(**result)
 
 
@@ -218,7 +220,7 @@ def _in_brief(of: str, one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _change(module: Module, kinds: Kinds) -> dict[str, Any]:
     params = module.params
-    wanted = _manifest.parse(_items(params, kinds), params["namespace"], params["state"] == "present")
+    desired = _manifest.parse(_items(params, kinds), params["namespace"], params["state"] == "present")
     options = _bulk.Options(
         check_mode=module.check_mode,
         wait=params["wait"],
@@ -226,14 +228,14 @@ def _change(module: Module, kinds: Kinds) -> dict[str, Any]:
         wait_for=_wait_for(params, _main(kinds)),
         force_conflicts=params["force_conflicts"],
         api_timeout=params["api_timeout"],
-        prune=_prune(params, _main(kinds), wanted),
+        prune=_prune(params, _main(kinds), desired),
     )
-    if not wanted and not options.prune:
+    if not desired and not options.prune:
         return {"changed": False, "results": []}
-    report = _ACTS[params["state"]](Client(_auth.connect(params), module.warn), wanted, options)
+    report = _ACTS[params["state"]](Client(_auth.connect(params), module.warn), desired, options)
     for warning in report.warnings:
         module.warn(warning)
-    results = [_result(item.key, report, params["state"]) for item in wanted if item.key in report.results]
+    results = [_result(item.key, report, params["state"]) for item in desired if item.key in report.results]
     result: dict[str, Any] = {"changed": report.changed, "results": results, "diff": report.diff}
     if options.prune:
         result["pruned"] = [mask(report.results[key]) for key in report.pruned if key in report.results]
@@ -248,16 +250,16 @@ def _result(key: _manifest.Key, report: _bulk.Report, state: str) -> dict[str, A
     return shown if state == "absent" else {**shown, "drift": report.drift.get(key, [])}
 
 
-def _prune(params: Mapping[str, Any], kinds: Sequence[Kind], wanted: Sequence[_manifest.Wanted]) -> _bulk.Prune | None:
+def _prune(params: Mapping[str, Any], kinds: Sequence[Kind], desired: Sequence[_manifest.Wanted]) -> _bulk.Prune | None:
     """What the task removes beside what it makes: of the APIs that it speaks of, in the namespaces that it names."""
     if params.get("prune") is None:
         return None
     if params["state"] != "present":
         raise InferenceError("invalid_input", "Nothing was changed. prune requires state=present.")
     selector = _manifest.selector(params["prune"])
-    named = {item.key.kind for item in wanted}
+    named = {item.key.kind for item in desired}
     apis = [kind for kind in kinds if len(kinds) == 1 or named.intersection(kind.all)]
-    namespaces = dict.fromkeys(filter(None, [params["namespace"], *(item.key.namespace for item in wanted)]))
+    namespaces = dict.fromkeys(filter(None, [params["namespace"], *(item.key.namespace for item in desired)]))
     within = [one for kind in apis for one in kind.all if one.namespaced]
     beyond = [one for kind in apis for one in kind.all if not one.namespaced]
     places = [_manifest.Place(kind, namespace) for kind in within for namespace in namespaces]
@@ -289,27 +291,27 @@ def _wait_for(params: Mapping[str, Any], kinds: Iterable[Kind]) -> dict[Kind, _r
 
 
 def _look(
-    module: Module, kind: Kind, plural: str, told: Callable[[Object], Mapping[str, Any]] | None
+    module: Module, kind: Kind, plural: str, extra_fields: Callable[[Object], Mapping[str, Any]] | None
 ) -> dict[str, Any]:
     params = module.params
     client = Client(_auth.connect(params), module.warn)
     # What is of the whole cluster is in no namespace.
-    asked = [one for one in kind.all if one.namespaced or not params["namespace"]]
+    kinds = [one for one in kind.all if one.namespaced or not params["namespace"]]
     wait_for = _wait_for(params, [kind])
 
     def read(until: float) -> _apply.Listed:
-        return _apply.listed(client, asked, params["namespace"] or "", _query(params), until)
+        return _apply.listed(client, kinds, params["namespace"] or "", _query(params), until)
 
     if params["wait"] and not module.check_mode:
         options = _bulk.Options(wait_timeout=params["wait_timeout"], wait_for=wait_for)
-        found, report = _bulk.followed(client, kind, read, options)
+        listing, report = _bulk.followed(client, kind, read, options)
     else:
-        found, report = read(time.monotonic() + _bulk.API_SECONDS), _bulk.Report()
+        listing, report = read(time.monotonic() + _bulk.API_SECONDS), _bulk.Report()
     result = {
         "changed": False,
-        "api_found": found.api_found,
-        plural: [_shown_state(key, resource, told, report) for key, resource in found.objects.items()],
-        "resources": [_shown(key.kind, resource) for key, resource in found.objects.items()],
+        "api_found": listing.api_found,
+        plural: [_shown_state(key, resource, extra_fields, report) for key, resource in listing.objects.items()],
+        "resources": [_shown(key.kind, resource) for key, resource in listing.objects.items()],
     }
     if report.error is not None:
         _fail(module, report.error, result)
@@ -326,12 +328,14 @@ def _query(params: Mapping[str, Any]) -> dict[str, str]:
 def _shown_state(
     key: _manifest.Key,
     resource: Object,
-    told: Callable[[Object], Mapping[str, Any]] | None,
+    extra_fields: Callable[[Object], Mapping[str, Any]] | None,
     report: _bulk.Report,
 ) -> dict[str, Any]:
     """What is said of an object that was read, with what a wait for it has found out."""
     waited = report.results.get(key, {})
-    shown: dict[str, Any] = mask({**summary(key.kind, resource), **waited, **(told(resource) if told else {})})
+    shown: dict[str, Any] = mask(
+        {**summary(key.kind, resource), **waited, **(extra_fields(resource) if extra_fields else {})}
+    )
     return shown
 
 

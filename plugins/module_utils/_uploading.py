@@ -90,12 +90,12 @@ class Cluster:
     def authority(self) -> str:
         """PEM text; empty where it cannot be read."""
         try:
-            found = self._read(CONFIG_MAP, self._depot, AUTHORITY)
+            config_map = self._read(CONFIG_MAP, self._depot, AUTHORITY)
         except InferenceError as error:
             if error.code in ("not_found", "forbidden", "namespace_missing", "definition_missing"):
                 return ""
             raise
-        return str((found.get("data") or {}).get("ca.crt") or "")
+        return str((config_map.get("data") or {}).get("ca.crt") or "")
 
     def published(self, waiting: Waiting) -> Object:
         """The model once it is Ready. Raises InferenceError where it has failed, or the time is up."""
@@ -112,10 +112,12 @@ class Cluster:
         secret = self._read(SECRET, upload.get("secretNamespace") or self._namespace, upload["secretName"])
         data = secret.get("data") or {}
         try:
-            found = {name: base64.b64decode(data[name], validate=True).decode("ascii") for name in ("url", "token")}
+            credentials = {
+                name: base64.b64decode(data[name], validate=True).decode("ascii") for name in ("url", "token")
+            }
         except (KeyError, binascii.Error, UnicodeError) as error:
             raise InferenceError("failed", f"The Secret {upload['secretName']} has no url and token.") from error
-        return found
+        return credentials
 
     def _read(self, kind: Kind, namespace: str, name: str) -> Object:
         return self._client.call(Request("get", kind, namespace, name), time.monotonic() + API_SECONDS)

@@ -120,8 +120,8 @@ class Board:
     def wait(self, until: float) -> bool:
         """Whether all were done in time. Returns at once when one has failed or nothing can be learnt any more."""
         with self._changed:
-            while not self._decided() and (left := until - time.monotonic()) > 0:
-                self._changed.wait(min(left, 1.0))
+            while not self._decided() and (remaining := until - time.monotonic()) > 0:
+                self._changed.wait(min(remaining, 1.0))
                 self._judge_doubted()
             return all(item.verdict.state in DONE for item in self.items.values())
 
@@ -178,8 +178,8 @@ class Board:
 
 def _seen(kind: Kind, resource: Object | None, name: str, needed: Watched) -> Object | None:
     """What a status tells of an object that is needed; None: nothing, or of the time before it was changed."""
-    told = value_at(resource, kind.seen)
-    entries = told if isinstance(told, list) else []
+    observed = value_at(resource, kind.seen)
+    entries = observed if isinstance(observed, list) else []
     for entry in entries:
         if (entry.get("name"), entry.get("uid")) == (name, needed.uid) and entry["generation"] >= needed.generation:
             return dict(entry)

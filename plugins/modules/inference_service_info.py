@@ -268,8 +268,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    told = runtimes if module.params["why"] else None
-    run_info(module, SERVICES[module.params["api"]], "inference_services", told)
+    extra_fields = runtimes if module.params["why"] else None
+    run_info(module, SERVICES[module.params["api"]], "inference_services", extra_fields)
 
 
 if __name__ == "__main__":

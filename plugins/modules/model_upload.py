@@ -190,17 +190,17 @@ class Upload:
         if not what.size:
             raise InferenceError("invalid_input", f"{self._params['src']} is empty.")
         checksum = self._checksum(what)
-        told = self._by_address(what) if self._params["url"] else self._by_name(what)
-        return {"size": what.size, "checksum": checksum, **told}
+        outcome = self._by_address(what) if self._params["url"] else self._by_name(what)
+        return {"size": what.size, "checksum": checksum, **outcome}
 
     def _checksum(self, what: Content) -> str:
-        wanted = (self._params["checksum"] or "").lower()
-        if not wanted:
+        expected = (self._params["checksum"] or "").lower()
+        if not expected:
             return ""
-        found = what.digest(0, what.size)
-        if wanted.removeprefix("sha256:") != found.removeprefix("sha256:"):
-            raise InferenceError("invalid_input", f"{self._params['src']} has the checksum {found}, not {wanted}.")
-        return found
+        actual = what.digest(0, what.size)
+        if expected.removeprefix("sha256:") != actual.removeprefix("sha256:"):
+            raise InferenceError("invalid_input", f"{self._params['src']} has the checksum {actual}, not {expected}.")
+        return actual
 
     def _by_address(self, what: Content) -> dict[str, Any]:
         door = self._door({"url": self._params["url"], "token": self._params["token"]}, "")
@@ -224,8 +224,8 @@ class Upload:
             _model, again = cluster.session(self._waiting)
             return self._door(again, authority) if again else None
 
-        told = send(self._door(opened, authority), what, self._waiting, self._tell(what), renewed)
-        return self._sent(what, self._published(cluster, model), *told, changed=True)
+        progress = send(self._door(opened, authority), what, self._waiting, self._tell(what), renewed)
+        return self._sent(what, self._published(cluster, model), *progress, changed=True)
 
     def _foretold(self, cluster: Cluster, what: Content) -> dict[str, Any]:
         try:

@@ -71,8 +71,8 @@ def variables(node: Node) -> dict[str, Any]:
     offered = _accelerators(status.get("allocatable") or {})
     vendor = _vendor(labels, offered)
     addresses = _addresses(status)
-    found = (address for kind in _REACHED for address in addresses.get(kind, ()))
-    reached = next((address for address in found if _HOST.fullmatch(address)), "")
+    candidates = (address for kind in _REACHED for address in addresses.get(kind, ()))
+    reached = next((address for address in candidates if _HOST.fullmatch(address)), "")
     return {
         **({"ansible_host": reached} if reached else {}),
         "node_accelerator": vendor,
@@ -125,7 +125,7 @@ def _accelerators(resources: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _addresses(status: Mapping[str, Any]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for address in status.get("addresses") or ():
-        found.setdefault(str(address.get("type", "")), []).append(str(address.get("address", "")))
-    return found
+        addresses.setdefault(str(address.get("type", "")), []).append(str(address.get("address", "")))
+    return addresses

@@ -80,16 +80,16 @@ def read(value: Any, shape: Shape, path: str, problems: list[str]) -> Any:
 
 
 def _keys(value: Mapping[str, Any], shape: Keys, path: str, problems: list[str]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for key, part in value.items():
         if key not in shape.keys:
             problems.append(f"{path} has no key {key}. {near(str(key), shape.keys)}")
         elif part is not None or getattr(shape.keys[key], "null", False):
-            known[str(key)] = read(part, shape.keys[key], f"{path}.{key}", problems)
-    fault = shape.check(known)
+            parsed[str(key)] = read(part, shape.keys[key], f"{path}.{key}", problems)
+    fault = shape.check(parsed)
     if fault:
         problems.append(f"{path} {fault}.")
-    return known
+    return parsed
 
 
 # --- JSON Schema ------------------------------------------------------------------------------------------------------
@@ -116,9 +116,10 @@ def of_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Shap
 
 def _mapping_of_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Shape:
     if "properties" in schema:
-        known = {name: part for name, part in schema["properties"].items() if not part.get("deprecated")}
+        properties = {name: part for name, part in schema["properties"].items() if not part.get("deprecated")}
         return Keys(
-            {name: of_schema(part, definitions) for name, part in known.items()}, lambda value: _missing(schema, value)
+            {name: of_schema(part, definitions) for name, part in properties.items()},
+            lambda value: _missing(schema, value),
         )
     if not schema.get("additionalProperties"):
         return MAPPING
@@ -141,12 +142,12 @@ def _missing(schema: Mapping[str, Any], value: Mapping[str, Any]) -> str:
     return f"needs {' and '.join(missing)}" if missing else ""
 
 
-def near(name: str, known: Mapping[str, Any]) -> str:
+def near(name: str, choices: Mapping[str, Any]) -> str:
     """``Did you mean a or b?``, or those there are when none of them is like it."""
-    if meant := did_you_mean(name, known):
+    if meant := did_you_mean(name, choices):
         return meant
-    few = sorted(known)[:LISTED]
-    return f"There are {', '.join(few)}{f' and {len(known) - LISTED} more' if len(known) > LISTED else ''}."
+    few = sorted(choices)[:LISTED]
+    return f"There are {', '.join(few)}{f' and {len(choices) - LISTED} more' if len(choices) > LISTED else ''}."
 
 
 # --- leaves -----------------------------------------------------------------------------------------------------------

@@ -21,5 +21,5 @@ def share(tolerate: object, total: int) -> int:
 
 def tolerated(tolerate: object, total: int) -> int:
     """The same, but a share that is not 0% lets one be away, however few there are."""
-    found = share(tolerate, total)
-    return max(found, 1) if str(tolerate).strip().endswith("%") and share(tolerate, 100) > 0 else found
+    limit = share(tolerate, total)
+    return max(limit, 1) if str(tolerate).strip().endswith("%") and share(tolerate, 100) > 0 else limit

@@ -35,12 +35,12 @@ def read(text: str) -> Table:
 
 def at(table: Mapping[str, Any], path: Sequence[str], default: Any = None) -> Any:
     """What lies below ``table`` at ``path``."""
-    found: Any = table
+    node: Any = table
     for key in path:
-        if not isinstance(found, Mapping) or key not in found:
+        if not isinstance(node, Mapping) or key not in node:
             return default
-        found = found[key]
-    return found
+        node = node[key]
+    return node
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
@@ -161,19 +161,19 @@ class Statement:
 
 def _statements(lines: Sequence[str]) -> list[Statement]:
     """Of a text that can be read as a whole."""
-    found: list[Statement] = []
+    statements: list[Statement] = []
     table: Path = ()
     first = 0
     while first < len(lines):
         end = _end(lines, first)
-        said = read("\n".join(lines[first:end]))
+        parsed = read("\n".join(lines[first:end]))
         if lines[first].lstrip().startswith("["):
-            table = _way(said)
-            found.append(Statement(first, end, table, ()))
-        elif said:
-            found.append(Statement(first, end, table, _way(said)))
+            table = _way(parsed)
+            statements.append(Statement(first, end, table, ()))
+        elif parsed:
+            statements.append(Statement(first, end, table, _way(parsed)))
         first = end
-    return found
+    return statements
 
 
 def _end(lines: Sequence[str], first: int) -> int:
@@ -187,9 +187,9 @@ def _end(lines: Sequence[str], first: int) -> int:
     return len(lines)
 
 
-def _way(said: Mapping[str, Any]) -> Path:
+def _way(parsed: Mapping[str, Any]) -> Path:
     """The keys that lead to the one thing that a statement says."""
-    [(key, value)] = said.items()
+    [(key, value)] = parsed.items()
     return (key, *_way(value)) if isinstance(value, Mapping) and len(value) == 1 else (key,)
 
 
@@ -225,11 +225,11 @@ def _with_value(lines: list[str], path: Path, key: str, value: Any) -> list[str]
 
 def _comment(statement: str) -> str:
     """The comment behind a statement, with the space before it: without that the statement says the same."""
-    said = read(statement)
-    for found in re.finditer(r"[ \t]*#", statement):
+    parsed = read(statement)
+    for match in re.finditer(r"[ \t]*#", statement):
         try:
-            if read(statement[: found.start()]) == said:
-                return statement[found.start() :]
+            if read(statement[: match.start()]) == parsed:
+                return statement[match.start() :]
         except ValueError:
             continue
     return ""

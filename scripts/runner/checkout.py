@@ -39,7 +39,7 @@ def base_commit() -> str:
     """The commit on which the current change is based, as far as this clone knows."""
     for name in ("origin/main", "main~0"):
         with contextlib.suppress(ValueError):
-            found = git("merge-base", "HEAD", name).strip()
-            if found != git("rev-parse", "HEAD").strip():
-                return found
+            commit = git("merge-base", "HEAD", name).strip()
+            if commit != git("rev-parse", "HEAD").strip():
+                return commit
     return "HEAD~1"

@@ -48,11 +48,11 @@ class Descendants:
         for number, seconds in ((signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
             signalled: set[int] = set()
             deadline = time.monotonic() + seconds
-            while (left := self._find_after_reaping()) and time.monotonic() < deadline:
-                for process in left - signalled:
+            while (survivors := self._find_after_reaping()) and time.monotonic() < deadline:
+                for process in survivors - signalled:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(process, number)
-                signalled |= left
+                signalled |= survivors
                 time.sleep(PAUSE_SECONDS)
         return self._find_after_reaping()
 
@@ -84,12 +84,12 @@ def find_descendants(ancestor: int, without: Collection[int] = ()) -> set[int]:
     children: dict[int, set[int]] = {}
     for child, parent in _parents().items():
         children.setdefault(parent, set()).add(child)
-    found: set[int] = set()
+    descendants: set[int] = set()
     new = children.get(ancestor, set()).difference(without)
     while new:
-        found |= new
-        new = {child for parent in new for child in children.get(parent, ())} - found
-    return found
+        descendants |= new
+        new = {child for parent in new for child in children.get(parent, ())} - descendants
+    return descendants
 
 
 def _parents() -> dict[int, int]:

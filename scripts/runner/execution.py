@@ -24,8 +24,8 @@ def run_stages(table: Table, names: Sequence[str]) -> int:
     """
     unknown = sorted(set(names) - {stage.name for stage in table.stages})
     if unknown:
-        known = ", ".join(stage.name for stage in table.stages)
-        raise CannotStartError(f"there is no stage {', '.join(unknown)}. The stages are {known}.")
+        stage_names = ", ".join(stage.name for stage in table.stages)
+        raise CannotStartError(f"there is no stage {', '.join(unknown)}. The stages are {stage_names}.")
     chosen = [stage for stage in table.stages if not names or stage.name in names]
     files = checkout.present()
     cluster = TestCluster(checkout.OUTPUT / "ci/cluster.log")
@@ -184,4 +184,4 @@ def _records(table: Table) -> dict[str, tuple[Record | None, str]]:
     """Lane -> its record and the state of that."""
     objects = checkout.committed()
     records = {name: read_record(checkout.RECORDS, name) for name in table.lanes}
-    return {name: (found, state(found, inputs_hash(table.lanes[name], objects))) for name, found in records.items()}
+    return {name: (record, state(record, inputs_hash(table.lanes[name], objects))) for name, record in records.items()}

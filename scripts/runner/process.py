@@ -84,18 +84,18 @@ def read_end(lines: Sequence[str]) -> list[str]:
 
 def read_failures(lines: Sequence[str]) -> list[str]:
     """Names the failed tests of pytest and the failed tasks of Ansible in an output, each once."""
-    found: dict[str, None] = {}
+    failures: dict[str, None] = {}
     task = ""
     for line in lines:
         if match := TASK.match(line):
             task = match.group(1)
         elif FATAL.match(line) and task and not line.rstrip().endswith("...ignoring"):
-            found[f"task: {task}"] = None
+            failures[f"task: {task}"] = None
         elif line.startswith("...ignoring"):
-            found.pop(f"task: {task}", None)
+            failures.pop(f"task: {task}", None)
         elif match := FAILED_TEST.match(line):
-            found[match.group(1)] = None
-    return list(found)
+            failures[match.group(1)] = None
+    return list(failures)
 
 
 def run(command: Sequence[str], log: Path, seconds: float, environment: Mapping[str, str]) -> Outcome:
@@ -168,11 +168,11 @@ class Started:
         deadline = time.monotonic() + seconds
         while True:
             self.descendants.reap(besides={self.process.pid})
-            left = deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             try:
-                return self.process.wait(max(min(left, REAP_SECONDS), 0))
+                return self.process.wait(max(min(remaining, REAP_SECONDS), 0))
             except subprocess.TimeoutExpired:
-                if left <= REAP_SECONDS:
+                if remaining <= REAP_SECONDS:
                     raise
 
 

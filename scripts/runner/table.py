@@ -132,10 +132,10 @@ def choose(table: Table, names: Sequence[str], everything: bool) -> list[Lane]:
     """
     chosen = {lane.name: lane for lane in table.lanes.values() if everything and not lane.by_name}
     for name in names:
-        found = fnmatch.filter(table.lanes, name)
-        if not found:
+        lane_names = fnmatch.filter(table.lanes, name)
+        if not lane_names:
             near = difflib.get_close_matches(name, table.lanes, n=1)
             hint = f"Did you mean {near[0]}?" if near else "`lanes.py list` shows them."
             raise ValueError(f"there is no lane {name}. {hint}")
-        chosen |= {key: table.lanes[key] for key in found}
+        chosen |= {key: table.lanes[key] for key in lane_names}
     return sorted(chosen.values(), key=lambda lane: NEEDS.index(lane.needs))

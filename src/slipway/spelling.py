@@ -15,25 +15,25 @@ ALIKE = 0.7
 """How alike two names have to be, from 0 to 1."""
 
 
-def unknown(noun: str, name: str, known: Iterable[str]) -> str:
+def unknown(noun: str, name: str, choices: Iterable[str]) -> str:
     """A message that this version does not know a name, with the ones that it knows."""
-    names = sorted(known, key=str.lower)
+    names = sorted(choices, key=str.lower)
     meant = did_you_mean(name, names) or "."
     return f"this version does not know the {noun} {name[:CHARACTERS]!r}{meant} Known {noun}s: {', '.join(names)}"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """``; did you mean a or b?`` for the end of a message, the likeliest first; empty where nothing is like it."""
-    names = nearest(name, known)
+    names = nearest(name, choices)
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
+def nearest(name: str, choices: Iterable[str]) -> list[str]:
     """The names that are most like it, the likeliest first."""
     if len(name) > CHARACTERS:
         return []
     compared: dict[str, str] = {}
-    for one in islice(known, NAMES):
+    for one in islice(choices, NAMES):
         if len(one) <= CHARACTERS:
             compared.setdefault(one.lower(), one)
     return [compared[one] for one in get_close_matches(name.lower(), compared, SUGGESTED, ALIKE)]

@@ -119,14 +119,14 @@ def modules(resources: Iterable[Resource]) -> Object:
 
 def described(resource: Resource) -> Object:
     """A kind, its place on the API server beside its rules. Modules wait until a resource is as its spec asks."""
-    told = msgspec.to_builtins(resource)
-    rules = told.pop("readiness")
+    fields = msgspec.to_builtins(resource)
+    rules = fields.pop("readiness")
     rules.pop("answering", None)
-    told.pop("scaled", None)
-    told.pop("authored", None)
+    fields.pop("scaled", None)
+    fields.pop("authored", None)
     place = msgspec.to_builtins(resource.kind)
     place.pop("metadata_only")  # how the controller reads objects is nobody else's business
-    return {**place, **told, **rules, "kind": resource.kind.kind}
+    return {**place, **fields, **rules, "kind": resource.kind.kind}
 
 
 def rules(api: Description) -> Object:
@@ -171,8 +171,8 @@ def by_group(kinds: Iterable[Kind]) -> dict[str, list[str]]:
 
 def scrape(name: str, engines: Scrape) -> Object:
     """The engines as a target of the role ``monitoring``."""
-    found: Object = msgspec.to_builtins(engines)
-    return {"name": f"slipway-engines-{name}", "job": "slipway-engines", "ports": [*engines.ports], **found}
+    fields: Object = msgspec.to_builtins(engines)
+    return {"name": f"slipway-engines-{name}", "job": "slipway-engines", "ports": [*engines.ports], **fields}
 
 
 def author_role(apis: Iterable[Description]) -> str:

@@ -72,14 +72,14 @@ class AddressPolicy(msgspec.Struct, frozen=True):
 
     def refusal(self, host: str, address: str) -> str | None:
         """Why ``address``, to which ``host`` resolves, is refused; None: it is allowed."""
-        found = _address(address)
-        if found is None:
+        ip = _address(address)
+        if ip is None:
             return f"{address!r} is not an address"
-        word = next((word for one in _forms(found) if (word := self._refused(host, one))), None)
+        word = next((word for one in _forms(ip) if (word := self._refused(host, one))), None)
         place = bare(host)
         if word is None:
             return None
-        return f"{place} is {word}" if place == str(found) else f"{place} resolves to {found}, which is {word}"
+        return f"{place} is {word}" if place == str(ip) else f"{place} resolves to {ip}, which is {word}"
 
     def _refused(self, host: str, address: IPv4Address | IPv6Address) -> str | None:
         word = _blocked(address)
@@ -148,10 +148,10 @@ def _forms(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Add
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     """Without a zone. An IPv4 address that is mapped into IPv6 is the IPv4 address, as the system connects to that."""
     try:
-        found = ip_address(text.partition("%")[0])
+        ip = ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return (ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else ip
 
 
 def _blocked(address: IPv4Address | IPv6Address) -> str | None:

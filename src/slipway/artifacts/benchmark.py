@@ -62,8 +62,8 @@ def written(summary: Summary) -> bytes:
     """As JSON of at most LONGEST bytes: the last runs go where there are too many."""
     runs = summary.runs
     while True:
-        told = msgspec.structs.replace(summary, runs=runs, omitted=len(summary.runs) - len(runs))
-        text = msgspec.json.encode(told)
+        excerpt = msgspec.structs.replace(summary, runs=runs, omitted=len(summary.runs) - len(runs))
+        text = msgspec.json.encode(excerpt)
         if len(text) <= LONGEST or not runs:
             return text
         runs = runs[:-1]
@@ -80,5 +80,5 @@ def read(message: str) -> Summary | None:
 def details(summary: Summary) -> str:
     """JSON for people and programs: each run with the names of its figures."""
     runs = [{name: getattr(run, field) for field, name in NAMES.items()} for run in summary.runs]
-    told = {"requests": summary.requests, "failed": summary.failed, "runs": runs}
-    return msgspec.json.encode(told | ({"omitted": summary.omitted} if summary.omitted else {})).decode()
+    document = {"requests": summary.requests, "failed": summary.failed, "runs": runs}
+    return msgspec.json.encode(document | ({"omitted": summary.omitted} if summary.omitted else {})).decode()

@@ -80,9 +80,9 @@ def endpoints(tasks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     kinds: dict[str, None] = {}
     features: dict[str, None] = {}
     for task in tasks:
-        found = ENDPOINTS.get(SAME_TASKS.get(usual(task), usual(task)), ((), ()))
-        kinds |= dict.fromkeys(found[0])
-        features |= dict.fromkeys(found[1])
+        support = ENDPOINTS.get(SAME_TASKS.get(usual(task), usual(task)), ((), ()))
+        kinds |= dict.fromkeys(support[0])
+        features |= dict.fromkeys(support[1])
     return tuple(kinds), tuple(features)
 
 
@@ -120,10 +120,10 @@ def of_model(model_type: str, architecture: str, *, sees: bool = False, embeds: 
     return (TEXT_TO_TEXT,)
 
 
-def task_of(found: Sequence[str], architecture: str) -> str:
+def task_of(capabilities: Sequence[str], architecture: str) -> str:
     """The task of a model that declares none, by its capabilities. That a model of transformers writes text is taken
     for granted where nothing else is known: here the name of its class has to say so. Empty: none."""
-    first = next((capability for capability in found if capability in TASKS), "")
+    first = next((capability for capability in capabilities if capability in TASKS), "")
     if first == TEXT_TO_TEXT and architecture and not architecture.endswith(GENERATES):
         return ""
     return TASKS.get(first, "")

@@ -157,14 +157,14 @@ def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
     """By the header of a GGUF file, or of each part of one, the first one first. Its quantization is left out: engines
     of this format read it whatever it is, and it would keep the model from what serves those without one."""
     first, parameters = headers[0], [header.parameters for header in headers]
-    known = sum(parameters) if all(parameters) else 0
+    total = sum(parameters) if all(parameters) else 0
     return ModelFacts(
         model_type=first.architecture,
         format=Named("gguf"),
         framework=Named("ggml"),
-        parameter_size=in_words(known),
-        parameters=known,
-        exact=bool(known),
+        parameter_size=in_words(total),
+        parameters=total,
+        exact=bool(total),
         max_tokens=min(first.context_length, MOST_TOKENS),
         capabilities=of_model(first.architecture, "") if first.architecture else (),
     )
@@ -186,9 +186,9 @@ def completed(configuration: Mapping[str, Any], beside: Mapping[str, Mapping[str
     if stated(configuration, _parts(configuration)):
         return configuration
     for name, method in QUANTIZATION_FILES.items():
-        if found := beside.get(name):
-            inner = found.get("quantization")
-            own = inner if isinstance(inner, Mapping) else found
+        if document := beside.get(name):
+            inner = document.get("quantization")
+            own = inner if isinstance(inner, Mapping) else document
             return {**configuration, "quantization_config": {"quant_method": method, **own}}
     return configuration
 
@@ -245,12 +245,12 @@ def _architecture(config: Mapping[str, Any]) -> str:
 
 def _quantization(config: Mapping[str, Any]) -> str:
     method = _method(config)
-    return next((known for known in ("int4", "fp8") if known in method), method)
+    return next((precision for precision in ("int4", "fp8") if precision in method), method)
 
 
 def _method(config: Mapping[str, Any]) -> str:
-    found = config.get("quantization_config") or config.get("compression_config")
-    return _text(found.get("quant_method")).lower() if isinstance(found, Mapping) else ""
+    quantization_config = config.get("quantization_config") or config.get("compression_config")
+    return _text(quantization_config.get("quant_method")).lower() if isinstance(quantization_config, Mapping) else ""
 
 
 def _context(config: Mapping[str, Any]) -> int:
@@ -280,8 +280,8 @@ def _text(value: Any) -> str:
     return "".join(character for character in words if character.isprintable())[:LONGEST]
 
 
-def _json_number(found: re.Match[str]) -> str:
-    text = found[0]
+def _json_number(match: re.Match[str]) -> str:
+    text = match[0]
     if text == "NaN":
         return "null"
     return text if text.startswith('"') else text.replace("Infinity", "1e308")

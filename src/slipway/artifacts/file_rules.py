@@ -81,13 +81,13 @@ def choose(
 ) -> Chosen:
     """Raises UnsupportedError. ``sizes``: of the files, in bytes, where they are known; large files that nothing is
     known of stay behind. ``indexed``: the weights that indexes name."""
-    wanted = [path for path in paths if not in_dropped_folder(path)]
-    for path in sorted(wanted):
+    model_paths = [path for path in paths if not in_dropped_folder(path)]
+    for path in sorted(model_paths):
         if path.lower().endswith(REJECTED):
             raise UnsupportedError(f"{path} is not allowed in a model: remove programs and archives from the source")
-    format_ = _format(wanted)
-    candidates = [path for path in wanted if _is_weight(path, format_)]
-    weights = copies.without(candidates, wanted, indexed=indexed, pipeline=format_ == "Diffusers")
+    format_ = _format(model_paths)
+    candidates = [path for path in model_paths if _is_weight(path, format_)]
+    weights = copies.without(candidates, model_paths, indexed=indexed, pipeline=format_ == "Diffusers")
     dropped = {path.partition("/")[0] for path in candidates if "/" in path} - {
         path.partition("/")[0] for path in weights
     }
@@ -95,7 +95,7 @@ def choose(
     indexes -= {f"{copies.stem(path)}.index.json" for path in weights}
     companions = frozenset(
         path
-        for path in wanted
+        for path in model_paths
         if path not in candidates
         and path not in indexes
         and path.partition("/")[0] not in dropped
@@ -107,9 +107,9 @@ def choose(
 def weights_of(paths: Collection[str], *, indexed: Collection[str] = ()) -> frozenset[str]:
     """The files of weights that count, of whatever format, if a whole source is loaded. Files in folders for other
     things and copies of the same weights do not."""
-    wanted = [path for path in paths if not in_dropped_folder(path)]
-    candidates = [path for path in wanted if path.lower().endswith(soundness.WEIGHTS)]
-    return copies.without(candidates, wanted, indexed=indexed, pipeline=INDEX in paths)
+    model_paths = [path for path in paths if not in_dropped_folder(path)]
+    candidates = [path for path in model_paths if path.lower().endswith(soundness.WEIGHTS)]
+    return copies.without(candidates, model_paths, indexed=indexed, pipeline=INDEX in paths)
 
 
 def _format(paths: Collection[str]) -> Format:

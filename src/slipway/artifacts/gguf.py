@@ -145,21 +145,21 @@ def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
     tensors, keys = reader.count("the number of tensors"), reader.count("the number of keys")
     if keys > MOST_KEYS:
         raise UnreadableError(f"it declares {keys} keys, more than the limit")
-    found: dict[str, int | str] = {}
+    metadata: dict[str, int | str] = {}
     for _unused in range(keys):
         key = reader.text(LONGEST_KEY, "a key")
         named = f"the value of {key[:64]!r}"
         value = reader.value(reader.type(named), named)
         if value is not None and (key in (*GENERAL, ALIGNMENT) or key.endswith(OF_ARCHITECTURE)):
-            found[key] = value
+            metadata[key] = value
     reader.ends()
     parameters, data = reader.parameters(tensors) if count else (0, 0)
     if count and size and tensors:
-        alignment = _number(found.get(ALIGNMENT)) or USUAL_ALIGNMENT
+        alignment = _number(metadata.get(ALIGNMENT)) or USUAL_ALIGNMENT
         needed = -(-reader.position // alignment) * alignment + data
         if size < needed:
             raise TruncatedError(f"it has {size} bytes, but its tensors need {needed}")
-    return _summary(reader.version, tensors, parameters, found)
+    return _summary(reader.version, tensors, parameters, metadata)
 
 
 def whole(name: str) -> str:
@@ -167,16 +167,16 @@ def whole(name: str) -> str:
     return PART.sub("", name)
 
 
-def _summary(version: int, tensors: int, parameters: int, found: Mapping[str, int | str]) -> Gguf:
-    architecture = _text(found.get("general.architecture"))
-    context, embedding, blocks, heads = (_number(found.get(f"{architecture}.{key}")) for key in OF_ARCHITECTURE)
+def _summary(version: int, tensors: int, parameters: int, metadata: Mapping[str, int | str]) -> Gguf:
+    architecture = _text(metadata.get("general.architecture"))
+    context, embedding, blocks, heads = (_number(metadata.get(f"{architecture}.{key}")) for key in OF_ARCHITECTURE)
     return Gguf(
         file_version=version,
         tensor_count=min(tensors, LARGEST),
         architecture=architecture,
-        name=_text(found.get("general.name")),
-        quantization=QUANTIZATIONS.get(_number(found.get("general.file_type"), -1), ""),
-        license=_text(found.get("general.license")),
+        name=_text(metadata.get("general.name")),
+        quantization=QUANTIZATIONS.get(_number(metadata.get("general.file_type"), -1), ""),
+        license=_text(metadata.get("general.license")),
         context_length=context,
         embedding_length=embedding,
         block_count=blocks,

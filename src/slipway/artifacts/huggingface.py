@@ -105,8 +105,8 @@ def candidates(secret_keys: Sequence[str] = SECRET_KEYS) -> dict[str, str]:
 
 def chosen_token(environment: Mapping[str, str]) -> dict[str, str]:
     """The variable with the first token among the candidates; empty where there are none."""
-    found = next((token for name in candidates() if (token := environment.get(name, "").strip())), "")
-    return {TOKEN: found} if found else {}
+    first_token = next((token for name in candidates() if (token := environment.get(name, "").strip())), "")
+    return {TOKEN: first_token} if first_token else {}
 
 
 class HubReference(msgspec.Struct, frozen=True):

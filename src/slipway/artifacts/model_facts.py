@@ -61,21 +61,21 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """For chats."""
 
 
-def facts(told: Told) -> Facts:
+def facts(metadata: Told) -> Facts:
     """Of a model."""
-    known, can = {"Safetensors": _safetensors, "GGUF": _gguf, "Diffusers": _diffusers}[told.format](told)
-    features = _words((*told.features, *(("tools",) if TOOLS.search(told.template) else ())))
-    named = known.architecture if told.format == "Safetensors" else ""
-    declared = tuple(task for task in told.tasks if capabilities.usual(task) != capabilities.ANY)
+    model, can = {"Safetensors": _safetensors, "GGUF": _gguf, "Diffusers": _diffusers}[metadata.format](metadata)
+    features = _words((*metadata.features, *(("tools",) if TOOLS.search(metadata.template) else ())))
+    named = model.architecture if metadata.format == "Safetensors" else ""
+    declared = tuple(task for task in metadata.tasks if capabilities.usual(task) != capabilities.ANY)
     tasks = _words(declared) or _words((capabilities.task_of(can, named),))
     endpoints, supported = capabilities.endpoints(tasks)
     if "tools" in features and "Chat" in endpoints:
         supported = (*supported, "ToolCalling")
     text = "Chat" in endpoints or "Embeddings" in endpoints
-    needed = (known.family, known.architecture, known.parameters, endpoints, known.context or not text)
+    needed = (model.family, model.architecture, model.parameters, endpoints, model.context or not text)
     return msgspec.structs.replace(
-        known,
-        tasks=_words(told.tasks),
+        model,
+        tasks=_words(metadata.tasks),
         features=features,
         endpoint_types=endpoints,
         supported_features=supported,
@@ -83,29 +83,31 @@ def facts(told: Told) -> Facts:
     )
 
 
-def _safetensors(told: Told) -> tuple[Facts, Sequence[str]]:
-    found = config.facts_of(told.configuration, files=told.files, tensors=told.tensors, shapes=told.shapes)
-    declared = _declared(told.configuration)
-    text = config.text_part(told.configuration)
-    known = Facts(
-        format="Safetensors",
-        family=_word(found.model_type.lower() or _family(found.architecture)),
-        architecture=_word(found.architecture),
-        parameters=declared or (found.parameters if found.exact else 0),
-        quantization=_word(quantization(told.configuration) or quantization(text)),
-        context=found.max_tokens or number(told.configuration, *CONTEXT),
+def _safetensors(metadata: Told) -> tuple[Facts, Sequence[str]]:
+    config_facts = config.facts_of(
+        metadata.configuration, files=metadata.files, tensors=metadata.tensors, shapes=metadata.shapes
     )
-    return known, found.capabilities
+    declared = _declared(metadata.configuration)
+    text = config.text_part(metadata.configuration)
+    model = Facts(
+        format="Safetensors",
+        family=_word(config_facts.model_type.lower() or _family(config_facts.architecture)),
+        architecture=_word(config_facts.architecture),
+        parameters=declared or (config_facts.parameters if config_facts.exact else 0),
+        quantization=_word(quantization(metadata.configuration) or quantization(text)),
+        context=config_facts.max_tokens or number(metadata.configuration, *CONTEXT),
+    )
+    return model, config_facts.capabilities
 
 
-def _gguf(told: Told) -> tuple[Facts, Sequence[str]]:
+def _gguf(metadata: Told) -> tuple[Facts, Sequence[str]]:
     """Of several models in one source only what is the same for all."""
-    firsts = [parts[0] for parts in told.headers if parts]
+    firsts = [parts[0] for parts in metadata.headers if parts]
     if not firsts:
         return Facts(format="GGUF"), ()
-    counts = [sum(part.parameters for part in parts) for parts in told.headers]
+    counts = [sum(part.parameters for part in parts) for parts in metadata.headers]
     architecture = _word(_same([first.architecture for first in firsts]))
-    known = Facts(
+    model = Facts(
         format="GGUF",
         family=architecture,
         architecture=architecture,
@@ -113,34 +115,34 @@ def _gguf(told: Told) -> tuple[Facts, Sequence[str]]:
         quantization=_same([first.quantization for first in firsts]) or "",
         context=min(_same([first.context_length for first in firsts]) or 0, config.MOST_TOKENS),
     )
-    return known, capabilities.of_model(architecture, "") if architecture else ()
+    return model, capabilities.of_model(architecture, "") if architecture else ()
 
 
-def _diffusers(told: Told) -> tuple[Facts, Sequence[str]]:
-    name = told.configuration.get("_class_name")
+def _diffusers(metadata: Told) -> tuple[Facts, Sequence[str]]:
+    name = metadata.configuration.get("_class_name")
     architecture = _word(name) if isinstance(name, str) else ""
-    known = Facts(
+    model = Facts(
         format="Diffusers",
         family=_word(re.sub(r"pipeline$", "", architecture, flags=re.IGNORECASE).lower()),
         architecture=architecture,
-        parameters=sum(told.tensors.values()),
+        parameters=sum(metadata.tensors.values()),
     )
-    return known, capabilities.of_pipeline(architecture)
+    return model, capabilities.of_pipeline(architecture)
 
 
 def quantization(configuration: Mapping[str, Any]) -> str:
     """``gptq-4bit``, ``bnb-nf4``, ``fp8``; empty for weights as they were trained."""
-    found = configuration.get("quantization_config") or configuration.get("compression_config")
-    if not isinstance(found, Mapping):
+    quantization_config = configuration.get("quantization_config") or configuration.get("compression_config")
+    if not isinstance(quantization_config, Mapping):
         return ""
-    method = found.get("quant_method")
+    method = quantization_config.get("quant_method")
     method = method.lower() if isinstance(method, str) else ""
-    bits = number(found, "bits", "w_bit", "num_bits")
-    kind = found.get("bnb_4bit_quant_type")
-    if found.get("load_in_4bit") is True or found.get("load_in_8bit") is True:
-        if isinstance(kind, str) and kind and found.get("load_in_4bit") is True:
+    bits = number(quantization_config, "bits", "w_bit", "num_bits")
+    kind = quantization_config.get("bnb_4bit_quant_type")
+    if quantization_config.get("load_in_4bit") is True or quantization_config.get("load_in_8bit") is True:
+        if isinstance(kind, str) and kind and quantization_config.get("load_in_4bit") is True:
             return f"bnb-{kind.lower()}"
-        bits = 8 if found.get("load_in_8bit") is True else 4
+        bits = 8 if quantization_config.get("load_in_8bit") is True else 4
         method = method or "bitsandbytes"
     if method and bits:
         return f"{method}-{bits}bit"
@@ -172,5 +174,5 @@ def _word(text: str | None) -> str:
 
 
 def _words(texts: Sequence[str]) -> tuple[str, ...]:
-    found = dict.fromkeys(word for text in texts if (word := _word(text).strip()))
-    return tuple(found)[:MOST_WORDS]
+    words = dict.fromkeys(word for text in texts if (word := _word(text).strip()))
+    return tuple(words)[:MOST_WORDS]

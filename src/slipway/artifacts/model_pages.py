@@ -59,10 +59,10 @@ def _of_hub(words: list[str], revision: str, shown: str) -> Page:
         if not revision:
             raise UnsupportedError(f"{shown!r} has no revision after {words[2]}.")
     try:
-        found = huggingface.reference([words[0], "@".join([*words[1:2], *([revision] if revision else [])])], shown)
+        reference = huggingface.reference([words[0], "@".join([*words[1:2], *([revision] if revision else [])])], shown)
     except ValueError as error:
         raise UnsupportedError(f"{error}.") from None
-    return Page("HuggingFace", f"hf://{found.pinned}")
+    return Page("HuggingFace", f"hf://{reference.pinned}")
 
 
 def _of_library(words: list[str], shown: str) -> Page:

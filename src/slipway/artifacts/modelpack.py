@@ -118,10 +118,10 @@ def configuration(facts: Facts, origin: Origin, precisions: Sequence[str], layer
     inputs = [word for feature, word in INPUTS.items() if feature in facts.supported_features]
     outputs = [word for feature, word in OUTPUTS.items() if feature in facts.supported_features]
     embeds = any(kind in facts.endpoint_types for kind in EMBEDDING)
-    known = bool(facts.endpoint_types)
+    has_endpoints = bool(facts.endpoint_types)
     capabilities = {
-        "inputTypes": (["text", *inputs] if known else inputs),
-        "outputTypes": outputs or (["embedding"] if embeds else ["text"] if known else []),
+        "inputTypes": (["text", *inputs] if has_endpoints else inputs),
+        "outputTypes": outputs or (["embedding"] if embeds else ["text"] if has_endpoints else []),
         "toolUsage": "ToolCalling" in facts.supported_features,
     }
     descriptor = {
@@ -193,22 +193,22 @@ def image(layers: Sequence[Layer]) -> tuple[bytes, bytes]:
 
 def read(content: bytes) -> Manifest:
     """A manifest of OCI. Raises DecodingError."""
-    found = decode_json(content, Manifest, most=MOST_BYTES)
-    if len(found.layers) > MOST_LAYERS:
-        raise DecodingError(f"it has {len(found.layers)} layers")
+    oci_manifest = decode_json(content, Manifest, most=MOST_BYTES)
+    if len(oci_manifest.layers) > MOST_LAYERS:
+        raise DecodingError(f"it has {len(oci_manifest.layers)} layers")
     sizes: dict[str, int] = {}
-    for blob in (found.config, *found.layers):
+    for blob in (oci_manifest.config, *oci_manifest.layers):
         if sizes.setdefault(blob.digest, blob.size) != blob.size:
             raise DecodingError(f"it names the blob {blob.digest} with two sizes")
-    return found
+    return oci_manifest
 
 
-def layers_of(found: Manifest) -> tuple[Layer, ...]:
+def layers_of(oci_manifest: Manifest) -> tuple[Layer, ...]:
     """Raises DecodingError where the manifest is none of a model, or has a layer that is none of its files."""
-    if found.artifact_type != ARTIFACT and found.config.media_type != CONFIG:
+    if oci_manifest.artifact_type != ARTIFACT and oci_manifest.config.media_type != CONFIG:
         raise DecodingError("it is not a model: it has a different type")
     layers = []
-    for layer in found.layers:
+    for layer in oci_manifest.layers:
         path = layer.annotations.get(FILEPATH, "")
         if not path or not _is_layer(layer.media_type):
             raise DecodingError(f"it has a layer of the type {layer.media_type[:100]!r} or without a path")
@@ -216,10 +216,10 @@ def layers_of(found: Manifest) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def facts_of(found: Manifest) -> Facts:
+def facts_of(oci_manifest: Manifest) -> Facts:
     """What was known of a model when it was published; nothing where that is not told, or not sound."""
     try:
-        return decode_json(found.annotations.get(FACTS, "{}"), Facts, most=MOST_BYTES)
+        return decode_json(oci_manifest.annotations.get(FACTS, "{}"), Facts, most=MOST_BYTES)
     except DecodingError:
         return Facts(partial=True)
 

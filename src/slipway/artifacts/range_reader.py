@@ -70,8 +70,8 @@ class RangeReader:
     def _fetch(self, size: int, what: str) -> None:
         if size > self._left:
             raise UnreadableError(f"{what} is longer than a header can be")
-        wanted = min(max(size, PIECE), self._left)
-        piece = self._read(self.position, wanted)[:wanted]
+        length = min(max(size, PIECE), self._left)
+        piece = self._read(self.position, length)[:length]
         self._left -= len(piece)
         self._piece, self._start = piece, self.position
         if len(piece) < size:

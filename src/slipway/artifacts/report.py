@@ -82,7 +82,7 @@ def read(message: str) -> Report | None:
 
 def fault(message: str) -> tuple[Fault | None, str]:
     """The word, if there is one, and the sentence."""
-    found = FAILED.fullmatch(message)
-    if found is None or found[1] not in get_args(Fault):
+    match = FAILED.fullmatch(message)
+    if match is None or match[1] not in get_args(Fault):
         return None, message
-    return msgspec.convert(found[1], Fault), found[2]
+    return msgspec.convert(match[1], Fault), match[2]

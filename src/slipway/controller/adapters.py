@@ -42,7 +42,7 @@ class Order(msgspec.Struct, frozen=True):
 
 def orders(
     pods: Sequence[Pod],
-    wanted: AdapterSet,
+    adapter_set: AdapterSet,
     reports: Mapping[str, AgentReport],
     without: Mapping[tuple[str, str], float],
 ) -> dict[str, Order]:
@@ -51,52 +51,60 @@ def orders(
     ``reports``: fresh ones by uid of the pod; none for a pod that did not answer, whose labels stay if its engine runs.
     ``without``: (uid, name of adapter) -> seconds since the pod's label was taken off.
     """
-    turns = {(one.name, turn) for one in wanted.adapters if (turn := _turn(pods, wanted, one, reports))}
-    return {pod.uid: _order(pod, wanted, reports.get(pod.uid), turns, without) for pod in pods}
+    turns = {(one.name, turn) for one in adapter_set.adapters if (turn := _turn(pods, adapter_set, one, reports))}
+    return {pod.uid: _order(pod, adapter_set, reports.get(pod.uid), turns, without) for pod in pods}
 
 
-def labelled(pod: Pod, wanted: AdapterSet, adapter: Adapter) -> bool:
+def labelled(pod: Pod, adapter_set: AdapterSet, adapter: Adapter) -> bool:
     """Whether requests for the adapter may reach the pod."""
-    return pod.labels.get(f"{SERVING_LABEL}{wanted.short_name(adapter)}") == SERVING
+    return pod.labels.get(f"{SERVING_LABEL}{adapter_set.short_name(adapter)}") == SERVING
 
 
-def _turn(pods: Sequence[Pod], wanted: AdapterSet, adapter: Adapter, reports: Mapping[str, AgentReport]) -> str | None:
+def _turn(
+    pods: Sequence[Pod], adapter_set: AdapterSet, adapter: Adapter, reports: Mapping[str, AgentReport]
+) -> str | None:
     """The pod that may go over to another version now: one that has it ready, while all others serve some version."""
     ready = [pod for pod in pods if pod.serving and _waits(reports.get(pod.uid), adapter)]
-    ready.sort(key=lambda pod: (labelled(pod, wanted, adapter), pod.uid))
+    ready.sort(key=lambda pod: (labelled(pod, adapter_set, adapter), pod.uid))
     if not ready:
         return None
-    others = [pod for pod in pods if pod.serving and pod.uid != ready[0].uid and not labelled(pod, wanted, adapter)]
+    others = [
+        pod for pod in pods if pod.serving and pod.uid != ready[0].uid and not labelled(pod, adapter_set, adapter)
+    ]
     return None if any(not _failed(reports.get(pod.uid), adapter) for pod in others) else ready[0].uid
 
 
 def _order(
     pod: Pod,
-    wanted: AdapterSet,
+    adapter_set: AdapterSet,
     report: AgentReport | None,
     turns: set[tuple[str, str]],
     without: Mapping[tuple[str, str], float],
 ) -> Order:
-    told = []
+    adapters = []
     labels: dict[str, str] = {}
-    for adapter in wanted.adapters:
+    for adapter in adapter_set.adapters:
         state = _state(report, adapter)
         turn = (adapter.name, pod.uid) in turns
-        off = turn and not labelled(pod, wanted, adapter) and without.get((pod.uid, adapter.name), 0.0) >= DRAIN_SECONDS
-        told.append(msgspec.structs.replace(adapter, replace=off or not _outdated(state, adapter)))
+        off = (
+            turn
+            and not labelled(pod, adapter_set, adapter)
+            and without.get((pod.uid, adapter.name), 0.0) >= DRAIN_SECONDS
+        )
+        adapters.append(msgspec.structs.replace(adapter, replace=off or not _outdated(state, adapter)))
         if pod.serving and not turn:
-            labels |= _labels(pod, wanted, adapter, report)
-    settled = report is not None and _settled(report, wanted.adapters)
-    states = [_state(report, adapter) for adapter in wanted.adapters]
+            labels |= _labels(pod, adapter_set, adapter, report)
+    settled = report is not None and _settled(report, adapter_set.adapters)
+    states = [_state(report, adapter) for adapter in adapter_set.adapters]
     passing = [state for state in states if state is None or state.phase != "Failed"]
-    changes = _changes(pod.labels, labels, wanted)
+    changes = _changes(pod.labels, labels, adapter_set)
     moving = bool(changes) or (report is not None and not settled and bool(passing or not states))
-    return Order(changes, None if settled else tuple(told), moving)
+    return Order(changes, None if settled else tuple(adapters), moving)
 
 
-def _labels(pod: Pod, wanted: AdapterSet, adapter: Adapter, report: AgentReport | None) -> Mapping[str, str]:
-    name, state = wanted.short_name(adapter), _state(report, adapter)
-    serving, version = f"{SERVING_LABEL}{name}", f"{wanted.label}{name}" if wanted.label else ""
+def _labels(pod: Pod, adapter_set: AdapterSet, adapter: Adapter, report: AgentReport | None) -> Mapping[str, str]:
+    name, state = adapter_set.short_name(adapter), _state(report, adapter)
+    serving, version = f"{SERVING_LABEL}{name}", f"{adapter_set.label}{name}" if adapter_set.label else ""
     if report is None:
         return {label: pod.labels[label] for label in (version, serving) if label in pod.labels}
     if state is None or not state.loaded:
@@ -112,12 +120,12 @@ def _loaded_label(adapter: Adapter, state: AdapterState, before: str) -> str:
     is not wished any more: then the label stays."""
     if state.loaded == adapter.digest:
         return label(adapter.url)
-    told = state.loaded_label if LABEL_VALUE.fullmatch(state.loaded_label) else ""
-    return told or before
+    reported = state.loaded_label if LABEL_VALUE.fullmatch(state.loaded_label) else ""
+    return reported or before
 
 
-def _changes(labels: Mapping[str, str], desired: Mapping[str, str], wanted: AdapterSet) -> dict[str, str | None]:
-    prefixes = (SERVING_LABEL, wanted.label) if wanted.label else (SERVING_LABEL,)
+def _changes(labels: Mapping[str, str], desired: Mapping[str, str], adapter_set: AdapterSet) -> dict[str, str | None]:
+    prefixes = (SERVING_LABEL, adapter_set.label) if adapter_set.label else (SERVING_LABEL,)
     ours = [name for name in labels if name.startswith(prefixes)]
     removed: dict[str, str | None] = {name: None for name in ours if name not in desired}
     return removed | {name: value for name, value in desired.items() if labels.get(name) != value}
@@ -145,6 +153,6 @@ def _failed(report: AgentReport | None, adapter: Adapter) -> bool:
 
 
 def _settled(report: AgentReport, wish: Sequence[Adapter]) -> bool:
-    found = {(state.name, state.digest, state.loaded) for state in report.adapters if state.phase == "Loaded"}
-    wanted = {(adapter.name, adapter.digest, adapter.digest) for adapter in wish}
-    return found == wanted and len(report.adapters) == len(wanted)
+    loaded = {(state.name, state.digest, state.loaded) for state in report.adapters if state.phase == "Loaded"}
+    expected = {(adapter.name, adapter.digest, adapter.digest) for adapter in wish}
+    return loaded == expected and len(report.adapters) == len(expected)

@@ -170,12 +170,14 @@ class Agents:
         pods, before = followed.pods, self.reports(followed.pods)
         fresh = await self._ask_all(followed, pods)
         views = [_view(pod, followed.adapters) for pod in pods if not _fills_a_cache(pod)]
-        wanted = orders(views, followed.adapters, fresh, followed.without(views))
-        await asyncio.gather(*(self._obey(followed, pod, wanted[uid(pod)]) for pod in pods if uid(pod) in wanted))
+        pod_orders = orders(views, followed.adapters, fresh, followed.without(views))
+        await asyncio.gather(
+            *(self._obey(followed, pod, pod_orders[uid(pod)]) for pod in pods if uid(pod) in pod_orders)
+        )
         if self.reports(pods) != before and kind in self._listeners:
             self._listeners[kind](name)
         filling = [pod for pod in pods if _fills_a_cache(pod)]
-        if any(order.moving for order in wanted.values()) or any(uid(pod) not in fresh for pod in filling):
+        if any(order.moving for order in pod_orders.values()) or any(uid(pod) not in fresh for pod in filling):
             return QUICK_SECONDS
         if filling:
             return PROGRESS_SECONDS
@@ -282,8 +284,10 @@ class _Followed:
     def without(self, pods: Sequence[Pod]) -> dict[tuple[str, str], float]:
         """(pod, adapter) -> seconds since this process first saw the pod without the adapter's label."""
         now = time.monotonic()
-        wanted = self.adapters
-        lacking = [(pod.uid, one.name) for pod in pods for one in wanted.adapters if not labelled(pod, wanted, one)]
+        adapter_set = self.adapters
+        lacking = [
+            (pod.uid, one.name) for pod in pods for one in adapter_set.adapters if not labelled(pod, adapter_set, one)
+        ]
         self._unlabelled = {pair: self._unlabelled.get(pair, now) for pair in lacking}
         return {pair: now - since for pair, since in self._unlabelled.items()}
 

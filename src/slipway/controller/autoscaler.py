@@ -114,20 +114,20 @@ class Autoscaler:
         if subject not in self._loads:
             self._loads[subject] = begin(scaling, await self._averages.known(scaling.state, subject), now)
         requests = sum(traffic.requests.get(service, 0.0) for service in scaled.services)
-        load, wanted = follow(self._loads[subject], scaling, requests, now, complete=traffic.complete)
+        load, replicas = follow(self._loads[subject], scaling, requests, now, complete=traffic.complete)
         self._loads[subject] = load
         self._active.labels(*subject.labels).set(requests)
-        self._wanted.labels(*subject.labels).set(wanted)
+        self._wanted.labels(*subject.labels).set(replicas)
         target = self._caches.get(*scaled.target)
         # Numbers of an older spec say nothing of this one: the next look has newer ones.
-        if wanted != scaling.replicas and target is not None and generation(target) == scaled.generation:
-            figures = told(scaling, wanted, requests, load)
-            await self._scale(subject, scaled, target, wanted, figures)
+        if replicas != scaling.replicas and target is not None and generation(target) == scaled.generation:
+            figures = told(scaling, replicas, requests, load)
+            await self._scale(subject, scaled, target, replicas, figures)
 
-    async def _scale(self, subject: Subject, scaled: Scaled, target: Object, wanted: int, text: str) -> None:
+    async def _scale(self, subject: Subject, scaled: Scaled, target: Object, replicas: int, text: str) -> None:
         """Writes the replicas, if nobody changed the target meanwhile. ``text`` tells why."""
         kind, name = scaled.target
-        patch = {"metadata": {"resourceVersion": resource_version(target)}, "spec": {"replicas": wanted}}
+        patch = {"metadata": {"resourceVersion": resource_version(target)}, "spec": {"replicas": replicas}}
         # A child's scale has no label by which the API server could tell that it is ours.
         subresource = "scale" if kind == subject.kind else ""
         try:
@@ -177,7 +177,7 @@ class Averages:
             if state not in self._kept:
                 read = await self._read(state)
                 unasked = {
-                    (kind, _key(name)): average for kind, found in read.items() for name, average in found.items()
+                    (kind, _key(name)): average for kind, averages in read.items() for name, average in averages.items()
                 }
                 self._kept[state] = _Kept(read, unasked)
         return self._kept[state].unasked.pop((subject.kind_name, subject.name), 0.0)
@@ -188,8 +188,8 @@ class Averages:
         for state, kept in self._kept.items():
             mine = [subject for subject in scalings if scalings[subject].state == state and subject in loads]
             interval = min((scalings[subject].interval for subject in mine), default=SECONDS)
-            asked = {(subject.kind_name, subject.name): loads[subject].average for subject in mine}
-            averages = _by_kind({**kept.unasked, **asked})
+            measured = {(subject.kind_name, subject.name): loads[subject].average for subject in mine}
+            averages = _by_kind({**kept.unasked, **measured})
             if averages != kept.averages and now - kept.written >= interval:
                 kept.written = now
                 try:
@@ -206,16 +206,18 @@ class Averages:
 
     async def _read(self, state: str) -> dict[str, dict[str, float]]:
         try:
-            found = await self._client.get(CONFIG_MAP, Key(self._namespace, state))
+            config_map = await self._client.get(CONFIG_MAP, Key(self._namespace, state))
         except NotFoundError:
             return {}
         except ForbiddenError as error:
             log.warning("cannot persist the averages: %s", error)
             return {}
-        return {kind: averages for kind, text in found.get("data", {}).items() if (averages := _averages(text))}
+        return {kind: averages for kind, text in config_map.get("data", {}).items() if (averages := _averages(text))}
 
     async def _write(self, state: str, averages: Mapping[str, Mapping[str, float]]) -> None:
-        data = {kind: msgspec.json.encode(found, order="deterministic").decode() for kind, found in averages.items()}
+        data = {
+            kind: msgspec.json.encode(by_name, order="deterministic").decode() for kind, by_name in averages.items()
+        }
         metadata = {"name": state, "namespace": self._namespace, "labels": {"app.kubernetes.io/part-of": "slipway"}}
         written = {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind, "metadata": metadata, "data": data}
         await self._client.apply(CONFIG_MAP, written, field_manager=FIELD_MANAGER)
@@ -236,16 +238,16 @@ def _key(text: str) -> Key:
 
 
 def _by_kind(averages: Mapping[tuple[str, Key], float]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    by_kind: dict[str, dict[str, float]] = {}
     for (kind, name), average in averages.items():
         if rounded := float(f"{average:.3g}"):
-            found.setdefault(kind, {})[str(name)] = rounded
-    return found
+            by_kind.setdefault(kind, {})[str(name)] = rounded
+    return by_kind
 
 
-def told(scaling: Scaling, wanted: int, requests: float, load: Load) -> str:
+def told(scaling: Scaling, desired: int, requests: float, load: Load) -> str:
     """What is done, and the figures that decided. ``requests``: in flight or waiting at this look."""
-    replicas = f"{wanted} replica{'s' * (wanted != 1)}"
+    replicas = f"{desired} replica{'s' * (desired != 1)}"
     return (
         f"Scaled from {scaling.replicas} to {replicas}: {requests:g} requests in flight or waiting now,"
         f" {load.average:.3g} on average over {scaling.window:g} s; target: {scaling.target_requests} per replica."

@@ -91,7 +91,7 @@ class Caches(Stores):
         pods = f"{MANAGED_BY} in ({','.join(dict.fromkeys((MANAGER, *pod_managers)))})"
         for one in (*_selections(tuple(apis), settings, pods), *self._own_selections(pods)):
             selections.setdefault(one.kind, []).append(one)
-        self._informers = {kind: self._informer(kind, found) for kind, found in selections.items()}
+        self._informers = {kind: self._informer(kind, group) for kind, group in selections.items()}
         if routed_namespaces:
             self._informers[NAMESPACE] = Informer(client, NAMESPACE, labels=routed_namespaces, trim=only_name)
         super().__init__({kind: informer.store for kind, informer in self._informers.items()})
@@ -125,8 +125,8 @@ class Caches(Stores):
 
     def pods_of(self, owner: Kind, index: str, value: str) -> list[Object]:
         """See :class:`slipway.serving.api.Listers`. Any author can annotate a pod."""
-        found = self.list(POD, index, value)
-        return [pod for pod in found if self.owner_of_pod(owner, pod) or self._outlives(owner, pod)]
+        candidates = self.list(POD, index, value)
+        return [pod for pod in candidates if self.owner_of_pod(owner, pod) or self._outlives(owner, pod)]
 
     def pods_of_workload(self, workload: Kind, name: Key) -> list[Object]:
         """See :class:`slipway.serving.api.Listers`."""
@@ -141,8 +141,8 @@ class Caches(Stores):
 
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
         """The resource of ``kind`` whose workload made the pod."""
-        found = workload_of(pod)
-        workload = self.get(*found) if found and found[0] in self._informers else None
+        reference = workload_of(pod)
+        workload = self.get(*reference) if reference and reference[0] in self._informers else None
         return list(owner_keys(kind)(workload)) if workload else []
 
     # NetworkPolicies of others
@@ -160,15 +160,15 @@ class Caches(Stores):
     def contenders(self, services: Iterable[Object]) -> list[RoutedService]:
         """Those of these Services that ask for names, and whoever else is the first to ask for one of their ids: others
         change nothing for them."""
-        asked = {key(service): routed for service in services if (routed := self._routed(service))}
-        if not asked:
+        claimants = {key(service): routed for service in services if (routed := self._routed(service))}
+        if not claimants:
             return []
         rules = self._current_rules()
-        read = {name: routed for name, routed in asked.items() if routed.route.models}
+        read = {name: routed for name, routed in claimants.items() if routed.route.models}
         others: set[Key] = set()
         for routed in read.values():
             for asking in self._asking(routed):
-                others |= self._first(asking - asked.keys(), rules)
+                others |= self._first(asking - claimants.keys(), rules)
         read |= {name: routed for name in others if (routed := self._stored(name))}
         return [rules.apply(routed) for routed in read.values()]
 
@@ -176,8 +176,8 @@ class Caches(Stores):
         """The resources of ``kind`` that a change of this routed Service may give a name or take it from."""
         routed = self._routed(service)
         contenders = set().union(*self._asking(routed)) if routed else set[Key]()
-        found = (self.get(SERVICE, name) for name in contenders)
-        return list({owner for one in found if one for owner in owner_keys(kind)(one)})
+        services = (self.get(SERVICE, name) for name in contenders)
+        return list({owner for one in services if one for owner in owner_keys(kind)(one)})
 
     def owners_of_change(self, kind: Kind, change: Change) -> list[Key]:
         """The same of the old and the new state; none where it asks for the same ids as before."""
@@ -237,16 +237,16 @@ class Caches(Stores):
     def _own_selections(self, pods: str) -> Iterable[_Selection]:
         """What is read for every API, after what they read themselves: the more of an object is kept the better.
         ``pods``: their label selector."""
-        asked = {NAMES: self._names, QUALIFIED: self._qualified, watches.NAMESPACE: watches.by_namespace}
+        indexes = {NAMES: self._names, QUALIFIED: self._qualified, watches.NAMESPACE: watches.by_namespace}
         yield _Selection(kind=POD, labels=pods, trim=trimmed, indexes={WORKLOAD: by_workload})
         yield _Selection(kind=NETWORK_POLICY, trim=_existence, indexes={FOREIGN: _foreign_namespace})
-        yield _Selection(kind=SERVICE, labels=f"{ROUTE}=true", trim=_route, indexes=asked)
+        yield _Selection(kind=SERVICE, labels=f"{ROUTE}=true", trim=_route, indexes=indexes)
 
     def _informer(self, kind: Kind, selections: Sequence[_Selection]) -> Informer:
-        found, namespaces = {one.labels for one in selections}, {one.namespace for one in selections}
+        selectors, namespaces = {one.labels for one in selections}, {one.namespace for one in selections}
         if len(namespaces) > 1:
             raise ValueError(f"{kind.plural} are watched in one namespace and in others")
-        namespace, selector = namespaces.pop(), found.pop() if len(found) == 1 else ""
+        namespace, selector = namespaces.pop(), selectors.pop() if len(selectors) == 1 else ""
         if namespace == "":
             raise ValueError(f"{kind.plural} are watched in a namespace without a name")
         indexes: dict[str, IndexFunction] = {}
@@ -280,13 +280,13 @@ def _selections(apis: Sequence[Api[Any]], settings: Settings, pods: str) -> Iter
     """What the APIs read: children, their own kinds, and what else they watch. Children come first, as all of them is
     kept."""
     resources = [api.resource.kind for api in apis]
-    found = [watch for api in apis for watch in api.watches(settings) if watch.listed]
+    listed = [watch for api in apis for watch in api.watches(settings) if watch.listed]
     child = partial(_child, frozenset((kind.group, kind.kind) for kind in resources))
-    for watch in found:
+    for watch in listed:
         if watch.owned:
             indexes = {OWNER: _by_owner, **watch.indexes}
             yield _of(watch, child, OURS, indexes)
-    read = [watch for watch in found if not watch.owned]
+    read = [watch for watch in listed if not watch.owned]
     trims: dict[Kind, dict[Trim, None]] = {kind: {with_annotations_bounded: None} for kind in resources}
     for watch in read:
         trim = trimmed if watch.kind == POD else watch.trim or with_annotations_bounded

@@ -77,8 +77,8 @@ class Catalogs:
             if followed.task is not None:
                 followed.task.cancel()
         if address is not None:
-            made = self._followed[kind, name] = _Followed(address)
-            made.task = asyncio.create_task(self._look_after(kind, name, made))
+            subscription = self._followed[kind, name] = _Followed(address)
+            subscription.task = asyncio.create_task(self._look_after(kind, name, subscription))
 
     async def close(self) -> None:
         """Ends all tasks."""
@@ -94,14 +94,14 @@ class Catalogs:
             pause = backoff.next()
             try:
                 async with self._places:
-                    found = await self._look(name, followed)
+                    catalog = await self._look(name, followed)
             except Exception:  # a bug must stop this catalog only
                 log.exception("catalog of %s %s", kind.kind, name)
             else:
-                self._known[name.name] = found
+                self._known[name.name] = catalog
                 if kind in self._listeners:
                     self._listeners[kind](name)
-                if not found.fault:
+                if not catalog.fault:
                     backoff.reset()
                     pause = seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # spreads load
             await asyncio.sleep(pause)
@@ -114,8 +114,8 @@ class Catalogs:
         except CatalogError as error:
             if error.reason != before.fault:
                 log.warning("catalog of %s: %s", name, error.message)
-            told = {"fault": error.reason, "message": error.message, "passing": error.passing}
-            return msgspec.structs.replace(before, **told)
+            failure = {"fault": error.reason, "message": error.message, "passing": error.passing}
+            return msgspec.structs.replace(before, **failure)
         now, document = time.time(), answer.document
         if document is None:
             return msgspec.structs.replace(before, refreshed=now, fault="", message="", passing=False)
@@ -133,7 +133,7 @@ class Catalogs:
         """The data of a Secret. Raises CatalogError."""
         place = Key(self._namespace, name)
         try:
-            found = await self._client.get(SECRET, place)
+            secret = await self._client.get(SECRET, place)
         except NotFoundError:
             raise CatalogError("SecretMissing", f"There is no Secret {place}.") from None
         except ForbiddenError:
@@ -141,4 +141,4 @@ class Catalogs:
             raise CatalogError("SecretForbidden", text) from None
         except ApiError as error:
             raise CatalogError("Retrying", f"The Secret {place} cannot be read: {error}", passing=True) from error
-        return {key: value for key, value in (found.get("data") or {}).items() if isinstance(value, str)}
+        return {key: value for key, value in (secret.get("data") or {}).items() if isinstance(value, str)}

@@ -82,11 +82,11 @@ class Deliveries:
         namespaces: Sequence[str] = (),
     ) -> None:
         """``namespaces`` are those in which anything is seen, all where there are none."""
-        made = f"{delivery.label}=true"
+        selector = f"{delivery.label}=true"
         self._claims, self._jobs = (
-            ChosenNamespaces(client, kind, namespaces, labels=made, indexes={NAMESPACE: by_namespace})
+            ChosenNamespaces(client, kind, namespaces, labels=selector, indexes={NAMESPACE: by_namespace})
             if namespaces
-            else Informer(client, kind, labels=made, indexes={NAMESPACE: by_namespace})
+            else Informer(client, kind, labels=selector, indexes={NAMESPACE: by_namespace})
             for kind in (PERSISTENT_VOLUME_CLAIM, JOB)
         )
         self._deliverers = [
@@ -129,15 +129,15 @@ class Deliverer:
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
         """The worker loop, fed by the workloads, the models that they name, and what is made for them."""
-        made = Controller(
+        controller = Controller(
             f"{self._delivery.name}-delivery-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
         )
-        made.watch_changes(self._workloads, self._changed)
+        controller.watch_changes(self._workloads, self._changed)
         for model in self._delivery.models:
-            made.watch_changes(self._caches.informer(model), self._reading)
-        made.watch_changes(self._claims, partial(self._sharing, lambda claim: claim))
-        made.watch_changes(self._jobs, partial(self._sharing, self._claim_of))
-        return made
+            controller.watch_changes(self._caches.informer(model), self._reading)
+        controller.watch_changes(self._claims, partial(self._sharing, lambda claim: claim))
+        controller.watch_changes(self._jobs, partial(self._sharing, self._claim_of))
+        return controller
 
     async def reconcile(self, name: Key) -> Result:
         try:
@@ -162,9 +162,9 @@ class Deliverer:
     def _changed(self, change: Change) -> Iterable[Key]:
         """A workload of which something else is asked. What its status says shows in its version alone; and a message
         of ours that differs each time, as those of some webhooks do, must not lead to the next one."""
-        told = self._delivery.blocked[1]
+        annotation = self._delivery.blocked[1]
         states = [
-            {**state["metadata"], "resourceVersion": "", "annotations": {**annotations_of(state), told: ""}}
+            {**state["metadata"], "resourceVersion": "", "annotations": {**annotations_of(state), annotation: ""}}
             for state in change[:2]
             if state is not None
         ]
@@ -237,8 +237,8 @@ class Deliverer:
         if stored is None:
             await self._client.create(PERSISTENT_VOLUME_CLAIM, claim, field_manager=FIELD_MANAGER)
             return
-        wanted = {field: claim["metadata"].get(field) for field in ("annotations", "ownerReferences")}
-        changed = {field: value for field, value in wanted.items() if value != stored["metadata"].get(field)}
+        desired = {field: claim["metadata"].get(field) for field in ("annotations", "ownerReferences")}
+        changed = {field: value for field, value in desired.items() if value != stored["metadata"].get(field)}
         if changed:
             await self._patch_claim(stored, changed)
 
@@ -267,23 +267,23 @@ class Deliverer:
         gate = self._delivery.gate
         if _is_gated(template_of(self.kind, workload)["spec"], gate):
             return None
-        made = JOB if self.kind == CRON_JOB else POD
-        selector = {} if made == JOB else (workload["spec"].get("selector") or {}).get("matchLabels") or {}
+        kind = JOB if self.kind == CRON_JOB else POD
+        selector = {} if kind == JOB else (workload["spec"].get("selector") or {}).get("matchLabels") or {}
         labels = ",".join(f"{name}={value}" for name, value in selector.items())
         stale: list[Object] = []
-        async for page in self._client.pages(made, namespace=key(workload).namespace, labels=labels):
+        async for page in self._client.pages(kind, namespace=key(workload).namespace, labels=labels):
             for obj in page.items:
                 owner = controller_owner(obj)
-                spec = template_of(JOB, obj)["spec"] if made == JOB else obj["spec"]
+                spec = template_of(JOB, obj)["spec"] if kind == JOB else obj["spec"]
                 if owner is not None and owner.uid == uid(workload) and _is_gated(spec, gate) and not deleting(obj):
                     stale.append(obj)
         for obj in stale:
-            await self._delete(made, obj)
+            await self._delete(kind, obj)
         if stale or is_rolled_out(self.kind, workload):
             self._pauses.pop(key(workload), None)
         if not stale and is_rolled_out(self.kind, workload):
             return None
-        if made == JOB:
+        if kind == JOB:
             return GATED_JOB_SECONDS
         return self._pauses.setdefault(key(workload), Backoff(GATED_SECONDS, GATED_JOB_SECONDS)).next()
 
@@ -300,8 +300,8 @@ class Deliverer:
         before = template_of(self.kind, workload)
         if outcome.blocked is not None:
             if not self._said(workload, outcome.blocked):
-                told = "Normal" if outcome.blocked.waiting else "Warning"
-                self._recorder.record(self.kind, workload, told, outcome.blocked.reason, outcome.blocked.message)
+                event_type = "Normal" if outcome.blocked.waiting else "Warning"
+                self._recorder.record(self.kind, workload, event_type, outcome.blocked.reason, outcome.blocked.message)
         elif before != template_of(self.kind, outcome.workload):
             self._recorder.record(
                 self.kind, workload, "Normal", "ModelsDelivered", "The pods have the requested models."
@@ -314,10 +314,10 @@ class Deliverer:
     async def _tell_refusal(self, workload: Object, error: ApiError) -> None:
         """Says on the workload what the API server refused."""
         refused = Blocked(error.reason, error.message[:MESSAGE_LENGTH])
-        told = dict(zip(self._delivery.blocked, refused[:2], strict=True))
-        if told.items() <= annotations_of(workload).items():
+        annotations = dict(zip(self._delivery.blocked, refused[:2], strict=True))
+        if annotations.items() <= annotations_of(workload).items():
             return
-        metadata = {"uid": uid(workload), "annotations": told}
+        metadata = {"uid": uid(workload), "annotations": annotations}
         await self._client.merge_patch(self.kind, key(workload), {"metadata": metadata}, field_manager=FIELD_MANAGER)
         if not self._said(workload, refused):
             self._recorder.record(self.kind, workload, "Warning", refused.reason, refused.message)

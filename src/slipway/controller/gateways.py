@@ -60,22 +60,22 @@ class Gateways:
 
     async def traffic(self) -> Traffic:
         """The sum of what all gateways say. Never raises."""
-        wanted = self._wanted()
-        answers = await asyncio.gather(*(self._ask(address, "/metrics", parse) for address in wanted))
+        addresses = self._wanted()
+        answers = await asyncio.gather(*(self._ask(address, "/metrics", parse) for address in addresses))
         now = time.monotonic()
-        asked = dict(zip(wanted, answers, strict=True))
-        self._known |= {address: _Known(answer, now) for address, answer in asked.items() if answer is not None}
+        by_address = dict(zip(addresses, answers, strict=True))
+        self._known |= {address: _Known(answer, now) for address, answer in by_address.items() if answer is not None}
         self._known = {
-            address: known
-            for address, known in self._known.items()
-            if address in wanted and now - known.at < REMEMBERED_SECONDS
+            address: sample
+            for address, sample in self._known.items()
+            if address in addresses and now - sample.at < REMEMBERED_SECONDS
         }
         total: dict[Key, float] = {}
-        for known in self._known.values():
-            for service, requests in known.requests.items():
+        for sample in self._known.values():
+            for service, requests in sample.requests.items():
                 total[service] = total.get(service, 0.0) + requests
-        missing = [address for address, answer in asked.items() if answer is None and wanted[address]]
-        return Traffic(total, complete=bool(wanted) and not missing)
+        missing = [address for address, answer in by_address.items() if answer is None and addresses[address]]
+        return Traffic(total, complete=bool(addresses) and not missing)
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
         """The same for these Services only, without what is remembered. Never raises."""
@@ -102,8 +102,8 @@ class Gateways:
         self, address: str, path: str, read: Callable[[str], Mapping[Key, float]]
     ) -> Mapping[Key, float] | None:
         try:
-            asked = self._session.get(f"http://{address}{path}", timeout=LIMIT, allow_redirects=False)
-            async with asked as response:
+            request = self._session.get(f"http://{address}{path}", timeout=LIMIT, allow_redirects=False)
+            async with request as response:
                 response.raise_for_status()
                 return read(await _text(response))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
@@ -122,18 +122,18 @@ async def _text(response: aiohttp.ClientResponse) -> str:
 
 def parse(text: str) -> dict[Key, float]:
     """Requests in flight and waiting by Service, of a gateway's metrics. Raises ValueError where they are none."""
-    found: dict[Key, float] = {}
+    requests: dict[Key, float] = {}
     up = False
     lines = [line for line in text.splitlines(keepends=True) if line.startswith((*COUNTED, UP))]
     for family in text_string_to_metric_families("".join(lines)):
         for sample in family.samples:
             if sample.name in COUNTED:
                 service = Key(sample.labels.get("namespace", ""), sample.labels.get("model", ""))
-                found[service] = found.get(service, 0.0) + sample.value
+                requests[service] = requests.get(service, 0.0) + sample.value
             up = up or (sample.name == UP and sample.value == 1)
-    if not found and not up:
+    if not requests and not up:
         raise ValueError("the gateway does not report its requests")
-    return found
+    return requests
 
 
 def parse_requests(text: str) -> dict[Key, float]:

@@ -18,13 +18,13 @@ def news(
     No Event for ``passed_through``, for a rejection while it is retried, for a condition that was never wrong, or for
     the end of a rollout without replicas.
     """
-    known = {condition["type"]: condition.get("reason") for condition in before}
+    reasons = {condition["type"]: condition.get("reason") for condition in before}
     refused = any(condition.type == "Accepted" and condition.status == "False" for condition in after)
     asleep = any(condition.reason == "ScaledToZero" for condition in after)
     silent = {RETRYING, *passed_through, *(["NoService"] if refused else []), *(["Complete"] if asleep else [])}
     for condition in after:
         good = condition.status == "True" or condition.reason in SETTLED
-        never_wrong = good and known.get(condition.type, RETRYING) == RETRYING
-        if condition.reason != known.get(condition.type) and condition.reason not in silent and not never_wrong:
+        never_wrong = good and reasons.get(condition.type, RETRYING) == RETRYING
+        if condition.reason != reasons.get(condition.type) and condition.reason not in silent and not never_wrong:
             silent.add(condition.reason)
             yield "Normal" if good else "Warning", condition

@@ -57,8 +57,8 @@ def workload_of(pod: Object) -> tuple[Kind, Key] | None:
 
 
 def by_workload(pod: Object) -> Iterable[str]:
-    found = workload_of(pod)
-    return (text_of(*found),) if found else ()
+    reference = workload_of(pod)
+    return (text_of(*reference),) if reference else ()
 
 
 def text_of(kind: Kind, name: Key) -> str:
@@ -90,13 +90,13 @@ def _devices(spec: Object) -> Object:
 
 def _files(spec: Object) -> Object:
     """The folders of nodes and the claims in a pod's spec; empty if it has none."""
-    found = [
+    volumes = [
         {kind: one[kind]}
         for one in spec.get("volumes") or ()
         for kind in ("hostPath", "persistentVolumeClaim")
         if one.get(kind)
     ]
-    return {"volumes": found} if found else {}
+    return {"volumes": volumes} if volumes else {}
 
 
 def mounts_files(pod: Object) -> bool:

@@ -153,23 +153,25 @@ class Reconciler:
     def controller(self, workers: int, metrics: Metrics) -> Controller:
         """The worker loop of this kind, fed by its resources, what their API watches, their pods and loaders, and
         contenders for their names."""
-        made = Controller(f"{self._api.name}-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics)
-        made.watch(self.resources)
+        controller = Controller(
+            f"{self._api.name}-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
+        )
+        controller.watch(self.resources)
         for watch in self._watches:
             if watch.listed:
-                made.watch_changes(self._caches.informer(watch.kind), partial(self._enqueued, watch))
+                controller.watch_changes(self._caches.informer(watch.kind), partial(self._enqueued, watch))
         caches = self._caches
-        made.watch(caches.informer(POD), keys=lambda pod: caches.owner_of_pod(self.kind, pod))
-        made.watch_changes(caches.informer(NETWORK_POLICY), self._policed)
-        made.watch_changes(caches.informer(SERVICE), lambda change: caches.owners_of_change(self.kind, change))
+        controller.watch(caches.informer(POD), keys=lambda pod: caches.owner_of_pod(self.kind, pod))
+        controller.watch_changes(caches.informer(NETWORK_POLICY), self._policed)
+        controller.watch_changes(caches.informer(SERVICE), lambda change: caches.owners_of_change(self.kind, change))
         if caches.namespaces is not None:
-            made.watch(caches.namespaces, keys=lambda obj: caches.owners_in_namespace(self.kind, key(obj)))
-        self._agents.on_change(self.kind, made.queue.add)
+            controller.watch(caches.namespaces, keys=lambda obj: caches.owners_in_namespace(self.kind, key(obj)))
+        self._agents.on_change(self.kind, controller.queue.add)
         if self._catalogs is not None:
-            self._catalogs.on_change(self.kind, made.queue.add)
+            self._catalogs.on_change(self.kind, controller.queue.add)
         if self._demands is not None:
-            self._demands.on_change(self.kind, made.queue.add)
-        return made
+            self._demands.on_change(self.kind, controller.queue.add)
+        return controller
 
     def _enqueued(self, watch: Watch, change: Change) -> Iterable[Key]:
         return watch.enqueue(change, self._caches)
@@ -246,8 +248,8 @@ class Reconciler:
             target = world.children.get((scaled.kind, scaled.name), {"metadata": {}})
         services = [name for kind, name in world.children if kind == SERVICE]
         counting = [name for name in services if scaling.services is None or name.name in scaling.services]
-        known = Scaled(scaling=scaling, target=scaled, generation=generation(target), services=counting)
-        self._scaled.put(subject, known)
+        scaled_resource = Scaled(scaling=scaling, target=scaled, generation=generation(target), services=counting)
+        self._scaled.put(subject, scaled_resource)
 
     def _plan(self, look: _Look) -> Plan:
         """Raises InvalidSpecError."""
@@ -337,12 +339,12 @@ class Reconciler:
         """Writes annotations and labels of an object that is not ours, if it is there and they differ. What the server
         refuses is told, such as more than an object may have."""
         kind, name = patch.reference.kind, Key(patch.reference.namespace, patch.reference.name)
-        found = self._caches.get(kind, name)
-        wanted = {"annotations": patch.annotations, "labels": patch.labels}
-        changes = difference(found["metadata"], wanted) if found else {}
-        if found is None or not changes:
+        observed = self._caches.get(kind, name)
+        desired = {"annotations": patch.annotations, "labels": patch.labels}
+        changes = difference(observed["metadata"], desired) if observed else {}
+        if observed is None or not changes:
             return None
-        body = {"metadata": {"uid": uid(found), **changes}}
+        body = {"metadata": {"uid": uid(observed), **changes}}
         try:
             answer = await self._client.merge_patch(kind, name, body, field_manager=FIELD_MANAGER)
         except NotFoundError:
@@ -359,11 +361,11 @@ class Reconciler:
         result = self._api.status(look.view, rejection)
         resource = look.world.resource
         conditions = await self._write_status(look.world, result)
-        found = explain(conditions, look.world.pods, look.world.now, self._settings.node_wait_seconds)
+        explanation = explain(conditions, look.world.pods, look.world.now, self._settings.node_wait_seconds)
         if ROUTED in self._api.condition_types and not deleting(resource):
-            applied += await self._tell_gateway(look.world, found.unready, planned=planned)
+            applied += await self._tell_gateway(look.world, explanation.unready, planned=planned)
         applied.raise_passing()
-        rechecks = (applied.retry_after, result.recheck_seconds, found.recheck_seconds)
+        rechecks = (applied.retry_after, result.recheck_seconds, explanation.recheck_seconds)
         return Result(min((seconds for seconds in rechecks if seconds is not None), default=None))
 
     async def _tell_gateway(self, world: World, unready: Unready | None, *, planned: bool) -> Applied:
@@ -375,10 +377,10 @@ class Reconciler:
         if not planned and len(standing_in) == len(children):
             if key(resource).namespace == self._settings.system_namespace:
                 return Applied()
-            wanted = [stand_in(self._api.name, resource, unready)] if unready and unready.final else []
-            return await self._applier.sync(resource, wanted) if wanted or standing_in else Applied()
-        told = {UNREADY: annotation(unready)}
-        patches = (MetadataPatch(Reference(SERVICE, name.namespace, name.name), told) for name in routes)
+            services = [stand_in(self._api.name, resource, unready)] if unready and unready.final else []
+            return await self._applier.sync(resource, services) if services or standing_in else Applied()
+        marks = {UNREADY: annotation(unready)}
+        patches = (MetadataPatch(Reference(SERVICE, name.namespace, name.name), marks) for name in routes)
         return Applied(await self._mark_all(resource, patches))
 
     def _look(self, resource: Object) -> _Look:

@@ -56,8 +56,8 @@ class RolloutEvents:
 
 def rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
     """A message for each workload whose pods are replaced. A workload without replicas has no pods to replace. Pure."""
-    known = {(kind.kind, name): child for (kind, name), child in before.items()}
-    pairs = ((known.get((child["kind"], key(child))), child) for child in applied)
+    previous = {(kind.kind, name): child for (kind, name), child in before.items()}
+    pairs = ((previous.get((child["kind"], key(child))), child) for child in applied)
     return [_rollout(old, new) for old, new in pairs if old is not None and _is_rollout(old, new)]
 
 
@@ -73,13 +73,13 @@ def resets(before: Children, after: Children, applied: Iterable[Object], mark: s
     ]
 
 
-def draining(pods: Iterable[Object], known: frozenset[str], now: float) -> tuple[str, frozenset[str]]:
+def draining(pods: Iterable[Object], reported: frozenset[str], now: float) -> tuple[str, frozenset[str]]:
     """A message about pods that began to drain, or an empty one, and the uids of all draining pods. Pure.
 
-    ``known``: uids of the draining pods of earlier messages.
+    ``reported``: uids of the draining pods of earlier messages.
     """
     going = [pod for pod in pods if deleting(pod) and not ended(pod) and job_of(pod) is None]
-    fresh = [pod for pod in going if _uid(pod) not in known and now - _deleted_at(pod) < FRESH_SECONDS]
+    fresh = [pod for pod in going if _uid(pod) not in reported and now - _deleted_at(pod) < FRESH_SECONDS]
     return _draining(fresh) if fresh else "", frozenset(map(_uid, going))
 
 

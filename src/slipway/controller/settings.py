@@ -60,10 +60,10 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
     def chosen(self) -> tuple[Api[Any], ...]:
         """The APIs to run, of which one of several kinds has an object for each. Raises ValueError for a name that is
         none."""
-        known = dict.fromkeys(api.name for api in APIS)
-        unknown = sorted(set(self.apis) - set(known))
+        names = dict.fromkeys(api.name for api in APIS)
+        unknown = sorted(set(self.apis) - set(names))
         if unknown:
-            raise ValueError(f"apis: unknown API {', '.join(unknown)}. Use {', '.join(known)}")
+            raise ValueError(f"apis: unknown API {', '.join(unknown)}. Use {', '.join(names)}")
         return tuple(api for api in APIS if api.name in self.apis)
 
     def pod_managers(self) -> tuple[str, ...]:
@@ -107,8 +107,8 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
             amount(self.adapters.size)
         except ValueError as error:
             raise ValueError(f"adapters.size: {error}") from error
-        known = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
-        stranger = next((name for name in self.images if name not in {*known, genai_bench.COMMAND}), None)
+        image_names = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
+        stranger = next((name for name in self.images if name not in {*image_names, genai_bench.COMMAND}), None)
         if stranger is not None:
             text = f"Use {', '.join(ENGINES)}, each also with -{', -'.join(ACCELERATORS)}"
             text = f"{text}, or {genai_bench.COMMAND}"

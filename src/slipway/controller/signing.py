@@ -48,20 +48,20 @@ async def _read_or_make(client: Client, name: Key) -> SigningKey:
     try:
         return _key_in(await client.get(SECRET, name), name)
     except NotFoundError:
-        made = SigningKey.generate()
-        await client.create(SECRET, _secret(made, name))
+        key = SigningKey.generate()
+        await client.create(SECRET, _secret(key, name))
         log.info("created the signing key %s", name)
-        return made
+        return key
 
 
-def _secret(made: SigningKey, name: Key) -> Object:
+def _secret(key: SigningKey, name: Key) -> Object:
     return {
         "apiVersion": SECRET.api_version,
         "kind": SECRET.kind,
         "metadata": {"namespace": name.namespace, "name": name.name, "labels": LABELS},
         "type": "Opaque",
         "immutable": True,
-        "data": {FIELD: b64encode(made.seed).decode()},
+        "data": {FIELD: b64encode(key.seed).decode()},
     }
 
 

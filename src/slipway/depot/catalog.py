@@ -55,10 +55,10 @@ class Offer(msgspec.Struct, frozen=True):
 
 def offers(models: Iterable[Object]) -> list[Offer]:
     """Of models that are ready, by name and version. Of two of one name and version the older one counts."""
-    found: dict[tuple[str, str], Offer] = {}
+    versions: dict[tuple[str, str], Offer] = {}
     for one in sorted(filter(None, map(_offer, models)), key=lambda offer: offer.age):
-        found.setdefault((one.entry.name, one.entry.version), one)
-    return [found[place] for place in sorted(found)][:ENTRIES]
+        versions.setdefault((one.entry.name, one.entry.version), one)
+    return [versions[place] for place in sorted(versions)][:ENTRIES]
 
 
 def _offer(model: Object) -> Offer | None:
@@ -66,17 +66,17 @@ def _offer(model: Object) -> Offer | None:
     artifact, source = status.get("artifact") or {}, status.get("source") or {}
     if status.get("phase") != "Ready" or deleting(model):
         return None
-    said = (source.get("catalog") or {}).get("version") or source.get("resolvedRevision") or ""
-    told = {
+    version = (source.get("catalog") or {}).get("version") or source.get("resolvedRevision") or ""
+    fields = {
         "name": notes.get(NAME) or key(model).name,
-        "version": notes.get(LABEL) or said,
+        "version": notes.get(LABEL) or version,
         "active": notes.get(ACTIVE) != "false",
         "digest": artifact.get("digest"),
         "mediaType": artifact.get("mediaType", ""),
         "size": artifact.get("sizeBytes"),
     }
     try:
-        entry = msgspec.convert(told, Entry)
+        entry = msgspec.convert(fields, Entry)
     except msgspec.ValidationError as error:
         log.warning("%s is not in the catalog: %s", key(model), error)
         return None
@@ -84,23 +84,23 @@ def _offer(model: Object) -> Offer | None:
     return Offer(entry, status.get("resolved") or {}, place, (created_unix(model), key(model).name))
 
 
-def document(found: Sequence[Offer]) -> tuple[str, bytes]:
+def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
     """The revision and the catalog as JSON, without facts where there would be too many of them."""
-    entries = [one.told(facts=True) for one in found]
+    entries = [one.told(facts=True) for one in catalog_offers]
     text = msgspec.json.encode(entries)
     if len(text) > CATALOG_BYTES - 1024:
-        entries = [one.told(facts=False) for one in found]
+        entries = [one.told(facts=False) for one in catalog_offers]
     revision = hashlib.sha256(msgspec.json.encode(entries, order="deterministic")).hexdigest()
     return revision, msgspec.json.encode({"apiVersion": VERSION, "revision": revision, "entries": entries})
 
 
 def credentials(folder: Path) -> dict[str, bytes]:
     """Name -> SHA-256 of the token. What is too short to be one, or cannot be read, is none."""
-    found: dict[str, bytes] = {}
+    hashes: dict[str, bytes] = {}
     try:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError:
-        return found
+        return hashes
     for path in files[:MOST_CREDENTIALS]:
         try:
             with path.open("rb") as file:
@@ -108,11 +108,11 @@ def credentials(folder: Path) -> dict[str, bytes]:
         except OSError:
             continue
         if len(token) >= SHORTEST_CREDENTIAL:
-            found[path.name] = hashlib.sha256(token).digest()
-    return found
+            hashes[path.name] = hashlib.sha256(token).digest()
+    return hashes
 
 
-def holder(known: Mapping[str, bytes], shown: str) -> str | None:
+def holder(hashes: Mapping[str, bytes], shown: str) -> str | None:
     """The name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic of ``NAME:TOKEN``. Compares
     with all of them, so that the time that it takes tells nothing."""
     scheme, _unused, text = shown.partition(" ")
@@ -123,7 +123,7 @@ def holder(known: Mapping[str, bytes], shown: str) -> str | None:
     elif scheme.lower() != "bearer":
         return None
     digest = hashlib.sha256(token.encode()).digest()
-    same = [name for name, wanted in known.items() if hmac.compare_digest(digest, wanted)]
+    same = [name for name, expected in hashes.items() if hmac.compare_digest(digest, expected)]
     return next((name for name in same if named in (None, name)), None)
 
 
@@ -166,8 +166,8 @@ class Catalog:
         """Opens the repository of one entry for some minutes. Who chose one while it was active gets it afterwards,
         too."""
         name = self._holder(request)
-        wanted = await _read(request, GrantRequest)
-        offer = next((one for one in self._offers() if _is(one.entry, wanted)), None)
+        grant_request = await _read(request, GrantRequest)
+        offer = next((one for one in self._offers() if _is(one.entry, grant_request)), None)
         if offer is None:
             raise RefusedError(404, "the catalog has no such entry with this digest")
         now = self._now()
@@ -190,14 +190,14 @@ class Catalog:
         return offers(self._models.store.all())
 
     def _holder(self, request: web.Request) -> str:
-        found = holder(credentials(Path(self._settings.catalog_keys)), request.headers.get("Authorization", ""))
-        if found is None:
+        name = holder(credentials(Path(self._settings.catalog_keys)), request.headers.get("Authorization", ""))
+        if name is None:
             raise RefusedError(401, "send a credential of this catalog", WWW_Authenticate=_CHALLENGE)
-        return found
+        return name
 
 
-def _is(entry: Entry, wanted: GrantRequest) -> bool:
-    return (entry.name, entry.digest) == (wanted.name, wanted.digest) and wanted.version in ("", entry.version)
+def _is(entry: Entry, request: GrantRequest) -> bool:
+    return (entry.name, entry.digest) == (request.name, request.digest) and request.version in ("", entry.version)
 
 
 async def _read(request: web.Request, type_: type[Any]) -> Any:

@@ -47,8 +47,8 @@ class Collector:
     async def look(self) -> None:
         """Once. What cannot be read is logged, and what was known stays."""
         try:
-            found = await self._client.get(CRON_JOB, self._name)
-            self._gauge.labels(self._name.namespace).set(collected(found))
+            cron_job = await self._client.get(CRON_JOB, self._name)
+            self._gauge.labels(self._name.namespace).set(collected(cron_job))
         except NotFoundError:
             self._gauge.clear()
         except (ApiError, ValueError) as error:

@@ -70,25 +70,25 @@ class Imports:
     async def grant(self, request: web.Request) -> web.Response:
         """A grant for the entry that this model was given. 424 where the other side, or what leads there, is not as it
         should be, and 503 where that may pass by itself."""
-        asked = request.match_info
-        namespace = "" if asked["namespace"] == OF_THE_CLUSTER else asked["namespace"]
+        match_info = request.match_info
+        namespace = "" if match_info["namespace"] == OF_THE_CLUSTER else match_info["namespace"]
         caller = await self._tokens.bearer(request)
         if caller.namespace not in (namespace or self._settings.namespace, self._settings.namespace):
             raise RefusedError(403, "a publisher imports models of its own namespace only")
-        chosen = await self._chosen(Key(namespace, asked["name"]), asked["uid"])
+        chosen = await self._chosen(Key(namespace, match_info["name"]), match_info["uid"])
         if self._waiting.total() >= WAITING or self._waiting[caller.namespace] >= WAITING_OF_ONE:
             raise busy("too many grants are being exchanged")
         self._waiting[caller.namespace] += 1
         try:
             async with self._places:
-                found = await self._exchanged(chosen)
+                grant = await self._exchanged(chosen)
         except CatalogError as error:
             status = 503 if error.passing else 424
             raise RefusedError(status, f"{error.reason}: {error.message}") from error
         finally:
             self._waiting[caller.namespace] -= 1
             self._waiting += Counter[str]()  # drops those that are 0
-        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     async def _chosen(self, name: Key, identity: str) -> _Chosen:
         """Raises RefusedError where there is no such model, or nothing was chosen for it yet."""
@@ -108,8 +108,8 @@ class Imports:
     async def _exchanged(self, chosen: _Chosen) -> Import:
         """Raises CatalogError."""
         try:
-            found = await self._client.get(self._source, Key("", chosen.source_name))
-            source = msgspec.convert(found.get("spec"), _Source)
+            resource = await self._client.get(self._source, Key("", chosen.source_name))
+            source = msgspec.convert(resource.get("spec"), _Source)
         except NotFoundError:
             raise CatalogError("SourceMissing", f"The source {chosen.source_name} no longer exists.") from None
         except msgspec.ValidationError as error:
@@ -117,26 +117,26 @@ class Imports:
         credential = authorization(await self._secret(source.credentials_secret_name))
         trusted = authority(await self._secret(source.ca_secret_name)) if source.ca_secret_name else ""
         door = Door(url=source.url.rstrip("/"), authorization=credential, authority=trusted)
-        wanted = _request(chosen)
-        grant = await exchange(door, self._allowed, wanted)
+        request = _request(chosen)
+        grant = await exchange(door, self._allowed, request)
         return Import(**msgspec.structs.asdict(grant), ca=trusted)
 
     async def _secret(self, name: str) -> Mapping[str, str]:
         """The data of a Secret. Raises CatalogError."""
         place = Key(self._settings.namespace, name)
         try:
-            found = await self._client.get(SECRET, place)
+            secret = await self._client.get(SECRET, place)
         except NotFoundError:
             raise CatalogError("SecretMissing", f"There is no Secret {place}.") from None
         except ForbiddenError:
             raise CatalogError("SecretForbidden", f"The depot is not allowed to read the Secret {place}.") from None
-        return {key: value for key, value in (found.get("data") or {}).items() if isinstance(value, str)}
+        return {key: value for key, value in (secret.get("data") or {}).items() if isinstance(value, str)}
 
 
 def _request(chosen: _Chosen) -> GrantRequest:
     """Raises CatalogError."""
-    told = {"name": chosen.name, "version": chosen.version, "digest": chosen.remote_digest}
+    fields = {"name": chosen.name, "version": chosen.version, "digest": chosen.remote_digest}
     try:
-        return msgspec.convert(told, GrantRequest)
+        return msgspec.convert(fields, GrantRequest)
     except msgspec.ValidationError as error:
         raise CatalogError("InvalidChoice", f"The selected entry cannot be requested: {said(error)}.") from None

@@ -74,11 +74,11 @@ async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
 
     issuer = _pair(await store.keep(SECRET, AUTHORITY, authority, type_="kubernetes.io/tls"))
     await store.keep(CONFIG_MAP, AUTHORITY, lambda _before: {AUTHORITY_FIELD: issuer.certificate})
-    for secret, wanted in (
+    for secret, hosts in (
         (REGISTRY_TLS, names.of(REGISTRY, names.registry)),
         (DEPOT_TLS, names.of(DEPOT, names.depot)),
     ):
-        await store.keep(SECRET, secret, _server(issuer, wanted, now, secret), type_="kubernetes.io/tls")
+        await store.keep(SECRET, secret, _server(issuer, hosts, now, secret), type_="kubernetes.io/tls")
     token = await store.keep(SECRET, TOKEN, lambda before: before or {TOKEN_FIELD: signing.made()})
     key_set = _sound(TOKEN, partial(signing.key_set, token.get(TOKEN_FIELD, b"")))
     await store.keep(CONFIG_MAP, KEY_SET, lambda _before: {KEY_SET_FIELD: key_set.encode()})
@@ -116,25 +116,25 @@ class _Store:
             except NotFoundError:
                 current = None
             before = _decoded(kind, current, name) if current is not None else None
-            wanted = _sound(name, partial(make, before))
-            if wanted == before:
-                return wanted
+            desired = _sound(name, partial(make, before))
+            if desired == before:
+                return desired
             try:
-                await self._write(kind, name, current, wanted, type_)
+                await self._write(kind, name, current, desired, type_)
             except ConflictError:
                 continue  # another one wrote it meanwhile
             self.written.append(f"{kind.kind} {name}")
-            return wanted
+            return desired
         raise ValueError(f"{kind.kind} {name} keeps changing: run this again later")
 
-    async def _write(self, kind: Kind, name: str, current: Object | None, wanted: Data, type_: str) -> None:
+    async def _write(self, kind: Kind, name: str, current: Object | None, desired: Data, type_: str) -> None:
         if current is not None:
-            await self._client.replace(kind, {**current, "data": _encoded(kind, wanted)})
+            await self._client.replace(kind, {**current, "data": _encoded(kind, desired)})
             return
         metadata = {"namespace": self._namespace, "name": name, "labels": LABELS}
-        made: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        made["data"] = _encoded(kind, wanted)
-        await self._client.create(kind, made | {"type": type_} if kind is SECRET else made)
+        manifest: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        manifest["data"] = _encoded(kind, desired)
+        await self._client.create(kind, manifest | {"type": type_} if kind is SECRET else manifest)
 
 
 def _decoded(kind: Kind, current: Object, name: str) -> Data:

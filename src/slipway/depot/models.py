@@ -182,11 +182,11 @@ class Models:
     async def _take(self, claim: Claim, length: int | None) -> Hold:
         for _unused in range(ATTEMPTS):
             model, now = await self.get(claim), self._now()
-            known, before = _agreed(model, note(model), length, now), proven(model, self._key)
+            file_length, before = _agreed(model, note(model), length, now), proven(model, self._key)
             kept = msgspec.structs.replace(before, writer="", until=0) if before else None
-            hold = Hold(secrets.token_hex(8), known, kept)
-            if not self._settings.capacity_bytes or self._has_room(model, before, known, now):
-                hold.granted, hold.kept_note = True, self._granted(claim, known)
+            hold = Hold(secrets.token_hex(8), file_length, kept)
+            if not self._settings.capacity_bytes or self._has_room(model, before, file_length, now):
+                hold.granted, hold.kept_note = True, self._granted(claim, file_length)
             with suppress(ConflictError):  # another client changed the model: it may be a writer
                 await self._write(claim, hold, model)
                 return hold
@@ -202,9 +202,9 @@ class Models:
         use = Use(limit, self._settings.share_bytes)
         async for model in self._others(claim.uid):
             size, place = taken(model, self._key, self._now(), self._settings.copies), key(model).namespace
-            left = abandoned(model, self._key, self._now())
-            use.add(place, size, reported(model, limit), left=left)
-            if left:
+            is_abandoned = abandoned(model, self._key, self._now())
+            use.add(place, size, reported(model, limit), left=is_abandoned)
+            if is_abandoned:
                 rest.append((size, model))
         free, share = use.free(), use.share_left(claim.namespace)
         rest.sort(key=lambda one: one[0], reverse=True)
@@ -322,10 +322,10 @@ def _agreed(model: Object, before: Note | None, length: int | None, now: float) 
     if before is not None and before.writer and now < before.until:
         wait = str(max(1, int(before.until - now)))
         raise RefusedError(409, "another client uploads this model's file", Retry_After=wait)
-    known = length if length is not None else before.length if before else None
-    if known is None:
+    file_length = length if length is not None else before.length if before else None
+    if file_length is None:
         raise RefusedError(411, "set the header Upload-Length to the size of the file")
-    return known
+    return file_length
 
 
 def _check_room(length: int, free: int, share: int, namespace: str) -> None:
@@ -333,8 +333,8 @@ def _check_room(length: int, free: int, share: int, namespace: str) -> None:
     if length > free:
         raise RefusedError(507, f"the storage has {max(free, 0)} bytes left, and the file has {length}")
     if length > share:
-        left = f"namespace {namespace} has {max(share, 0)} bytes left of its share of the storage"
-        raise RefusedError(507, f"{left}, and the file has {length}: delete models of the namespace")
+        shortage = f"namespace {namespace} has {max(share, 0)} bytes left of its share of the storage"
+        raise RefusedError(507, f"{shortage}, and the file has {length}: delete models of the namespace")
 
 
 def _key(claim: Claim) -> Key:

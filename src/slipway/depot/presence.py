@@ -54,14 +54,16 @@ class Artifact(NamedTuple):
 
 def artifacts(kind: Kind, models: Iterable[Object]) -> list[Artifact]:
     """Of the models that have one."""
-    found = []
+    artifact_list = []
     for model in models:
         status = model.get("status")
         artifact = status.get("artifact") if isinstance(status, dict) else None
         digest = artifact.get("digest") if isinstance(artifact, dict) else None
         if isinstance(digest, str) and not deleting(model):
-            found.append(Artifact(kind, key(model), uid(model), digest, annotations_of(model).get(VANISHED, "")))
-    return found
+            artifact_list.append(
+                Artifact(kind, key(model), uid(model), digest, annotations_of(model).get(VANISHED, ""))
+            )
+    return artifact_list
 
 
 class Presence:
@@ -103,15 +105,15 @@ class Presence:
 
     async def _listed(self) -> list[Artifact] | None:
         """None: the cluster does not answer."""
-        found: list[Artifact] = []
+        artifact_list: list[Artifact] = []
         try:
             for kind in self._kinds:
                 async for page in self._client.pages(kind):
-                    found += artifacts(kind, page.items)
+                    artifact_list += artifacts(kind, page.items)
         except ApiError as error:
             log.warning("could not list models to check their artifacts: %s", said(error))
             return None
-        return found
+        return artifact_list
 
     async def _check(self, listed: Sequence[Artifact]) -> None:
         away = 0

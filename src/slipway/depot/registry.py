@@ -115,14 +115,14 @@ class Registry:
         headers = {"Content-Type": CHUNK}
         try:
             async with self._asked("PUT", repository, place, headers, b"", COMMIT_SECONDS) as answer:
-                told = answer.headers.get("Docker-Content-Digest", digest)
+                reported_digest = answer.headers.get("Docker-Content-Digest", digest)
         except GoneError:
             # The answer to an earlier request may have been lost on the way.
             if await self.size(repository, digest) != size:
                 raise
             return
-        if told != digest:
-            raise RegistryError(f"the registry has the blob {told} instead of {digest}")
+        if reported_digest != digest:
+            raise RegistryError(f"the registry has the blob {reported_digest} instead of {digest}")
 
     async def cancel(self, repository: str, upload: URL) -> None:
         """Nothing is left of an upload."""
@@ -174,10 +174,10 @@ class Registry:
         place = self._base.with_path("/v2/")
         try:
             async with self._asked("GET", repository, place) as answer:
-                known = answer.headers.get(_VERSION_HEADER, "").startswith(_VERSION)
+                supported = answer.headers.get(_VERSION_HEADER, "").startswith(_VERSION)
         except MissingError:
-            known = False
-        if not known:
+            supported = False
+        if not supported:
             raise AwayError(f"GET {place.path}: the response is not from a registry")
 
     async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
@@ -185,9 +185,9 @@ class Registry:
         place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
         digest = _digest(content)
         async with self._asked("PUT", repository, place, headers, content) as answer:
-            told = answer.headers.get("Docker-Content-Digest", digest)
-        if told != digest:
-            raise RegistryError(f"the registry has the manifest {told} instead of {digest}")
+            reported_digest = answer.headers.get("Docker-Content-Digest", digest)
+        if reported_digest != digest:
+            raise RegistryError(f"the registry has the manifest {reported_digest} instead of {digest}")
         return digest
 
     async def repositories(self) -> AsyncIterator[str]:
@@ -259,12 +259,12 @@ class Registry:
     def _location(self, answer: aiohttp.ClientResponse, repository: str) -> URL:
         """As an address of this registry, whatever it calls itself. Raises RegistryError for what is no upload's."""
         try:
-            told = URL(answer.headers.get("Location", ""))
+            location = URL(answer.headers.get("Location", ""))
         except ValueError:
-            told = URL()
-        if not told.path.startswith(f"/v2/{repository}/blobs/uploads/") or ".." in told.path.split("/"):
+            location = URL()
+        if not location.path.startswith(f"/v2/{repository}/blobs/uploads/") or ".." in location.path.split("/"):
             raise RegistryError("the registry returned a URL that does not belong to this upload")
-        return self._base.join(told.relative() if told.absolute else told)
+        return self._base.join(location.relative() if location.absolute else location)
 
     @asynccontextmanager
     async def _asked(

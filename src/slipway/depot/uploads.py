@@ -131,7 +131,7 @@ class Uploads:
         """The same with the digests of what is there, as JSON."""
         upload = await self._admitted(request)
         state, expires = await self._state(upload), upload.claim.expires
-        told: dict[str, Any] = {
+        document: dict[str, Any] = {
             "offset": state.offset,
             "length": state.length,
             "complete": state.length is not None and state.offset == state.length,
@@ -139,7 +139,7 @@ class Uploads:
             "expiresAt": datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if expires else None,
             "pieces": state.session.pieces if state.session else (),
         }
-        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(document), content_type="application/json")
 
     async def put(self, request: web.Request) -> web.Response:
         """The whole file, which takes the place of what was there of it; with a Content-Range a part that goes on."""
@@ -213,13 +213,13 @@ class Uploads:
             )
         except RegistryError:
             raise busy("the registry does not respond: retry") from None
-        known, told = note(upload.model), uploaded(upload.model)
-        if session and session.complete and not told:
+        upload_note, is_announced = note(upload.model), uploaded(upload.model)
+        if session and session.complete and not is_announced:
             await self._models.announce(upload.claim, digest)
         if session:
             return State(session.offset, session.length, session)
-        length = known.length if known else None
-        return State(length or 0 if told else 0, length, None)
+        length = upload_note.length if upload_note else None
+        return State(length or 0 if is_announced else 0, length, None)
 
     async def _written(self, request: web.Request, upload: Upload, length: int | None, offset: int | None) -> Session:
         """Writes the body at the offset, None: at the begin of a new session. Returns what is there now."""

@@ -238,13 +238,13 @@ class _Part:
 
 async def stored(registry: Registry, repository: str) -> tuple[Session | None, str]:
     """The session of a repository, and its manifest's digest; None where there is none. Raises RegistryError."""
-    found = await registry.manifest(
+    manifest = await registry.manifest(
         repository, sessions.TAG, media_type=sessions.MANIFEST_TYPE, most=sessions.MANIFEST_BYTES
     )
-    if found is None:
+    if manifest is None:
         return None, ""
     try:
-        return sessions.read(found.content), found.digest
+        return sessions.read(manifest.content), manifest.digest
     except DecodingError as error:
         raise RegistryError(f"the manifest {repository}:{sessions.TAG} is not an upload session: {error}") from error
 

@@ -62,13 +62,13 @@ def _apart(container: Object, command: Sequence[str], args: Sequence[str], flags
 
 def _groups(words: Sequence[str]) -> list[list[str]]:
     """Each flag with what follows it; what stands before the first flag each for itself."""
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
     for word in words:
-        if is_flag(word) or not found or not is_flag(found[-1][0]) or "=" in found[-1][0]:
-            found.append([word])
+        if is_flag(word) or not groups or not is_flag(groups[-1][0]) or "=" in groups[-1][0]:
+            groups.append([word])
         else:
-            found[-1].append(word)
-    return found
+            groups[-1].append(word)
+    return groups
 
 
 def _lines(script: str) -> list[list[str]]:

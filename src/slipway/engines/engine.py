@@ -249,8 +249,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def drain(self, seconds: int) -> Drain:
         """How its pods finish their requests, in ``seconds`` at most."""
-        told = (self.metrics.running, self.metrics.waiting) if self.metrics else ()
-        return Drain(seconds=seconds, shell=self.shell, metrics=tuple(name for name in told if name))
+        gauges = (self.metrics.running, self.metrics.waiting) if self.metrics else ()
+        return Drain(seconds=seconds, shell=self.shell, metrics=tuple(name for name in gauges if name))
 
     def explain(self, log: str, download: Download = SOMETHING) -> Failure | None:
         """What the last log lines of a process that ended mean; None: nothing known."""
@@ -276,11 +276,11 @@ def conflicting_flags(args: Sequence[str], owned: Owned, *, abbreviated: bool = 
 
     A flag's value is what follows its ``=``, or the next argument. An underscore in a long flag is a hyphen.
     """
-    found: dict[str, None] = {}
+    conflicts: dict[str, None] = {}
     for position, arg in enumerate(args):
         spelled, equals, value = arg.partition("=")
         given = value if equals else "".join(args[position + 1 : position + 2])
         flags = [one for one in owned if names_flag(spelled, one, abbreviated=abbreviated)]
         if flags and not any(given in owned[one] for one in flags):
-            found[spelled] = None
-    return tuple(found)
+            conflicts[spelled] = None
+    return tuple(conflicts)

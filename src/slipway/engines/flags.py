@@ -54,13 +54,13 @@ def without_effect(
 ) -> dict[str, str]:
     """The settings that have no effect, and why. ``field``: of the spec, that has the user's arguments."""
     rows, given = {row.name: row for row in table}, given_flags(extra)
-    found = {}
+    reasons = {}
     for name in settings:
         row = rows.get(name)
         why = NOT_KNOWN if row is None else _why(row, settings, given, gpus, field)
         if why:
-            found[name] = why
-    return found
+            reasons[name] = why
+    return reasons
 
 
 def _why(row: FlagSpec, settings: Mapping[str, Value], given: frozenset[str], gpus: int, field: str) -> str:

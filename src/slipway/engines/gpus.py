@@ -26,16 +26,16 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
     """Word in the tag of an image -> what its devices are called before their number."""
 
 
-def named(container: Object, known: Devices) -> tuple[Object, ...]:
+def named(container: Object, devices: Devices) -> tuple[Object, ...]:
     """The variable for a container, if its GPUs are AMD's or Intel's and the tag of its image has a known word."""
     tag = str(container.get("image", "")).partition("@")[0].rsplit("/", 1)[-1].partition(":")[2].lower()
-    name = next((name for word, name in known.names.items() if word in re.split(r"[-_.]", tag)), "")
+    name = next((name for word, name in devices.names.items() if word in re.split(r"[-_.]", tag)), "")
     number = _number(device_resources(container))
     given = {str(one.get("name")) for one in container.get("env") or ()}
     words: Sequence[str] = [str(word) for word in container.get("args") or ()]
-    if not name or not 0 < number <= MOST or known.variable in given or given_flags(words) & {*known.flags}:
+    if not name or not 0 < number <= MOST or devices.variable in given or given_flags(words) & {*devices.flags}:
         return ()
-    return ({"name": known.variable, "value": ",".join(f"{name}{index}" for index in range(number))},)
+    return ({"name": devices.variable, "value": ",".join(f"{name}{index}" for index in range(number))},)
 
 
 def _number(resources: Mapping[str, str]) -> int:

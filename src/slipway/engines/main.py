@@ -17,8 +17,8 @@ MEANINGS = tuple(field for field in Metrics.__struct_fields__ if field != "scale
 
 def table() -> dict[str, list[str]]:
     """Meaning -> the metrics of all engines that have it."""
-    found = [engine.metrics for engine in ENGINES.values() if engine.metrics is not None]
-    return {meaning: [name for metrics in found for name in _names(metrics, meaning)] for meaning in MEANINGS}
+    engine_metrics = [engine.metrics for engine in ENGINES.values() if engine.metrics is not None]
+    return {meaning: [name for metrics in engine_metrics for name in _names(metrics, meaning)] for meaning in MEANINGS}
 
 
 def _names(metrics: Metrics, meaning: str) -> tuple[str, ...]:

@@ -69,18 +69,18 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
 def recognise(container: Object) -> Recognised:
     """Reads the command line of a container as Kubernetes has it. Raises nothing, whatever is in it."""
     variables = _variables(container)
-    words = [REFERENCE.sub(lambda found: _value(found, variables), word) for word in words_of(container)]
+    words = [REFERENCE.sub(lambda match: _value(match, variables), word) for word in words_of(container)]
     program, args, last = _program(words)
     if program is UNKNOWN and not container.get("command"):
         program, args = _of_image(str(container.get("image", ""))), words
-    told = _port(" ".join(given(args, *program.port_flags)[:1]))
-    said = _port(variables.get(program.port_variable, ""))
+    flag_port = _port(" ".join(given(args, *program.port_flags)[:1]))
+    variable_port = _port(variables.get(program.port_variable, ""))
     return Recognised(
         engine=ENGINE_OF.get(program),
         router=program is ROUTER,
         served_names=_served_names(program, args),
-        port=told or said or _declared(container) or _usual_port(program),
-        told_port=told,
+        port=flag_port or variable_port or _declared(container) or _usual_port(program),
+        told_port=flag_port,
         args=tuple(args),
         last=last,
     )
@@ -88,9 +88,9 @@ def recognise(container: Object) -> Recognised:
 
 def script_of(container: Object) -> tuple[str, int] | None:
     """The field, ``command`` or ``args``, and the place in it of the script that a shell runs; None: no shell does."""
-    found = {field: _texts(container, field) for field in ("command", "args")}
-    line = [(field, place) for field, words in found.items() for place in range(len(words))]
-    words = [*found["command"], *found["args"]]
+    texts = {field: _texts(container, field) for field in ("command", "args")}
+    line = [(field, place) for field, words in texts.items() for place in range(len(words))]
+    words = [*texts["command"], *texts["args"]]
     if not words or words[0].rsplit("/", 1)[-1] not in SHELLS:
         return None
     for position, word in enumerate(words[1:-1], start=1):
@@ -101,10 +101,10 @@ def script_of(container: Object) -> tuple[str, int] | None:
 
 def words_of(container: Object) -> list[str]:
     """The words of the whole command line, those of a shell's script in place of the shell's."""
-    found = script_of(container)
-    if found is None:
+    script = script_of(container)
+    if script is None:
         return [*_texts(container, "command"), *_texts(container, "args")]
-    field, place = found
+    field, place = script
     return _split(_texts(container, field)[place])
 
 
@@ -157,8 +157,8 @@ def _variables(container: Object) -> dict[str, str]:
     return {str(entry.get("name")): str(entry["value"]) for entry in entries if entry.get("value") is not None}
 
 
-def _value(found: re.Match[str], variables: Mapping[str, str]) -> str:
-    return variables.get(found[1] or found[2] or found[3], found[0])
+def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
+    return variables.get(match[1] or match[2] or match[3], match[0])
 
 
 def _program(words: Sequence[str]) -> tuple[Program, list[str], bool]:
@@ -184,10 +184,10 @@ def _of_image(reference: str) -> Program:
 
 
 def _served_names(program: Program, args: Sequence[str]) -> tuple[str, ...]:
-    told = given(args, *program.name_flags) if program.name_flags else []
+    names = given(args, *program.name_flags) if program.name_flags else []
     if not program.several_names:
-        told = [part.strip() for part in " ".join(told[:1]).split(",")]
-    return tuple(dict.fromkeys(one for one in told if one))
+        names = [part.strip() for part in " ".join(names[:1]).split(",")]
+    return tuple(dict.fromkeys(one for one in names if one))
 
 
 def _port(text: str) -> int:

@@ -26,12 +26,12 @@ class Seals(msgspec.Struct, frozen=True, kw_only=True):
     """The same of the version in the default images."""
 
 
-def seals_in(container: Object, words: Sequence[str], known: Seals, *, abbreviated: bool) -> tuple[str, ...]:
+def seals_in(container: Object, words: Sequence[str], seals: Seals, *, abbreviated: bool) -> tuple[str, ...]:
     """The flags and variables that seal the engine of a container. ``words``: of its command line."""
     spelled = (word.partition("=")[0] for word in words)
-    flags = (one for one in spelled if any(names_flag(one, flag, abbreviated=abbreviated) for flag in known.flags))
+    flags = (one for one in spelled if any(names_flag(one, flag, abbreviated=abbreviated) for flag in seals.flags))
     variables = (str(one.get("name")) for one in _entries(container.get("env")) if one.get("value") != "")
-    return tuple(dict.fromkeys((*flags, *(name for name in variables if name in known.variables))))
+    return tuple(dict.fromkeys((*flags, *(name for name in variables if name in seals.variables))))
 
 
 def cleared(env: Iterable[Object], env_from: Sequence[Object], names: Sequence[str]) -> tuple[Object, ...]:

@@ -201,8 +201,8 @@ class DataPlane:
 
     async def tokens(self) -> tuple[str, ...]:
         """What each of HAProxy's threads counted; empty where tokens are not counted. Raises CommandError."""
-        found = []
+        answers = []
         for name in tokens.socket_names(self._settings):
             async with haproxy_socket.session(self._settings.directory / name) as session:
-                found.append(await session.query(tokens.SHOW))
-        return tuple(found)
+                answers.append(await session.query(tokens.SHOW))
+        return tuple(answers)

@@ -79,14 +79,14 @@ class Handovers:
 
     def _made_again(self, table: RoutingTable, holders: Mapping[str, Holder]) -> list[tuple[str, Holder, Holder]]:
         """Losers that were deleted when it was reported, and now exist again and ask for their ids."""
-        found = []
+        claims = []
         for model, loser in list(self._lost.items()):
             name, winner = f"{loser.namespace}:{loser.service}", table.models.get(model)
             if winner == name:
                 del self._lost[model]
             elif winner and name in holders and holders[name] != loser and model in table.backends[name].route.models:
-                found.append((model, holders[name], holders[winner]))
-        return found
+                claims.append((model, holders[name], holders[winner]))
+        return claims
 
     def _forget(self, table: RoutingTable) -> None:
         away: dict[str, list[str]] = {}

@@ -393,9 +393,9 @@ def _route(settings: Settings) -> str:
 {rewrite.rules(run)}"""
 
 
-def _lacks(run: str, asked: str) -> str:
-    """The condition of a request whose engine does not know the path of the number in the variable `asked`."""
-    return f"var(txn.be),map_str_int({run}/{LACKS_MAP}),and({asked}) -m int gt 0"
+def _lacks(run: str, variable: str) -> str:
+    """The condition of a request whose engine does not know the path of the number in `variable`."""
+    return f"var(txn.be),map_str_int({run}/{LACKS_MAP}),and({variable}) -m int gt 0"
 
 
 def _hold(run: str) -> str:
@@ -416,9 +416,9 @@ def _endpoint(settings: Settings) -> str:
     """For models with PrefixHash. Looks at a body's begin first, as Lua copies what it is given."""
     rules = "\n".join(
         f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
-        f" if hashed {{ path {' '.join(asked)} }}{condition}"
+        f" if hashed {{ path {' '.join(prompt_paths)} }}{condition}"
         for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
-        for field, asked in _prompts().items()
+        for field, prompt_paths in _prompts().items()
     )
     return f"""\
     http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)

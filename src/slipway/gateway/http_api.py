@@ -58,16 +58,16 @@ class ModelList:
             self._written = table
         if not features and not requirements and not rights.restricted:
             return self._usual
-        texts, found = self._texts, []
+        texts, entries = self._texts, []
         allowed = backends_of(rights, table) if rights.restricted else None
         for start in range(0, len(table.listed), _AT_A_TIME):
             for model in table.listed[start : start + _AT_A_TIME]:
                 card = table.cards[model]
                 permitted = allowed is None or table.models[model] in allowed
                 if permitted and shown(card, features) and chosen(requirements, card.labels):
-                    found.append(texts[model])
+                    entries.append(texts[model])
             await asyncio.sleep(0)
-        return _body(found)
+        return _body(entries)
 
 
 def _body(cards: Iterable[bytes]) -> bytes:
@@ -123,14 +123,14 @@ async def in_our_shape(request: web.Request, handler: Handler) -> web.StreamResp
     except web.HTTPException as error:
         if error.status < BAD_REQUEST:
             raise
-        known = next((one for one in errors.BY_STATUS if one.status == error.status), None)
-        return _respond(known or errors.ErrorResponse(error.status, f"{error.reason}."))
+        error_response = next((one for one in errors.BY_STATUS if one.status == error.status), None)
+        return _respond(error_response or errors.ErrorResponse(error.status, f"{error.reason}."))
     except Exception:
         log.exception("Cannot answer %s %s", request.method, request.path[:200])
         return _respond(next(one for one in errors.BY_STATUS if one.status == BROKEN))
 
 
-def once_known(known: asyncio.Event) -> Middleware:
+def once_known(ready: asyncio.Event) -> Middleware:
     """Has requests below ``/v1/`` wait for the first table: an empty list would say that there are no models."""
 
     @web.middleware
@@ -138,7 +138,7 @@ def once_known(known: asyncio.Event) -> Middleware:
         if request.path.startswith("/v1/"):
             try:
                 async with asyncio.timeout(KNOWN_SECONDS):
-                    await known.wait()
+                    await ready.wait()
             except TimeoutError:
                 return _respond(errors.UNKNOWN_YET)
         return await handler(request)

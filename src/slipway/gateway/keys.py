@@ -88,17 +88,17 @@ def keyring(
     ended is left out. `tokens_counted`: whether tokens can be limited.
     """
     rights, problems = _rights(secret, tokens_counted=tokens_counted)
-    found, let_in = {}, []
+    key_rights, let_in = {}, []
     for digest, name in hashes(secret):
         failed = name in problems or "" in problems
         own = before.rights.get(name) if failed else rights.get(name)
-        if failed and own is None and name not in {known for _unused, known in before.hashes}:
+        if failed and own is None and name not in {key_name for _unused, key_name in before.hashes}:
             continue
         if own is not None:
-            found[name] = own
+            key_rights[name] = own
         if own is None or own.ends is None or now < own.ends:
             let_in.append((digest, name))
-    return Keyring(tuple(let_in), found | _subjects(rights, problems, before, now)), tuple(problems.values())
+    return Keyring(tuple(let_in), key_rights | _subjects(rights, problems, before, now)), tuple(problems.values())
 
 
 def _subjects(
@@ -151,12 +151,12 @@ def hashes(secret: Object | None) -> tuple[tuple[str, str], ...]:
     Whitespace around a key is not part of it; empty values and such as are no base64 are no keys. Of equal keys the
     first name counts.
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, value in sorted(((secret or {}).get("data") or {}).items()):
         key = _decoded(value)
         if key:
-            found.setdefault(hashlib.sha256(key).hexdigest().upper(), _plain(name))
-    return tuple(sorted(found.items()))
+            names.setdefault(hashlib.sha256(key).hexdigest().upper(), _plain(name))
+    return tuple(sorted(names.items()))
 
 
 def _decoded(value: object) -> bytes:

@@ -85,8 +85,8 @@ class Permissions:
         if not any(own.restricted for own in rights.values()):
             return {}
         routes = {name: backend.route for name, backend in table.backends.items()}
-        known = (self._rights, self._models, self._routes, self._refused)
-        if (rights, table.models, routes, table.refused) != known:
+        previous = (self._rights, self._models, self._routes, self._refused)
+        if (rights, table.models, routes, table.refused) != previous:
             self._rights, self._models, self._routes, self._refused = rights, table.models, routes, table.refused
             self._entries = allowed(rights, table)
         return self._entries
@@ -103,11 +103,11 @@ def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, 
 
 def identify(settings: Settings) -> str:
     """Rules that name the key, or refuse a request without one."""
-    known = f"sha2(256),hex,map_str({settings.run_directory}/keys.map)"
+    lookup = f"sha2(256),hex,map_str({settings.run_directory}/keys.map)"
     return f"""\
-    http-request set-var(txn.key) http_auth_bearer,{known}
-    http-request set-var(txn.key) req.fhdr(x-api-key),{known} unless {{ var(txn.key) -m found }}
-    http-request set-var(txn.key) req.fhdr(api-key),{known} unless {{ var(txn.key) -m found }}
+    http-request set-var(txn.key) http_auth_bearer,{lookup}
+    http-request set-var(txn.key) req.fhdr(x-api-key),{lookup} unless {{ var(txn.key) -m found }}
+    http-request set-var(txn.key) req.fhdr(api-key),{lookup} unless {{ var(txn.key) -m found }}
 {jwt.rules(settings)}\
     http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
 
@@ -187,11 +187,11 @@ def _left(name: str, field: int, used: str) -> str:
 
 
 def _headers(name: str, field: int) -> str:
-    left = f"var(txn.left_{name})"
+    rest = f"var(txn.left_{name})"
     return f"""\
-    http-after-response set-var(txn.left_{name}) int(0) if {{ {left} -m int lt 0 }}
-    http-after-response set-header x-ratelimit-limit-{name} %[var(txn.limits),field({field},:)] if {{ {left} -m found }}
-    http-after-response set-header x-ratelimit-remaining-{name} %[{left}] if {{ {left} -m found }}"""
+    http-after-response set-var(txn.left_{name}) int(0) if {{ {rest} -m int lt 0 }}
+    http-after-response set-header x-ratelimit-limit-{name} %[var(txn.limits),field({field},:)] if {{ {rest} -m found }}
+    http-after-response set-header x-ratelimit-remaining-{name} %[{rest}] if {{ {rest} -m found }}"""
 
 
 def sections(settings: Settings) -> str:

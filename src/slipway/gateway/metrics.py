@@ -57,12 +57,12 @@ def figures(answers: Answers) -> dict[str, Figures]:
     """Of each model's backend, by its name."""
     held = waiting(answers.hold)
     bytes_ = {name: (int(ms), int(number)) for name, ms, number in _FIRST_BYTE.findall(answers.first_bytes)}
-    found = {}
+    backends = {}
     for row in csv.DictReader(io.StringIO(answers.statistics.removeprefix("# "))):
         name = row["pxname"]
         if row["svname"] == "BACKEND" and ":" in name:
             codes = {code: int(row[f"hrsp_{code}"] or 0) for code in _CODES}
-            found[name] = Figures(
+            backends[name] = Figures(
                 int(row["scur"] or 0),
                 held.get(name, 0),
                 sum(codes.values()),
@@ -70,7 +70,7 @@ def figures(answers: Answers) -> dict[str, Figures]:
                 *bytes_.get(name, (0, 0)),
                 passed_over=answers.passed_over.get(name, 0),
             )
-    return found
+    return backends
 
 
 class HaproxyCollector(Collector):
@@ -88,11 +88,11 @@ class HaproxyCollector(Collector):
             rows = list(csv.DictReader(io.StringIO(self.answers.statistics.removeprefix("# "))))
             yield from _traffic(rows)
             yield from _frontend(rows)
-            known = {row["pxname"] for row in rows if row["svname"] == "BACKEND" and ":" in row["pxname"]}
-            yield _first_bytes(self.answers.first_bytes, known)
-            yield from _hold(self.answers.hold, known)
-            yield _passed_over(self.answers.passed_over, known)
-            yield from _tokens(self.answers.tokens, known)
+            backends = {row["pxname"] for row in rows if row["svname"] == "BACKEND" and ":" in row["pxname"]}
+            yield _first_bytes(self.answers.first_bytes, backends)
+            yield from _hold(self.answers.hold, backends)
+            yield _passed_over(self.answers.passed_over, backends)
+            yield from _tokens(self.answers.tokens, backends)
 
 
 def _model(backend: str) -> tuple[str, str]:
@@ -159,14 +159,14 @@ def _frontend(rows: list[dict[str, str]]) -> Iterator[Metric]:
     yield from (responses, connections)
 
 
-def _first_bytes(text: str, known: Set[str]) -> Metric:
+def _first_bytes(text: str, backends: Set[str]) -> Metric:
     family = SummaryMetricFamily(
         "slipway_gateway_time_to_first_byte_seconds",
         "Time from a request's arrival at a server to the start of the response.",
         labels=LABELS,
     )
     for backend, milliseconds, count in _FIRST_BYTE.findall(text):
-        if backend in known:
+        if backend in backends:
             family.add_metric(_model(backend), count_value=int(count), sum_value=int(milliseconds) / 1000)
     return family
 
@@ -188,7 +188,7 @@ def waiting(hold: str) -> dict[str, int]:
     return {backend: int(now) for backend, now, *_refused in map(str.split, hold.splitlines())}
 
 
-def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
+def _hold(text: str, backends: Set[str]) -> Iterator[Metric]:
     waiting = GaugeMetricFamily(
         "slipway_gateway_requests_waiting", "Requests that wait for a ready server.", labels=LABELS
     )
@@ -200,7 +200,7 @@ def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
     )
     # Zeros too: of a series that begins with 1 no rate tells the first refusal.
     counted = {line.split()[0]: line.split()[1:] for line in text.splitlines()}
-    for backend in sorted(known):
+    for backend in sorted(backends):
         now, *numbers = map(int, counted.get(backend, (0, 0, 0, 0)))
         waiting.add_metric(_model(backend), now)
         for reason, number in zip(("full", "timeout", "failed"), numbers, strict=True):
@@ -208,15 +208,15 @@ def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
     yield from (waiting, refused)
 
 
-def _passed_over(servers: Mapping[str, int], known: Set[str]) -> Metric:
+def _passed_over(servers: Mapping[str, int], backends: Set[str]) -> Metric:
     text = "Servers that get no requests, because they return errors or nothing while others succeed."
     family = GaugeMetricFamily("slipway_gateway_passed_over_servers", text, labels=LABELS)
-    for backend in sorted(known):
+    for backend in sorted(backends):
         family.add_metric(_model(backend), servers.get(backend, 0))
     return family
 
 
-def _tokens(answers: tuple[str, ...], known: Set[str]) -> Iterator[Metric]:
+def _tokens(answers: tuple[str, ...], backends: Set[str]) -> Iterator[Metric]:
     labels = (*LABELS, "key", "kind")
     counted = CounterMetricFamily(
         "slipway_gateway_tokens",
@@ -227,7 +227,7 @@ def _tokens(answers: tuple[str, ...], known: Set[str]) -> Iterator[Metric]:
         "slipway_gateway_estimated_tokens", "Estimated tokens, because the engine did not report them.", labels=labels
     )
     for (backend, key), counts in sorted(tokens.added(answers).items()):
-        if backend in known:
+        if backend in backends:
             for kind, count in counts.told().items():
                 counted.add_metric((*_model(backend), key, kind), count)
             for kind, count in counts.estimated().items():

@@ -102,8 +102,8 @@ class Outliers:
 
     def passed_over(self) -> dict[str, int]:
         """How many servers of each backend are, where any is."""
-        found = {name: sum(one.out for one in records.values()) for name, records in self._records.items()}
-        return {name: number for name, number in found.items() if number}
+        counts = {name: sum(one.out for one in records.values()) for name, records in self._records.items()}
+        return {name: number for name, number in counts.items() if number}
 
     def _part(self, backend: Backend) -> Backend:
         records = self._records.get(backend.name, {})

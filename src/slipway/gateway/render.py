@@ -32,9 +32,9 @@ UNREADY, REFUSED = "unready.map", "refused.map"
 def unready(table: RoutingTable) -> dict[str, str]:
     """By backend without an endpoint: the reason, with a ~ before it where waiting may help."""
     return {
-        name: f"{'' if told.final else '~'}{told.reason}"
+        name: f"{'' if condition.final else '~'}{condition.reason}"
         for name, backend in table.backends.items()
-        if (told := backend.unready) and not backend.endpoints
+        if (condition := backend.unready) and not backend.endpoints
     }
 
 
@@ -110,8 +110,8 @@ def _known(settings: Settings) -> str:
     """A Lua module: the paths, and the maps of the models and of the keys that may not use all of them."""
     run = settings.run_directory
     restricted = f'"{run}/restricted.map"' if settings.api_keys_secret else "nil"
-    known = ", ".join(f'"{path}"' for path in (*(one.path for one in paths.PATHS), paths.SESSION, "/v1/models"))
-    return f'return {{models = "{run}/models.map", restricted = {restricted}, paths = {{{known}}}}}\n'
+    quoted_paths = ", ".join(f'"{path}"' for path in (*(one.path for one in paths.PATHS), paths.SESSION, "/v1/models"))
+    return f'return {{models = "{run}/models.map", restricted = {restricted}, paths = {{{quoted_paths}}}}}\n'
 
 
 def _reason_maps(run: str) -> str:

@@ -30,13 +30,13 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
 
 def _names(table: RoutingTable) -> list[tuple[str, str]]:
     """Pairs for ids that are not the name under which an engine is sure to serve its model: the first of its route."""
-    found = []
+    pairs = []
     for model, name in table.models.items():
         backend = table.backends[name]
         first = backend.route.models[0] if backend.route.models else backend.service
         if model == f"{backend.namespace}/{backend.route.name or backend.service}" and len(first) < len(model):
-            found.append((model, first))
-    return found
+            pairs.append((model, first))
+    return pairs
 
 
 def rules(run: str) -> str:

@@ -162,13 +162,13 @@ class TableBuilder:
                 _add_fault(
                     faults, service, f"more than {MOST_ENDPOINTS} endpoints: the first {MOST_ENDPOINTS} are used"
                 )
-            told = unready.get(Key(service.namespace, service.name))
-            backend = Backend(service.namespace, service.name, addresses[:MOST_ENDPOINTS], service.route, told)
+            condition = unready.get(Key(service.namespace, service.name))
+            backend = Backend(service.namespace, service.name, addresses[:MOST_ENDPOINTS], service.route, condition)
             backends[backend.name] = backend
         _check_targets(backends, faults)
         table = _table(backends, routed, faults)
-        found = (Fault(*name, "; ".join(messages)) for name, messages in sorted(faults.items()))
-        return table, tuple(found)
+        reports = (Fault(*name, "; ".join(messages)) for name, messages in sorted(faults.items()))
+        return table, tuple(reports)
 
     def _routed(
         self, services: Sequence[Object], rules: Rules, faults: dict[tuple[str, str], list[str]]
@@ -191,19 +191,19 @@ class TableBuilder:
         return routed
 
     def _by_service(self, slices: Iterable[Object]) -> dict[tuple[str, str], list[_Slice]]:
-        found: dict[tuple[str, str], list[_Slice]] = {}
-        known: dict[str, tuple[str, _Slice | None]] = {}
+        groups: dict[tuple[str, str], list[_Slice]] = {}
+        cache: dict[str, tuple[str, _Slice | None]] = {}
         for obj in slices:
             ident, version = obj["metadata"].get("uid", ""), resource_version(obj)
             entry = self._pieces.get(ident)
             if entry is None or entry[0] != version:
                 entry = version, _read_slice(obj, foreign=self._foreign)
             if ident and version:
-                known[ident] = entry
+                cache[ident] = entry
             if entry[1] is not None:
-                found.setdefault(entry[1].owner, []).append(entry[1])
-        self._pieces = known
-        return found
+                groups.setdefault(entry[1].owner, []).append(entry[1])
+        self._pieces = cache
+        return groups
 
 
 def build(
@@ -252,14 +252,14 @@ def _within_bounds(routed: Iterable[RoutedService], faults: dict[tuple[str, str]
 
 def lost_ids(table: RoutingTable) -> list[Fault]:
     """For each ID that two Services give, the one whose requests the older one gets."""
-    found = []
+    faults = []
     for backend in table.backends.values():
         for model in () if backend.route.internal else backend.route.models:
             winner = table.models.get(model, backend.name)
             if winner != backend.name:
                 text = f"the ID {model!r} belongs to Service {winner.replace(':', '/')}, which is older"
-                found.append(Fault(backend.namespace, backend.service, text))
-    return found
+                faults.append(Fault(backend.namespace, backend.service, text))
+    return faults
 
 
 def _table(
@@ -291,7 +291,7 @@ def _table(
 
 def _refused(aged: Sequence[RoutedService], answering: Container[str]) -> dict[str, str]:
     """By id that nobody answers for: the reason of the oldest refusal. Ids of other namespaces are left out."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for service in aged:
         refusal = service.route.refusal
         if refusal is None or not service.route.internal:
@@ -299,8 +299,8 @@ def _refused(aged: Sequence[RoutedService], answering: Container[str]) -> dict[s
         for model in refusal.models:
             own = "/" not in model or model.startswith(f"{service.namespace}/")
             if own and model not in answering and MODEL_ID.fullmatch(model):
-                found.setdefault(model, refusal.reason)
-    return dict(sorted(found.items()))
+                reasons.setdefault(model, refusal.reason)
+    return dict(sorted(reasons.items()))
 
 
 def _read_slice(obj: Object, *, foreign: bool) -> _Slice | None:
@@ -339,14 +339,14 @@ def _is_pod(endpoint: Object, namespace: str) -> bool:
 
 def _addresses(pieces: Iterable[_Slice], port: str) -> tuple[str, ...]:
     """Addresses of a Service's endpoints, sorted. IPv4 where it has both families."""
-    found: dict[str, set[str]] = {"IPv4": set(), "IPv6": set()}
+    families: dict[str, set[str]] = {"IPv4": set(), "IPv6": set()}
     for piece in pieces:
         number = piece.ports.get(port)
         if number is not None:
-            found[piece.family].update(
+            families[piece.family].update(
                 f"[{host}]:{number}" if ":" in host else f"{host}:{number}" for host in piece.hosts
             )
-    return tuple(sorted(found["IPv4"] or found["IPv6"]))
+    return tuple(sorted(families["IPv4"] or families["IPv6"]))
 
 
 def _card(model: str, owner: RoutedService) -> Card:

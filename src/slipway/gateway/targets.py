@@ -100,8 +100,8 @@ def _in_common(backend: Backend, other: Backend | None) -> Sequence[str]:
     """Ids of a route that the engine of another one knows, too."""
     if other is None:
         return ()
-    known = {_first_id(other), *other.route.models, *other.route.aliases}
-    return [model for model in (*backend.route.models, *backend.route.aliases) if model in known]
+    ids = {_first_id(other), *other.route.models, *other.route.aliases}
+    return [model for model in (*backend.route.models, *backend.route.aliases) if model in ids]
 
 
 def _lower(condition: tuple[str, Sequence[str]]) -> str:

@@ -46,13 +46,13 @@ class Counts(NamedTuple):
 
 def added(answers: Iterable[str]) -> dict[tuple[str, str], Counts]:
     """The sum of the threads' answers, by backend and name of the key (``-`` where none is asked for)."""
-    found: dict[tuple[str, str], Counts] = {}
+    totals: dict[tuple[str, str], Counts] = {}
     for answer in answers:
         for line in answer.splitlines()[:_MOST_LINES]:
             backend, key, *numbers = line.split(" ")
             counts = Counts(*map(int, numbers))
-            found[backend, key] = found.get((backend, key), Counts()).plus(counts)
-    return found
+            totals[backend, key] = totals.get((backend, key), Counts()).plus(counts)
+    return totals
 
 
 def socket_names(settings: Settings) -> list[str]:

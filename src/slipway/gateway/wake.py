@@ -94,8 +94,8 @@ class Waker:
 
     def _forget_all_but(self, asleep: Collection[Sleeper]) -> None:
         """Forgets the failures of models that are awake or deleted."""
-        known = {None, *asleep}
-        self._reported = {subject: text for subject, text in self._reported.items() if subject in known}
+        subjects = {None, *asleep}
+        self._reported = {subject: text for subject, text in self._reported.items() if subject in subjects}
 
     async def _waiting_requests(self) -> Mapping[str, int]:
         """The number of waiting requests by backend, without backends that have none."""

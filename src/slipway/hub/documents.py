@@ -105,5 +105,5 @@ def whoami(user: str) -> Document:
 
 def paths_info(revision: Revision, paths: Iterable[str]) -> list[Document]:
     """The entries of those paths that exist; others are left out, as the public hub does."""
-    wanted = dict.fromkeys(path.strip("/") for path in paths)
-    return [tree_entry(revision.entries[path]) for path in wanted if path in revision.entries]
+    requested = dict.fromkeys(path.strip("/") for path in paths)
+    return [tree_entry(revision.entries[path]) for path in requested if path in revision.entries]

@@ -99,13 +99,13 @@ class Library:
     def names(self) -> list[str]:
         """``org/name`` of every repository, sorted."""
         organisations = [entry for entry in _listing(self._root) if NAME.fullmatch(entry.name) and entry.is_dir()]
-        found = (
+        candidates = (
             f"{organisation.name}/{entry.name}"
             for organisation in organisations
             for entry in _listing(Path(organisation.path))
             if NAME.fullmatch(entry.name) and entry.is_dir()
         )
-        return sorted(name for name in found if self._place(name))[:MOST_REPOSITORIES]
+        return sorted(name for name in candidates if self._place(name))[:MOST_REPOSITORIES]
 
     def has(self, name: str) -> bool:
         """Whether there is such a repository. Any text may be asked for."""
@@ -120,12 +120,12 @@ class Library:
         if top is None:
             return None
         settings = _settings(top)
-        known, digests = self._digests.get(name, {}), dict[Path, _Digest]()
+        cached, digests = self._digests.get(name, {}), dict[Path, _Digest]()
         apart = {folder for folder in settings.refs.values() if folder != top}
         walk = _Walk(top, apart)
         refs = {}
         for ref, folder in {MAIN: top, **settings.refs}.items():
-            refs[ref] = revision_of(self._file(path, inside, known, digests) for path, inside in walk.files(folder))
+            refs[ref] = revision_of(self._file(path, inside, cached, digests) for path, inside in walk.files(folder))
         self._digests[name] = digests
         gated = settings.gated or any(fnmatchcase(name, pattern) for pattern in self._gated)
         return Repository(name, gated, refs)
@@ -141,8 +141,8 @@ class Library:
             return None
         return real if _named(real.relative_to(root)) == (organisation, model) else None
 
-    def _file(self, path: Path, inside: str, known: Mapping[Path, _Digest], digests: dict[Path, _Digest]) -> File:
-        digest = digests.get(path) or known.get(path)
+    def _file(self, path: Path, inside: str, cached: Mapping[Path, _Digest], digests: dict[Path, _Digest]) -> File:
+        digest = digests.get(path) or cached.get(path)
         stamp = _stamp(path.stat())
         if digest is None or digest.stamp != stamp:
             digest = _digest(path, inside)
@@ -229,8 +229,8 @@ def _place_of(handle: int, path: Path) -> str:
 def open_file(file: File) -> IO[bytes]:
     """The bytes of a file that ``Library.load`` gave. Raises UnstableError when it has changed since."""
     stream = _opened(file.source)
-    found = os.fstat(stream.fileno())
-    if (found.st_size, found.st_mtime_ns) != (file.size, file.modified_ns):
+    status = os.fstat(stream.fileno())
+    if (status.st_size, status.st_mtime_ns) != (file.size, file.modified_ns):
         stream.close()
         raise UnstableError(f"{file.path} has changed")
     return stream
@@ -253,8 +253,8 @@ def _digest(path: Path, inside: str) -> _Digest:
     return _Digest(stamp, oid, sha256)
 
 
-def _stamp(found: os.stat_result) -> _Stamp:
-    return _Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+def _stamp(status: os.stat_result) -> _Stamp:
+    return _Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _listing(folder: Path) -> list[os.DirEntry[str]]:

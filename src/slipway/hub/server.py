@@ -59,11 +59,11 @@ class Kept(NamedTuple):
     found: Repository | UnservableError | None
 
 
-def fresh_for(found: Repository | UnservableError | None) -> float:
+def fresh_for(repository: Repository | UnservableError | None) -> float:
     """Seconds for which what was found is taken for what there is."""
-    if isinstance(found, UnservableError):
+    if isinstance(repository, UnservableError):
         return FRESH_REFUSED
-    entries = sum(len(revision.entries) for revision in found.refs.values()) if found else 0
+    entries = sum(len(revision.entries) for revision in repository.refs.values()) if repository else 0
     return FRESH_ENTRY * entries if entries > SMALL else 0.0
 
 
@@ -118,8 +118,8 @@ class Hub:
         """Models whose name contains ``search``, of ``author`` if given."""
         text, author = request.query.get("search", "").lower(), request.query.get("author", "")
         names = await asyncio.to_thread(self._library.names)
-        found = [name for name in names if text in name.lower() and (not author or name.startswith(f"{author}/"))]
-        page, headers = _page(request, found, FOUND)
+        matches = [name for name in names if text in name.lower() and (not author or name.startswith(f"{author}/"))]
+        page, headers = _page(request, matches, FOUND)
         full = _flag(request, "full")
         rows = [row for name in page if (row := await (self._card(name) if full else self._row(name)))]
         return web.json_response(rows, headers=headers)
@@ -209,12 +209,12 @@ class Hub:
         self._waiting += 1
         try:
             async with self._loading[name]:
-                found = await self._looked_at(name)
+                repository = await self._looked_at(name)
         finally:
             self._waiting -= 1
-        if isinstance(found, UnservableError):
-            raise found
-        return found
+        if isinstance(repository, UnservableError):
+            raise repository
+        return repository
 
     async def _looked_at(self, name: str) -> Repository | UnservableError | None:
         clock = asyncio.get_running_loop().time
@@ -223,14 +223,14 @@ class Hub:
             return kept.found
         async with self._walks:
             try:
-                found: Repository | UnservableError | None = await asyncio.to_thread(self._library.load, name)
+                repository: Repository | UnservableError | None = await asyncio.to_thread(self._library.load, name)
             except UnservableError as error:
-                found = error
-        self._kept[name] = Kept(clock() + fresh_for(found), found)
+                repository = error
+        self._kept[name] = Kept(clock() + fresh_for(repository), repository)
         self._kept.move_to_end(name)
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
-        return found
+        return repository
 
     @web.middleware
     async def _limit(self, request: web.Request, handler: Handler) -> web.StreamResponse:

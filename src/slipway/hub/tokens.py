@@ -48,15 +48,15 @@ class Tokens:
     def user(self, token: str) -> str | None:
         """The name that the token belongs to. It takes the same time whichever token it is, and for none."""
         self._refresh()
-        given, found = _hash(token), None
-        for name, known in self._tokens.items():
-            if hmac.compare_digest(given, known):
-                found = name
-        return found
+        given, owner = _hash(token), None
+        for name, expected in self._tokens.items():
+            if hmac.compare_digest(given, expected):
+                owner = name
+        return owner
 
     def _look(self) -> tuple[int, int, int]:
-        found = self._path.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        status = self._path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _refresh(self) -> None:
         try:

@@ -63,15 +63,15 @@ def read_page(kind: Kind, body: bytes | bytearray) -> tuple[Page, str]:
         raise ServerError(f"listing {kind.kind}: the answer is not JSON: {error}") from error
     if not isinstance(metadata, dict) or not isinstance(items, list):
         raise ServerError(f"listing {kind.kind}: the answer is not a list")
-    told, odd = [], list(unreadable)
+    objects, odd = [], list(unreadable)
     for item in items:
         if not isinstance(item, dict) or not isinstance(item.get("metadata"), dict):
             odd.append(Unreadable(identity(None), "it is not an object with metadata"))
         else:  # the items of a list do not say what they are
             item["apiVersion"], item["kind"] = kind.api_version, kind.kind
-            told.append(item)
+            objects.append(item)
     token = metadata.get("continue")
-    page = Page(told, str(metadata.get("resourceVersion", "")), tuple(odd))
+    page = Page(objects, str(metadata.get("resourceVersion", "")), tuple(odd))
     return page, token if isinstance(token, str) else ""
 
 

@@ -246,26 +246,26 @@ class Applier:
         """
         if deleting(owner) and not finishing:
             return Applied()
-        wanted = {(intent.kind, intent.name): intent for intent in (self._intent(owner, child) for child in children)}
-        changed = [intent for intent in wanted.values() if not self._stands(intent)]
+        intents = {(intent.kind, intent.name): intent for intent in (self._intent(owner, child) for child in children)}
+        changed = [intent for intent in intents.values() if not self._stands(intent)]
         named = [intent for intent in changed if intent.kind in NAMED]
         others = [intent for intent in changed if intent.kind not in NAMED]
-        made = await _all([self._apply(owner, intent) for intent in named])
-        if any(outcome is not None for outcome in made):
-            return _summary(made, named)
+        outcomes = await _all([self._apply(owner, intent) for intent in named])
+        if any(outcome is not None for outcome in outcomes):
+            return _summary(outcomes, named)
         steps = [self._apply(owner, intent) for intent in others]
-        surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in wanted]
+        surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in intents]
         if surplus and all(informer.settled.is_set() for informer in self._informers.values()):
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
         steps += [self._remove_unlisted(owner, kind, name) for kind, name in absent]
-        return _summary([*made, *await _all(steps)], [*named, *others])
+        return _summary([*outcomes, *await _all(steps)], [*named, *others])
 
     async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
         """Makes those of ``objects`` that are missing, without an owner; what is there stays as it is."""
-        wanted = {(self._kind(obj), key(obj)): obj for obj in objects}
+        desired = {(self._kind(obj), key(obj)): obj for obj in objects}
         missing = [
             _Intent(kind, name, self._labelled(obj), digest(obj))
-            for (kind, name), obj in wanted.items()
+            for (kind, name), obj in desired.items()
             if self._shared[kind].store.get(name) is None
         ]
         return _summary(await _all([self._make(owner, intent) for intent in missing]), missing)
@@ -276,7 +276,7 @@ class Applier:
         Call it after :meth:`write_after` seconds. An existing object of another owner is left unchanged. The garbage
         collector removes them."""
         now, interval = time.monotonic(), self._blind_interval(uid(owner))
-        known = self._blind.pop(uid(owner), {})
+        previous = self._blind.pop(uid(owner), {})
         self._drop_vanished()
         if not objects:
             return Applied()
@@ -287,12 +287,12 @@ class Applier:
         current = {
             (one.kind, one.name): written
             for one in intents
-            if (written := known.get((one.kind, one.name)))
+            if (written := previous.get((one.kind, one.name)))
             and written.desired == one.desired
             and now - written.at < interval
         }
         changed = [one for one in intents if (one.kind, one.name) not in current]
-        outcomes = await _all([self._write(one, exists=(one.kind, one.name) in known) for one in changed])
+        outcomes = await _all([self._write(one, exists=(one.kind, one.name) in previous) for one in changed])
         for intent, outcome in zip(changed, outcomes, strict=True):
             if outcome is None:
                 current[intent.kind, intent.name] = _Written(intent.desired, now)

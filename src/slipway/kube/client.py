@@ -141,8 +141,8 @@ class Client:
         self, kind: Kind, name: Key, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
     ) -> None:
         """Deletes an object. Raises ConflictError when it is not the one that ``uid`` and ``resource_version`` mean."""
-        wanted = {"uid": uid, "resourceVersion": resource_version}
-        preconditions = {field: value for field, value in wanted.items() if value}
+        expected = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {field: value for field, value in expected.items() if value}
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if preconditions:
             options["preconditions"] = preconditions

@@ -17,14 +17,14 @@ def digest(value: Any) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
 
 
-def includes(live: Any, wanted: Any) -> bool:
-    """Whether every field of ``wanted`` is in ``live`` with its value."""
-    if isinstance(wanted, Mapping):
-        return isinstance(live, Mapping) and all(includes(live.get(field), value) for field, value in wanted.items())
-    if isinstance(wanted, list | tuple):
-        same = isinstance(live, list) and len(live) == len(wanted)
-        return same and all(includes(one, other) for one, other in zip(live, wanted, strict=True))
-    return bool(live == wanted)
+def includes(live: Any, expected: Any) -> bool:
+    """Whether every field of ``expected`` is in ``live`` with its value."""
+    if isinstance(expected, Mapping):
+        return isinstance(live, Mapping) and all(includes(live.get(field), value) for field, value in expected.items())
+    if isinstance(expected, list | tuple):
+        same = isinstance(live, list) and len(live) == len(expected)
+        return same and all(includes(one, other) for one, other in zip(live, expected, strict=True))
+    return bool(live == expected)
 
 
 def projection(shape: Any, value: Any) -> Any:
@@ -33,9 +33,9 @@ def projection(shape: Any, value: Any) -> Any:
     A list of another length is taken as a whole, since then it cannot be said which element is which.
     """
     if isinstance(shape, dict) and isinstance(value, dict):
-        found = value.get
+        getter = value.get
         return {
-            field: projection(part, found(field)) if isinstance(part, NESTED) else found(field)
+            field: projection(part, getter(field)) if isinstance(part, NESTED) else getter(field)
             for field, part in shape.items()
         }
     if isinstance(shape, list) and isinstance(value, list) and len(shape) == len(value):

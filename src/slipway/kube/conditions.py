@@ -77,11 +77,11 @@ def merge(
     before, stamp = {condition["type"]: condition for condition in old}, timestamp(now)
     merged: list[Object] = []
     for condition in new:
-        known, told = before.get(condition.type, {}), msgspec.to_builtins(condition)
-        same = known.get("status") == condition.status and known.get("lastTransitionTime")
-        told["lastTransitionTime"] = known["lastTransitionTime"] if same else stamp
-        told["message"] = condition.message[:LONGEST_MESSAGE]
-        merged.append(told)
+        previous, fields = before.get(condition.type, {}), msgspec.to_builtins(condition)
+        same = previous.get("status") == condition.status and previous.get("lastTransitionTime")
+        fields["lastTransitionTime"] = previous["lastTransitionTime"] if same else stamp
+        fields["message"] = condition.message[:LONGEST_MESSAGE]
+        merged.append(fields)
     written = {condition["type"] for condition in merged}
     others = (name for name in before if ours is not None and name not in written and name not in ours)
     return [*merged, *(before[name] for name in others)]

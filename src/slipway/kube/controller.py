@@ -85,8 +85,8 @@ class Controller:
 
     def _feed(self, informer: Informer, keys: Callable[[Change], Iterable[Key]]) -> None:
         def handler(change: Change) -> None:
-            for wanted in keys(change):
-                self.queue.add(wanted)
+            for request in keys(change):
+                self.queue.add(request)
 
         informer.add_handler(handler)
 

@@ -161,8 +161,8 @@ def _values(value: Any, places: Sequence[str]) -> Iterator[Any]:
     if not places:
         yield value
     elif isinstance(value, Mapping):
-        found = value.get(places[0].removesuffix("[]"))
-        several = found if places[0].endswith("[]") and isinstance(found, list) else (found,)
+        part = value.get(places[0].removesuffix("[]"))
+        several = part if places[0].endswith("[]") and isinstance(part, list) else (part,)
         for one in several:
             yield from _values(one, places[1:])
 
@@ -248,10 +248,10 @@ def _schema(info: types.Type, defaults: bool) -> Object:
     if isinstance(info, types.Metadata):
         extra = info.extra or {}
         if "core" in extra:
-            found = inlined(extra["core"], extra["optional"])
+            schema = inlined(extra["core"], extra["optional"])
         else:
-            found = extra.get("schema") or _schema(info.type, defaults)
-        return found | (info.extra_json_schema or {})
+            schema = extra.get("schema") or _schema(info.type, defaults)
+        return schema | (info.extra_json_schema or {})
     if isinstance(info, types.UnionType):
         return _union(info, defaults)
     if isinstance(info, types.StructType):

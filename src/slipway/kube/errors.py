@@ -161,19 +161,19 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
     Webhooks and other servers behind the API server fill it in: what is no Status is a ServerError.
     """
     try:
-        told = msgspec.convert(answer, _Status)
+        decoded = msgspec.convert(answer, _Status)
     except msgspec.ValidationError as error:
         return ServerError(
             f"HTTP {status} with a malformed Status: {said(error)}", status=status, retry_after=retry_after
         )
-    code, reason, details = told.code or status, told.reason or "", told.details or _Details()
+    code, reason, details = decoded.code or status, decoded.reason or "", decoded.details or _Details()
     if retry_after is None and details.retry_after_seconds:
         retry_after = _bounded(details.retry_after_seconds)
     kind = GoneError if reason == "Expired" else _TYPES.get(code, ServerError)
-    if code >= 500 and _UNREADABLE.search(told.message or ""):
+    if code >= 500 and _UNREADABLE.search(decoded.message or ""):
         kind, reason = InvalidObjectError, InvalidObjectError.reason
     return kind(
-        told.message or f"HTTP {code}",
+        decoded.message or f"HTTP {code}",
         status=code,
         reason=reason,
         retry_after=retry_after,

@@ -39,8 +39,8 @@ class Faults:
     def note(self, metrics: Metrics, kind: Kind, obj: Object, errors: Sequence[BaseException]) -> Key:
         """Takes note of an object's faults, of which the first is told. Returns the object's key, as far as it has
         one."""
-        found = identity(obj.get("metadata"))
-        metadata = found["metadata"]
+        reference = identity(obj.get("metadata"))
+        metadata = reference["metadata"]
         name = Key(metadata.get("namespace", ""), metadata.get("name", ""))
         version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
         if self._versions.get(name) == version:
@@ -52,7 +52,7 @@ class Faults:
         log.warning("Cannot use %s %s: %s%s", kind.kind, name, fault, place)
         if version[0] and name.name:
             for listener in self._listeners:
-                listener(kind, found, f"Slipway cannot use this object: {fault}")
+                listener(kind, reference, f"Slipway cannot use this object: {fault}")
         return name
 
     def forget(self, metrics: Metrics, kind: Kind, names: Collection[Key]) -> None:

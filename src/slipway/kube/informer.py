@@ -174,7 +174,7 @@ class Informer:
         """Follows changes until a new list is due or the server no longer knows where we were or the kind (raises)."""
         relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
         failures = 0
-        asked = 0.0
+        retry_after = 0.0
         while failures < _FAILURES_BEFORE_RELIST and time.monotonic() < relist_at:
             began = time.monotonic()
             try:
@@ -183,14 +183,14 @@ class Informer:
                 raise
             except ApiError as error:
                 version = str(self.store.revision(self._namespace) or version)  # what came before the failure was taken
-                failures, asked = failures + 1, error.retry_after or 0.0
+                failures, retry_after = failures + 1, error.retry_after or 0.0
                 self._complain(error)
             if time.monotonic() - began >= _HEALTHY_SECONDS:
                 failures = 0
                 self._backoff.reset()
             else:
-                await asyncio.sleep(max(self._backoff.next(), asked))
-                asked = 0.0
+                await asyncio.sleep(max(self._backoff.next(), retry_after))
+                retry_after = 0.0
 
     async def _follow(self, version: str) -> str:
         """One watch request. Returns the version at which it ended."""
@@ -227,9 +227,9 @@ class Informer:
             self._tell(self.store.put(prepared))
 
     def _drop(self, obj: Object) -> None:
-        found = identity(obj.get("metadata"))["metadata"]
-        name = Key(found.get("namespace", ""), found.get("name", ""))
-        self._tell(self.store.drop(name, found.get("uid", ""), found.get("resourceVersion", "")))
+        metadata = identity(obj.get("metadata"))["metadata"]
+        name = Key(metadata.get("namespace", ""), metadata.get("name", ""))
+        self._tell(self.store.drop(name, metadata.get("uid", ""), metadata.get("resourceVersion", "")))
         self._forget([name])
 
     def _prepare(self, obj: Object) -> Object | None:
@@ -265,9 +265,9 @@ class Informer:
     def _complain(self, error: ApiError) -> None:
         """Logs a failure once, not at every attempt. That a watch has to begin anew is routine."""
         complaint = f"{type(error).__name__}: {error}"
-        known = complaint == self._complaint or (self.optional and isinstance(error, NotFoundError))
+        repeated = complaint == self._complaint or (self.optional and isinstance(error, NotFoundError))
         routine = isinstance(error, GoneError)
-        level = logging.DEBUG if known else logging.INFO if routine else logging.WARNING
+        level = logging.DEBUG if repeated else logging.INFO if routine else logging.WARNING
         log.log(level, "watching %s: %s", self.kind.plural, complaint)
         self._complaint = complaint
         if not isinstance(error, GoneError):  # which is an answer

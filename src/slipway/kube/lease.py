@@ -105,9 +105,11 @@ class LeaderElector:
     async def _attempt(self) -> bool:
         """Tries once to take or renew the lease. Gives up in time for another try, and at a leader's deadline."""
         began = time.monotonic()
-        left = self._renewed + self._renew_seconds - began
+        remaining = self._renewed + self._renew_seconds - began
         try:
-            async with asyncio.timeout(min(self._renew_seconds / 2, left) if left > 0 else self._renew_seconds / 2):
+            async with asyncio.timeout(
+                min(self._renew_seconds / 2, remaining) if remaining > 0 else self._renew_seconds / 2
+            ):
                 held = await self._renew() if self._lease is not None else await self._take()
         except (ApiError, TimeoutError) as error:
             log.warning("Could not acquire or renew lease %s: %s", self._name, error or type(error).__name__)

@@ -59,14 +59,14 @@ def _merged_objects(base: Object, patch: Object, schema: Object) -> Object:
     elif any(field in rivals and not _removes(value) for field, value in given.items()):
         base = {field: value for field, value in base.items() if field not in rivals or field in given}
     fields, rest = schema.get("properties", {}), schema.get("additionalProperties")
-    found = dict(base)
+    combined = dict(base)
     for field, value in given.items():
         if _removes(value):
-            found.pop(field, None)
+            combined.pop(field, None)
         else:
             below = fields.get(field, rest if isinstance(rest, dict) else ANYTHING)
-            found[field] = _merged(base.get(field), value, below)
-    return found
+            combined[field] = _merged(base.get(field), value, below)
+    return combined
 
 
 def _removes(value: Any) -> bool:
@@ -104,10 +104,10 @@ def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: in
 def _in_order(kept: Sequence[ItemKey], patched: Sequence[ItemKey], rank: Mapping[ItemKey, int]) -> list[ItemKey]:
     """The patch's items in its own order. One that only the base has comes before the first of these that the base has
     behind it, or at the end."""
-    found: list[ItemKey] = []
+    ordered: list[ItemKey] = []
     waiting = list(reversed(kept))
     for key in patched:
         while waiting and key in rank and rank[waiting[-1]] < rank[key]:
-            found.append(waiting.pop())
-        found.append(key)
-    return [*found, *reversed(waiting)]
+            ordered.append(waiting.pop())
+        ordered.append(key)
+    return [*ordered, *reversed(waiting)]

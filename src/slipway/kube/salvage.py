@@ -41,13 +41,13 @@ def salvage_list(text: bytes) -> Salvaged:
     """Decodes the items of a list one by one. Raises DecodingError where the text is not a list."""
     fields = dict(_members(text))
     metadata = decode_json(fields.get("metadata", b"{}"), dict[str, Any], most=len(text))
-    found = Salvaged(metadata, [], [])
+    salvaged = Salvaged(metadata, [], [])
     for _unused, item in _members(fields.get("items", b"[]")):
         try:
-            found.items.append(decode_json(item, most=len(text)))
+            salvaged.items.append(decode_json(item, most=len(text)))
         except DecodingError as error:
-            found.unreadable.append(Unreadable(_identity(item), str(error)))
-    return found
+            salvaged.unreadable.append(Unreadable(_identity(item), str(error)))
+    return salvaged
 
 
 def salvage_event(line: bytes) -> tuple[str, Object]:
@@ -77,22 +77,22 @@ def check(kind: Kind, obj: Object) -> None:
     """Raises DecodingError for an object that does not say what it is called and which one it is, or whose labels or
     annotations are no texts."""
     try:
-        found = msgspec.convert(obj.get("metadata"), _Metadata)
+        metadata = msgspec.convert(obj.get("metadata"), _Metadata)
     except ValueError as error:
         raise DecodingError(f"its metadata: {said(error)}") from error
-    if kind.namespaced and not found.namespace:
+    if kind.namespaced and not metadata.namespace:
         raise DecodingError("its metadata has no namespace")
 
 
 def _identity(item: bytes) -> Object:
-    found: Object = {}
+    fields: Object = {}
     try:
         for name, text in _members(dict(_members(item)).get("metadata", b"{}")):
             if name in IDENTITY:
-                found[name] = decode_json(text, most=_NAME_BYTES)
+                fields[name] = decode_json(text, most=_NAME_BYTES)
     except DecodingError:
         pass
-    return identity(found)
+    return identity(fields)
 
 
 def _members(text: bytes) -> Iterator[tuple[str, bytes]]:

@@ -82,8 +82,8 @@ class Store:
 
     def by_index(self, index: str, value: str) -> list[Object]:
         """The objects for which the index function named ``index`` gave ``value``, ordered by key."""
-        found = self._indexes[index].get(value)
-        return [self._objects[name] for name in sorted(found)] if found else []
+        keys = self._indexes[index].get(value)
+        return [self._objects[name] for name in sorted(keys)] if keys else []
 
     def keys(self, index: str, value: str) -> Set[Key]:
         """The keys of the objects that ``by_index`` would give, unordered: however many there are."""
@@ -104,11 +104,11 @@ class Store:
         return bisect_left(self._by_age(index, value), (created(obj), key(obj)))
 
     def _by_age(self, index: str, value: str) -> list[tuple[str, Key]]:
-        found = self._indexes[index].get(value)
-        if not found:
+        keys = self._indexes[index].get(value)
+        if not keys:
             return []
         if (index, value) not in self._oldest:
-            self._oldest[index, value] = sorted((created(self._objects[name]), name) for name in found)
+            self._oldest[index, value] = sorted((created(self._objects[name]), name) for name in keys)
         return self._oldest[index, value]
 
     def values(self, index: str) -> Set[str]:

@@ -44,8 +44,8 @@ class WorkQueue:
         if key in self._processing:
             self._again.add(key)
         elif key not in self._waiting:
-            if (left := self._held.get(key, 0.0) - time.monotonic()) > 0:
-                self.add_after(key, left)
+            if (delay := self._held.get(key, 0.0) - time.monotonic()) > 0:
+                self.add_after(key, delay)
                 return
             self._waiting[key] = time.monotonic()
             self._turns.setdefault(key.namespace, deque()).append(key)

@@ -26,12 +26,12 @@ class Ahead:
     def __iter__(self) -> Iterator[bytes]:
         """Raises what reading raised."""
         while True:
-            found = self._queue.get()
-            if isinstance(found, BaseException):
-                raise found
-            if found is None:
+            chunk = self._queue.get()
+            if isinstance(chunk, BaseException):
+                raise chunk
+            if chunk is None:
                 return
-            yield found
+            yield chunk
 
     def leave(self) -> None:
         """Nothing more is wanted. What is being read at the moment is read to the end of its chunk."""

@@ -93,10 +93,10 @@ class Forward:
         """So many bytes; fewer at the end only."""
         if not 0 <= size <= LONGEST_HEADER:
             raise ArchiveError("a header of it is too long")
-        found = bytearray()
-        while len(found) < size and (chunk := self._take(size - len(found))):
-            found += chunk
-        return bytes(found)
+        buffer = bytearray()
+        while len(buffer) < size and (chunk := self._take(size - len(buffer))):
+            buffer += chunk
+        return bytes(buffer)
 
     def chunk(self, most: int) -> bytes:
         """Some bytes; none at the end."""
@@ -104,10 +104,10 @@ class Forward:
 
     def _take(self, most: int) -> bytes:
         while not self._left:
-            found = next(self._chunks, None)
-            if found is None:
+            chunk = next(self._chunks, None)
+            if chunk is None:
                 return b""
-            self._left = found
+            self._left = chunk
         taken, self._left = self._left[:most], self._left[most:]
         self._position += len(taken)
         return taken
@@ -125,9 +125,9 @@ def tar_members(stream: Forward, each: Callable[[Member], None] = lambda _member
                 _few(count)
                 if member.isdir():
                     continue
-                made = _regular(member)
-                each(made)
-                yield made
+                file = _regular(member)
+                each(file)
+                yield file
     except ArchiveError:
         raise
     except WRONG as error:
@@ -226,16 +226,16 @@ class ZipReader:
 
     def read(self, size: int = -1) -> bytes:
         """So many bytes; fewer at the end only."""
-        left = max(0, self._archive.size - self._at)
-        wanted = left if size < 0 else min(size, left)
-        if wanted > LARGEST_DIRECTORY:
+        remaining = max(0, self._archive.size - self._at)
+        length = remaining if size < 0 else min(size, remaining)
+        if length > LARGEST_DIRECTORY:
             raise ArchiveError("its directory is too long")
         forward = self._there()
-        found = bytearray()
-        while len(found) < wanted and (chunk := forward.chunk(wanted - len(found))):
-            found += chunk
-        self._at += len(found)
-        return bytes(found)
+        buffer = bytearray()
+        while len(buffer) < length and (chunk := forward.chunk(length - len(buffer))):
+            buffer += chunk
+        self._at += len(buffer)
+        return bytes(buffer)
 
     def _there(self) -> Forward:
         forward = self._forward
@@ -247,32 +247,32 @@ class ZipReader:
 
 def _gunzipped(archive: Bytes) -> Iterator[bytes]:
     """All members of a gzip file, which may be several behind one another."""
-    made = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
         for packed in archive.stream(0):
             data = packed
             while data:
-                if made.eof:
+                if decompressor.eof:
                     if not data.strip(b"\0"):
                         break
-                    made = zlib.decompressobj(zlib.MAX_WBITS | 16)
-                yield made.decompress(data, CHUNK)
-                data = made.unused_data if made.eof else made.unconsumed_tail
-        while not made.eof and (rest := made.decompress(made.unconsumed_tail, CHUNK)):
+                    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                yield decompressor.decompress(data, CHUNK)
+                data = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+        while not decompressor.eof and (rest := decompressor.decompress(decompressor.unconsumed_tail, CHUNK)):
             yield rest
     except zlib.error as error:
         raise ArchiveError("it is not a sound gzip file") from error
-    if not made.eof:
+    if not decompressor.eof:
         raise ArchiveError("it is cut off")
 
 
 def _unzstandard(archive: Bytes) -> Iterator[bytes]:
     import zstandard
 
-    made = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
     source: Any = _Reading(archive.stream(0))
     try:
-        with made.stream_reader(source, read_size=1 << 16, read_across_frames=True) as stream:
+        with decompressor.stream_reader(source, read_size=1 << 16, read_across_frames=True) as stream:
             while chunk := stream.read(CHUNK):
                 yield chunk
     except zstandard.ZstdError as error:

@@ -79,11 +79,11 @@ class FileContent:
         if start and self.size > CHECKED:
             yield from self.chunks(start)
             return
-        found, at = hasher(self.promised, self.size), 0
+        checksum, at = hasher(self.promised, self.size), 0
         for chunk in self.chunks(0):
-            found.update(chunk)
+            checksum.update(chunk)
             end = at + len(chunk)
-            if end == self.size and self.promised is not None and found.hexdigest() != self.promised.value:
+            if end == self.size and self.promised is not None and checksum.hexdigest() != self.promised.value:
                 raise WrongError(self.name)
             if end > start:
                 yield chunk[max(0, start - at) :]

@@ -72,7 +72,7 @@ def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) ->
     else:
         tensors = files.tensors(chosen, main, shapes)
     beside = {name: files.json(name, config.MOST_BYTES) for name in config.QUANTIZATION_FILES if main == CONFIG}
-    told = Told(
+    metadata = Told(
         format=chosen.format,
         tasks=listing.tasks,
         features=listing.features,
@@ -84,7 +84,7 @@ def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) ->
         template=files.template(),
     )
     most = sorted(tensors, key=lambda name: (-tensors[name], name))
-    return Description(facts(told), tuple(most[:1]))
+    return Description(facts(metadata), tuple(most[:1]))
 
 
 class _Files:
@@ -105,10 +105,10 @@ class _Files:
     def template(self) -> str:
         """For chats: of a file of its own, or of the tokenizer's configuration."""
         own = self._text(TEMPLATE, config.MOST_BYTES).decode("utf-8", "replace")
-        found = own or self.json(TOKENIZER, MOST_TEMPLATE).get("chat_template")
-        if isinstance(found, list):
-            found = " ".join(str(one.get("template", "")) for one in found if isinstance(one, dict))
-        return found if isinstance(found, str) else ""
+        template = own or self.json(TOKENIZER, MOST_TEMPLATE).get("chat_template")
+        if isinstance(template, list):
+            template = " ".join(str(one.get("template", "")) for one in template if isinstance(one, dict))
+        return template if isinstance(template, str) else ""
 
     def tensors(self, chosen: Chosen, main: str, shapes: dict[str, tuple[str, Sequence[int]]]) -> Mapping[str, int]:
         """Of all safetensors files together; none where one of them says nothing that is sound. ``shapes`` as of
@@ -121,17 +121,17 @@ class _Files:
             return {}
         model, complete = set(counted(sorted(names), main)), len(names) == len(chosen.weights)
         for name in self._in_order(names):
-            found = self._header(name, parse if name in model else safetensors.parse)
-            complete = complete and found is not None
-            if found is not None:
-                self._check_size(name, found.size)
-                total.update(found.parameters if name in model else {})
+            header = self._header(name, parse if name in model else safetensors.parse)
+            complete = complete and header is not None
+            if header is not None:
+                self._check_size(name, header.size)
+                total.update(header.parameters if name in model else {})
         return dict(sorted(total.items())) if complete else {}
 
     def gguf(self, parts: Sequence[str]) -> tuple[Gguf, ...]:
         """Of each part of one model; none where one of them says nothing that is sound."""
-        found = [self._header(name, self._gguf_parser(name)) for name in parts[:MOST_HEADERS]]
-        return tuple(one for one in found if one is not None) if all(found) else ()
+        headers = [self._header(name, self._gguf_parser(name)) for name in parts[:MOST_HEADERS]]
+        return tuple(one for one in headers if one is not None) if all(headers) else ()
 
     def check(self, names: Collection[str]) -> None:
         """Raises LoadError where one of them is something else than what its name says. A large companion whose name
@@ -161,8 +161,8 @@ class _Files:
 
     def _in_order(self, names: Collection[str]) -> list[str]:
         """As the source has them: some are read from their beginning to their end only."""
-        wanted = set(names)
-        return [path for path in self._entries if path in wanted]
+        paths = set(names)
+        return [path for path in self._entries if path in paths]
 
     def _header(self, name: str, parse: Callable[[Read], T]) -> T | None:
         try:
@@ -177,15 +177,15 @@ class _Files:
         entry = self._entries.get(path)
         if entry is None or not entry.size or entry.size > most:
             return b""
-        found = bytearray()
-        while len(found) < entry.size:
-            more = self._retry(partial(piece, self._source, entry, len(found), entry.size - len(found)))
+        content = bytearray()
+        while len(content) < entry.size:
+            more = self._retry(partial(piece, self._source, entry, len(content), entry.size - len(content)))
             if not more:
                 break
-            found += more
+            content += more
         promised = hasher(entry.digest, entry.size)
-        promised.update(bytes(found))
-        return bytes(found) if entry.digest is None or promised.hexdigest() == entry.digest.value else b""
+        promised.update(bytes(content))
+        return bytes(content) if entry.digest is None or promised.hexdigest() == entry.digest.value else b""
 
 
 def _models(names: frozenset[str]) -> list[list[str]]:

@@ -54,13 +54,13 @@ def _raise(error: OSError) -> None:
 
 def _emptied(folder: Path) -> bool:
     """Removes what is in a folder; False if there was nothing."""
-    found = list(folder.iterdir())
-    for path in found:
+    children = list(folder.iterdir())
+    for path in children:
         if path.is_symlink() or not path.is_dir():
             path.unlink()
         else:
             shutil.rmtree(path)
-    return bool(found)
+    return bool(children)
 
 
 def _volume(path: Path) -> Path:

@@ -79,23 +79,23 @@ def fault(path: str) -> str | None:
 
 def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries, largest first, so that none is left alone at the end. Raises LoadError for one that has no place."""
-    found = sorted(entries, key=lambda entry: (-(entry.size or 0), entry.path))
-    files = {entry.path for entry in found}
-    for entry in found:
+    sorted_entries = sorted(entries, key=lambda entry: (-(entry.size or 0), entry.path))
+    files = {entry.path for entry in sorted_entries}
+    for entry in sorted_entries:
         reason = fault(entry.path)
         if reason is None and any(parent in files for parent in _parents(entry.path)):
             reason = "another file has the same name as its folder"
         if reason:
             raise LoadError(f"cannot load {entry.path!r}, because {reason}: remove it from the source")
-    if len(files) != len(found):
+    if len(files) != len(sorted_entries):
         raise LoadError("the source has two files with the same name: remove one")
-    return tuple(found)
+    return tuple(sorted_entries)
 
 
 def loaded_url(path: Path) -> str | None:
     """Of what a folder is complete, by the word of its marker; None: of nothing."""
-    found = inventory(path / MARKER)
-    return found.url if found else None
+    marker = inventory(path / MARKER)
+    return marker.url if marker else None
 
 
 def note(path: Path, url: str) -> None:
@@ -132,18 +132,18 @@ class Folder:
 
     def holds(self, url: str) -> bool:
         """Whether ``url`` was loaded into it completely, as far as names and sizes tell."""
-        found = inventory(self._marker)
-        if found is None or found.url != url or not self._knows(found):
+        marker = inventory(self._marker)
+        if marker is None or marker.url != url or not self._knows(marker):
             return False
-        return all(_size(self.path / name) == size for name, size in found.files.items())
+        return all(_size(self.path / name) == size for name, size in marker.files.items())
 
-    def _knows(self, found: Inventory | None) -> bool:
+    def _knows(self, marker: Inventory | None) -> bool:
         """Whether this is the marker that the owner's last load left."""
         if self._owner is None:
             return True
-        if found is None or not self._owner.seal:
+        if marker is None or not self._owner.seal:
             return False
-        return self._owner.seal in (self.seal(), f"{sum(found.files.values())}@{found.revision}")
+        return self._owner.seal in (self.seal(), f"{sum(marker.files.values())}@{marker.revision}")
 
     def seal(self) -> str:
         """Of what the last load left about itself; empty if it left nothing."""
@@ -217,11 +217,11 @@ class Folder:
                     other.unlink(missing_ok=True)
         for unfinished in self._leftovers(self.path, f"{MARKER}."):
             unfinished.unlink(missing_ok=True)
-        wanted = {self.part(entry) for entry in entries if entry.version}
-        left = self._leftovers(self._parts)
-        for part in sorted(left, key=lambda path: _size(path) or 0, reverse=True):
+        expected = {self.part(entry) for entry in entries if entry.version}
+        leftovers = self._leftovers(self._parts)
+        for part in sorted(leftovers, key=lambda path: _size(path) or 0, reverse=True):
             mine = part.with_name(f"{part.name.partition('.')[0]}.{self._self}")
-            if self._locked and mine in wanted and not mine.exists():
+            if self._locked and mine in expected and not mine.exists():
                 part.replace(mine)
             else:
                 part.unlink(missing_ok=True)
@@ -242,20 +242,20 @@ class Folder:
     def _leftovers(self, folder: Path, prefix: str = "") -> list[Path]:
         """Files of other loaders that write them no more: under the lock all, else those that have long been still."""
         try:
-            found = [path for path in folder.iterdir() if path.name.startswith(prefix) and _size(path) is not None]
+            candidates = [path for path in folder.iterdir() if path.name.startswith(prefix) and _size(path) is not None]
             if self._locked:
-                return found
+                return candidates
             # By the volume's own clock, which may not be this machine's.
             os.utime(self._work)
             now = self._work.stat().st_mtime
         except FileNotFoundError:  # another loader was done with it
             return []
-        return [path for path in found if now - _modified(path, now) > ABANDONED]
+        return [path for path in candidates if now - _modified(path, now) > ABANDONED]
 
-    def room(self, entries: Iterable[Entry], known: Collection[Entry]) -> None:
-        """Raises LoadError when the disk cannot take what is missing. ``known``: those that may be there already, which
-        the others are beside what is there."""
-        present = ((entry, self._present(entry, finished=entry in known)) for entry in entries)
+    def room(self, entries: Iterable[Entry], existing: Collection[Entry]) -> None:
+        """Raises LoadError when the disk cannot take what is missing. ``existing``: those that may be there already,
+        which the others are beside what is there."""
+        present = ((entry, self._present(entry, finished=entry in existing)) for entry in entries)
         needed = sum(max((entry.size or 0) - size, 0) for entry, size in present)
         volume = os.statvfs(self.path)
         free = volume.f_bavail * volume.f_frsize
@@ -389,10 +389,10 @@ def _bytes(path: Path) -> bytes:
 def _size(path: Path) -> int | None:
     """Of a regular file; None for anything else, links among it."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _modified(path: Path, gone: float) -> float:

@@ -30,11 +30,11 @@ def with_headers(report: Report, folder: Path, names: Sequence[str], header: str
     try:
         if header == "model":
             return msgspec.structs.replace(report, model=model_of(folder, names))
-        wanted = _of_format(names, header)
-        if header == "gguf" and (report.file or wanted):
-            return msgspec.structs.replace(report, gguf=_read(folder / (report.file or wanted[0]), gguf.parse))
-        if header == "safetensors" and wanted:
-            return msgspec.structs.replace(report, safetensors=_tensors(folder, wanted))
+        files = _of_format(names, header)
+        if header == "gguf" and (report.file or files):
+            return msgspec.structs.replace(report, gguf=_read(folder / (report.file or files[0]), gguf.parse))
+        if header == "safetensors" and files:
+            return msgspec.structs.replace(report, safetensors=_tensors(folder, files))
     except (MalformedFileError, DecodingError, OSError) as error:
         return msgspec.structs.replace(report, header_fault=str(error)[:300])
     return report
@@ -48,14 +48,14 @@ def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
         parts = [name for name in _of_format(names, "gguf") if name.rpartition("/")[0] == main.rpartition("/")[0]]
         whole = [main] if "-00001-of-" not in main else parts
         return config.facts_of_gguf([_read(folder / name, partial(gguf.parse, count=True)) for name in whole])
-    told = config.read(_beginning(folder / main)) if main else {}
-    told = config.completed(told, _quantization_files(folder, names, main))
+    configuration = config.read(_beginning(folder / main)) if main else {}
+    configuration = config.completed(configuration, _quantization_files(folder, names, main))
     shapes: dict[str, tuple[str, Sequence[int]]] = {}
     try:
         tensors = _tensors(folder, counted(names, main), shapes).parameters
     except (MalformedFileError, OSError):
         tensors, shapes = {}, {}
-    return config.facts_of(told, files=names, tensors=tensors, shapes=shapes)
+    return config.facts_of(configuration, files=names, tensors=tensors, shapes=shapes)
 
 
 def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[str, Mapping[str, Any]]:
@@ -72,10 +72,10 @@ def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[s
 def counted(names: Sequence[str], main: str) -> list[str]:
     """The safetensors files that make up the model: beside its configuration may lie the same weights once more, as
     other programs have them."""
-    found = _of_format(sorted(file_rules.weights_of(names)), "safetensors") or _of_format(names, "safetensors")
-    beside = [name for name in found if name.rpartition("/")[0] == main.rpartition("/")[0]]
+    files = _of_format(sorted(file_rules.weights_of(names)), "safetensors") or _of_format(names, "safetensors")
+    beside = [name for name in files if name.rpartition("/")[0] == main.rpartition("/")[0]]
     usual = [name for name in beside if name.rpartition("/")[2].startswith("model")]
-    return found if main.endswith(config.PIPELINE) else usual or beside or found
+    return files if main.endswith(config.PIPELINE) else usual or beside or files
 
 
 def _of_format(names: Sequence[str], ending: str) -> list[str]:
@@ -93,14 +93,14 @@ def _tensors(
 ) -> Safetensors:
     """What the parts of a model come to; ``shapes`` as of ``safetensors.parse``."""
     parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
-    found = [_read(folder / name, parse) for name in names]
+    headers = [_read(folder / name, parse) for name in names]
     parameters: Counter[str] = Counter()
-    for one in found:
+    for one in headers:
         parameters.update(one.parameters)
     return Safetensors(
-        tensor_count=sum(one.tensor_count for one in found),
+        tensor_count=sum(one.tensor_count for one in headers),
         parameters=dict(sorted(parameters.items())),
-        size=sum(one.size for one in found),
+        size=sum(one.size for one in headers),
     )
 
 

@@ -66,10 +66,10 @@ def _load(
         log.info("%s has %d files, %s", name, len(entries), human(listing.size))
         folder.begin(entries)
         replaced = folder.doubtful(entries).union(outdated or ())
-        known = [entry for entry in entries if entry.path not in replaced]
-        folder.room(entries, known)
+        existing = [entry for entry in entries if entry.path not in replaced]
+        folder.room(entries, existing)
         transfers = {
-            entry.path: Transfer(source, folder, entry, policy, stop, meter, replaces=entry not in known)
+            entry.path: Transfer(source, folder, entry, policy, stop, meter, replaces=entry not in existing)
             for entry in entries
         }
         in_parallel((transfer.run for transfer in transfers.values()), policy.parallel, stop)

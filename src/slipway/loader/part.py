@@ -45,10 +45,10 @@ class Part:
 
     def read(self, offset: int) -> bytes:
         """The next bytes of what is there. Raises LoadError where another process has cut it."""
-        found = os.pread(self._stream.fileno(), min(CHUNK, self._size - offset), offset)
-        if not found:
+        chunk = os.pread(self._stream.fileno(), min(CHUNK, self._size - offset), offset)
+        if not chunk:
             raise taken(self._path)
-        return found
+        return chunk
 
     def write(self, data: bytes) -> None:
         """Appends ``data``. Raises OSError."""

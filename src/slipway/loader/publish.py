@@ -66,13 +66,13 @@ def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publica
     """Raises LoadError, or StoppedError after ``work.stop``."""
     retry = work.retry(wish.name or target.repository)
     listing = source.listing(retry)
-    known = _published(target, wish, listing.revision, retry)
-    if known is not None:
+    publication = _published(target, wish, listing.revision, retry)
+    if publication is not None:
         log.info("%s already has this revision", target.host)
-        _check_size(known.size, wish)
-        return known
+        _check_size(publication.size, wish)
+        return publication
     chosen = _chosen(source, listing, retry)
-    told = described(source, listing, chosen, retry)
+    description = described(source, listing, chosen, retry)
     planned = _planned(source, listing, chosen, work)
     notes = UnderWay(target, work, retry, wish.resume)
     notes.read()
@@ -81,7 +81,7 @@ def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publica
     attempts = work.policy.wrong
     while True:
         try:
-            return _sent(target, wish, listing, told, planned, uploader, notes, work)
+            return _sent(target, wish, listing, description, planned, uploader, notes, work)
         except BlobsGoneError:
             attempts -= 1
             if not attempts:
@@ -93,7 +93,7 @@ def _sent(
     target: Registry,
     wish: Wish,
     listing: Listing,
-    told: Description,
+    description: Description,
     planned: Sequence[_Planned],
     uploader: Uploader,
     notes: UnderWay,
@@ -103,7 +103,7 @@ def _sent(
     retry, times = work.retry(wish.name or target.repository), 2 if wish.image else 1
     work.meter.expect(times * sum(one.content.size for one in planned), times * len(planned))
     layers = sorted((_layer(uploader, one) for one in planned), key=lambda layer: layer.path)
-    publication = _finish(target, wish, listing, told, layers, retry)
+    publication = _finish(target, wish, listing, description, layers, retry)
     if wish.image:
         publication = msgspec.structs.replace(publication, image=_image(target, layers, uploader, work, retry))
     notes.clear()
@@ -115,15 +115,15 @@ def publish_upload(target: Registry, wish: Wish, work: Work) -> Publication:
     retry = work.retry(target.repository)
     session = session_of(target, retry)
     if session is None:
-        found = retry(lambda: target.manifest(PUBLISHED))
-        if found is None:
+        manifest = retry(lambda: target.manifest(PUBLISHED))
+        if manifest is None:
             raise FaultError("SourceNotFound", "nothing was uploaded")
-        known = _publication(found.content, retry, target)  # a loader before this one was done, and not heard of
-        _check_size(known.size, wish)
-        return known
-    made = publish(Upload(target, session), target, wish, work)
+        previous = _publication(manifest.content, retry, target)  # a loader before this one was done, and not heard of
+        _check_size(previous.size, wish)
+        return previous
+    publication = publish(Upload(target, session), target, wish, work)
     retry(lambda: target.delete_manifest(session.digest))
-    return made
+    return publication
 
 
 def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
@@ -131,9 +131,9 @@ def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
     under_way.cancel(target, retry, resume)
     gone = 0
     for tag in TAGS:
-        found = retry(lambda tag=tag: target.manifest(tag))  # type: ignore[misc] # a default is no argument
-        if found is not None:
-            gone += retry(lambda digest=found.digest: target.delete_manifest(digest))  # type: ignore[misc]
+        manifest = retry(lambda tag=tag: target.manifest(tag))  # type: ignore[misc] # a default is no argument
+        if manifest is not None:
+            gone += retry(lambda digest=manifest.digest: target.delete_manifest(digest))  # type: ignore[misc]
     return gone
 
 
@@ -180,12 +180,12 @@ def _layer(uploader: Uploader, planned: _Planned) -> Layer:
 
 
 def _finish(
-    target: Registry, wish: Wish, listing: Listing, told: Description, layers: Sequence[Layer], retry: Retry
+    target: Registry, wish: Wish, listing: Listing, description: Description, layers: Sequence[Layer], retry: Retry
 ) -> Publication:
     """The manifest, and a look at all that it names."""
     origin = Origin(name=wish.name or listing.name, url=wish.url, revision=listing.revision, licenses=listing.licenses)
-    config = modelpack.configuration(told.facts, origin, told.precisions, layers)
-    content = modelpack.manifest(config, told.facts, origin, layers)
+    config = modelpack.configuration(description.facts, origin, description.precisions, layers)
+    content = modelpack.manifest(config, description.facts, origin, layers)
     retry(lambda: target.put_blob(config, modelpack.digest(config)))
     _put(target, PUBLISHED, content, retry)
     return _publication(content, retry, target)
@@ -213,8 +213,8 @@ def _put(target: Registry, tag: str, content: bytes, retry: Retry) -> str:
     """The digest of a manifest that is there under it. Raises LoadError where it is not."""
     digest = modelpack.digest(content)
     retry(lambda: target.put_manifest(tag, content, modelpack.MANIFEST))
-    found = retry(lambda: target.manifest(digest))
-    if found is None or found.content != content:
+    manifest = retry(lambda: target.manifest(digest))
+    if manifest is None or manifest.content != content:
         raise LoadError(f"{target.host} does not have the manifest that it accepted: retry", transient=True)
     return digest
 
@@ -223,32 +223,32 @@ def _image(
     target: Registry, layers: Sequence[Layer], uploader: Uploader, work: Work, retry: Callable[..., object]
 ) -> str:
     """Digest of the same files as an image. What is not a tar yet is read from the registry."""
-    made = []
+    image_layers = []
     for layer in layers:
         if layer.packed:
-            made.append(layer)
+            image_layers.append(layer)
             work.meter.found(layer.size)
             work.meter.file_done()
             continue
         file = FileContent(Artifact(target, layers), Artifact.entry(layer), work)
         tar = TarContent(f"{layer.path}.tar", [file])
-        made.append(Layer(layer.path, modelpack.IMAGE_LAYER, uploader.put(tar), tar.size))
-    config, content = modelpack.image(made)
+        image_layers.append(Layer(layer.path, modelpack.IMAGE_LAYER, uploader.put(tar), tar.size))
+    config, content = modelpack.image(image_layers)
     retry(lambda: target.put_blob(config, modelpack.digest(config)))
     return _put(target, IMAGE, content, retry)  # type: ignore[arg-type] # a Retry
 
 
 def _published(target: Registry, wish: Wish, revision: str, retry: Retry) -> Publication | None:
     """What is there of this very revision of the source; None: nothing, or not all of it."""
-    found = retry(lambda: target.manifest(PUBLISHED))
-    if found is None or not revision:
+    manifest = retry(lambda: target.manifest(PUBLISHED))
+    if manifest is None or not revision:
         return None
     try:
-        whole = modelpack.read(found.content)
+        whole = modelpack.read(manifest.content)
         same = whole.annotations.get(modelpack.REVISION) == revision
         if not same or whole.annotations.get(modelpack.SOURCE, "") != wish.url or not modelpack.layers_of(whole):
             return None
-        publication = _publication(found.content, retry, target)
+        publication = _publication(manifest.content, retry, target)
     except (DecodingError, LoadError):
         return None
     if not wish.image:

@@ -172,9 +172,9 @@ class Registry:
         with self._asked("GET", self._checked(location), allowed=GONE) as answer:
             if not answer.ok:
                 raise UploadGoneError
-            found = _RANGE.fullmatch(answer.headers.get("Range", ""))
+            match = _RANGE.fullmatch(answer.headers.get("Range", ""))
             # One byte and none look the same: an upload of one byte is refused later, and begins anew.
-            last = int(found[1]) if found else 0
+            last = int(match[1]) if match else 0
             return Progress(self._location(answer), last + 1 if last else 0)
 
     def send(self, upload: Progress, body: Iterator[bytes], size: int) -> Progress:
@@ -271,17 +271,17 @@ class Registry:
 
     def _refusal(self, response: requests.Response, codes: Sequence[str]) -> LoadError:
         status, challenge = response.status_code, response.headers.get("WWW-Authenticate", "")
-        said = f"{status} {' '.join(codes)}".strip()
+        reason = f"{status} {' '.join(codes)}".strip()
         name = f"{self.host}/{self.repository}"
         if status == HTTPStatus.FORBIDDEN or "DENIED" in codes or "insufficient_scope" in challenge:
-            return LoadError(f"{name}: this pod's service account has no permission ({said}): check its namespace")
+            return LoadError(f"{name}: this pod's service account has no permission ({reason}): check its namespace")
         if status == HTTPStatus.UNAUTHORIZED:
-            return LoadError(f"{name}: the registry does not accept the token ({said}): check the depot's keys")
+            return LoadError(f"{name}: the registry does not accept the token ({reason}): check the depot's keys")
         if "MANIFEST_BLOB_UNKNOWN" in codes:
             return BlobsGoneError(f"{name}: blobs were collected before they were referenced: retry", transient=True)
         if status == HTTPStatus.NOT_FOUND:
-            return FaultError("SourceNotFound", f"{name}: the registry does not have it ({said})")
-        return LoadError(f"{name}: the registry answers {said}: check its log", transient=status >= 500)
+            return FaultError("SourceNotFound", f"{name}: the registry does not have it ({reason})")
+        return LoadError(f"{name}: the registry answers {reason}: check its log", transient=status >= 500)
 
     def _location(self, answer: requests.Response) -> str:
         return self._checked(urljoin(answer.url, answer.headers.get("Location", "")))
@@ -324,28 +324,28 @@ class Registry:
     def _fetch(self) -> None:
         realm = self._challenge["realm"]
         self._check_realm(realm)
-        asked = [("service", self._challenge.get("service", ""))]
-        asked += [("scope", f"{name}:{','.join(sorted(actions))}") for name, actions in self._scopes.items()]
+        parameters = [("service", self._challenge.get("service", ""))]
+        parameters += [("scope", f"{name}:{','.join(sorted(actions))}") for name, actions in self._scopes.items()]
         parts = urlsplit(realm)
-        query = urlencode([*((k, v) for k, vs in parse_qs(parts.query).items() for v in vs), *asked])
+        query = urlencode([*((k, v) for k, vs in parse_qs(parts.query).items() for v in vs), *parameters])
         url = f"{parts.scheme}://{parts.netloc}{parts.path}?{query}"
         with http.send(self._client, "GET", url, self._credentials.header()) as answer:
             if answer.is_redirect or not answer.ok:
                 raise LoadError(f"{http.host_of(realm)} gives no token for {self.repository} ({answer.status_code})")
             try:
-                found = decode_json(http.content(answer, LARGEST_ANSWER), _Token, most=LARGEST_ANSWER)
+                reply = decode_json(http.content(answer, LARGEST_ANSWER), _Token, most=LARGEST_ANSWER)
             except DecodingError as error:
                 raise TransientError(f"{http.host_of(realm)} did not answer with a token") from error
-        self._token = found.token or found.access_token
+        self._token = reply.token or reply.access_token
         # One that lives shorter than this would be renewed before every request.
-        self._until = time.monotonic() + max(found.expires_in, 2 * FRESH)
+        self._until = time.monotonic() + max(reply.expires_in, 2 * FRESH)
 
     def _check_realm(self, realm: str) -> None:
         """A registry says where tokens are to be had: who answers in its place must not get the pod's."""
         parts = urlsplit(realm)
         secure = parts.scheme == "https" or (parts.scheme == "http" and loopback(parts.netloc))
-        known = parts.netloc in self._realms or _neighbours(parts.hostname or "", urlsplit(self._base).hostname or "")
-        if not secure or not known or parts.username is not None:
+        trusted = parts.netloc in self._realms or _neighbours(parts.hostname or "", urlsplit(self._base).hostname or "")
+        if not secure or not trusted or parts.username is not None:
             raise LoadError(
                 f"{self.host} sends for tokens to {parts.netloc.rpartition('@')[2]!r}, which is not trusted:"
                 f" if it is correct, set {REALM} to its host"
@@ -367,13 +367,13 @@ class _Stream:
 
 def session(env: Mapping[str, str], ca: str, address_policy: AddressPolicy | None = None) -> http.Session:
     """``ca``: PEM of the only authority that is trusted; empty: as the variables say."""
-    made = http.session(env, address_policy=address_policy)
-    made.hooks["response"].append(_room)
+    client = http.session(env, address_policy=address_policy)
+    client.hooks["response"].append(_room)
     if ca:
         handle = os.memfd_create("registry-ca", os.MFD_CLOEXEC)
         os.write(handle, ca.encode())
-        made.trusted = f"/proc/self/fd/{handle}"
-    return made
+        client.trusted = f"/proc/self/fd/{handle}"
+    return client
 
 
 def _room(response: requests.Response, **_options: Any) -> None:
@@ -381,18 +381,18 @@ def _room(response: requests.Response, **_options: Any) -> None:
     if response.status_code < 500:
         return
     text = response.raw.read(LARGEST_ANSWER, decode_content=True) or b""
-    said = text.decode("utf-8", "replace").lower()
-    if response.status_code == HTTPStatus.INSUFFICIENT_STORAGE or any(words in said for words in FULL):
+    message = text.decode("utf-8", "replace").lower()
+    if response.status_code == HTTPStatus.INSUFFICIENT_STORAGE or any(words in message for words in FULL):
         raise FaultError("InsufficientStorage", f"the storage of {http.host_of(response.url)} is full")
 
 
 def _codes(response: requests.Response) -> list[str]:
     """The registry's codes of what is wrong, such as ``DENIED``."""
     try:
-        found = decode_json(http.content(response, LARGEST_ANSWER), _Errors, most=LARGEST_ANSWER)
+        reply = decode_json(http.content(response, LARGEST_ANSWER), _Errors, most=LARGEST_ANSWER)
     except (DecodingError, LoadError, TransientError):
         return []
-    return [error.code for error in found.errors[:3] if re.fullmatch(r"[A-Z_]{1,40}", error.code)]
+    return [error.code for error in reply.errors[:3] if re.fullmatch(r"[A-Z_]{1,40}", error.code)]
 
 
 class _Error(msgspec.Struct, frozen=True):

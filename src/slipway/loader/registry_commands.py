@@ -33,23 +33,23 @@ PATIENT = Policy(attempts=12)
 def target(text: str) -> Reference:
     """``HOST[:PORT]/REPOSITORY``. Raises ArgumentTypeError for any other text."""
     try:
-        found = references.parse(text)
+        reference = references.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    if found.version:
+    if reference.version:
         raise argparse.ArgumentTypeError(f"{text!r} has a tag or a digest: name the repository")
-    return found
+    return reference
 
 
 def artifact(text: str) -> Reference:
     """``HOST[:PORT]/REPOSITORY@sha256:...``. Raises ArgumentTypeError for any other text."""
     try:
-        found = references.parse(text)
+        reference = references.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    if not found.digest:
+    if not reference.digest:
         raise argparse.ArgumentTypeError(f"{text!r} does not end with @sha256:...")
-    return found
+    return reference
 
 
 def size(text: str) -> int:

@@ -27,13 +27,13 @@ def link_known(url: str, listing: Listing, folder: Path, donor: Path) -> int:
     """
     if not listing.revision:
         return 0
-    entries, found = [entry for entry in checked(listing.entries) if entry.digest is not None], 0
-    for place, known in _complete(donor):
-        if place != folder and known.revision == listing.revision and _repository(known.url) == _repository(url):
-            found += sum(_taken_over(place, folder, entry, known) for entry in entries)
-    if found:
-        log.info("Reused %d files of %s from this disk", found, url)
-    return found
+    entries, count = [entry for entry in checked(listing.entries) if entry.digest is not None], 0
+    for place, marker in _complete(donor):
+        if place != folder and marker.revision == listing.revision and _repository(marker.url) == _repository(url):
+            count += sum(_taken_over(place, folder, entry, marker) for entry in entries)
+    if count:
+        log.info("Reused %d files of %s from this disk", count, url)
+    return count
 
 
 def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
@@ -43,13 +43,13 @@ def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
         return
     with suppress(OSError):
         for _number, entry in zip(range(MOST_FOLDERS), os.scandir(donor), strict=False):
-            if entry.is_dir(follow_symlinks=False) and (known := inventory(Path(entry.path, MARKER))) is not None:
-                yield Path(entry.path), known
+            if entry.is_dir(follow_symlinks=False) and (marker := inventory(Path(entry.path, MARKER))) is not None:
+                yield Path(entry.path), marker
 
 
-def _taken_over(place: Path, folder: Path, entry: Entry, known: Inventory) -> bool:
+def _taken_over(place: Path, folder: Path, entry: Entry, marker: Inventory) -> bool:
     """Whether a file of one folder has its name in the other now, and had not before."""
-    if entry.size is None or known.files.get(entry.path) != entry.size:
+    if entry.size is None or marker.files.get(entry.path) != entry.size:
         return False
     source, target = place / entry.path, folder / entry.path
     with suppress(OSError):  # it is there already, or cannot be read: then it is fetched

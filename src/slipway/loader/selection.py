@@ -45,32 +45,32 @@ class Chosen(msgspec.Struct, frozen=True):
     def of(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         """The wanted ones, the main file first, under the paths that they get. Raises FaultError where something that
         is wanted is not there."""
-        found: dict[str, Entry] = {}
+        matches: dict[str, Entry] = {}
         for pattern in self.files or ("**",):
             fitting = sorted((entry for entry in entries if fits(entry.path, pattern)), key=lambda entry: entry.path)
             if not fitting:
                 text = f"the source has no file {pattern!r}; it has {_some(entries)}"
                 raise FaultError("SourceNotFound", text + did_you_mean(pattern, (entry.path for entry in entries)))
             for entry in fitting:
-                found.setdefault(entry.path, entry)
-        wanted = with_parts(tuple(found.values()), entries)
+                matches.setdefault(entry.path, entry)
+        selection = with_parts(tuple(matches.values()), entries)
         if self.files or self.stored_as:
-            check_first(self.stored_as or wanted[0].path)
+            check_first(self.stored_as or selection[0].path)
         if not self.stored_as:
-            return wanted
-        parts = parts_of(wanted[0].path)
-        if len(wanted) == 1 and not parts:
-            return (msgspec.structs.replace(wanted[0], path=self.stored_as),)
-        if not {entry.path for entry in wanted} <= set(parts):
-            raise FaultError("InvalidFileSet", f"the source has {len(wanted)} files, but exactly one is expected")
-        return tuple(msgspec.structs.replace(one, path=part_name(self.stored_as, one.path)) for one in wanted)
+            return selection
+        parts = parts_of(selection[0].path)
+        if len(selection) == 1 and not parts:
+            return (msgspec.structs.replace(selection[0], path=self.stored_as),)
+        if not {entry.path for entry in selection} <= set(parts):
+            raise FaultError("InvalidFileSet", f"the source has {len(selection)} files, but exactly one is expected")
+        return tuple(msgspec.structs.replace(one, path=part_name(self.stored_as, one.path)) for one in selection)
 
 
-def with_parts(wanted: Sequence[Entry], entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def with_parts(selection: Sequence[Entry], entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """The same, with the other parts of files that are split: no engine reads one part alone."""
     there = {entry.path: entry for entry in entries}
-    complete = dict.fromkeys(entry.path for entry in wanted)
-    for entry in wanted:
+    complete = dict.fromkeys(entry.path for entry in selection)
+    for entry in selection:
         complete |= dict.fromkeys(part for part in parts_of(entry.path) if part in there)
     return tuple(there[path] for path in complete)
 
@@ -168,8 +168,8 @@ def fits(path: str, pattern: str) -> bool:
     """Whether a pattern means a path. A star stays within a folder; what is in brackets may stand for itself."""
     if pattern in ("**", path):
         return True
-    parts, wanted = path.split("/"), pattern.split("/")
-    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+    parts, pattern_parts = path.split("/"), pattern.split("/")
+    return len(parts) == len(pattern_parts) and all(map(fnmatchcase, parts, pattern_parts))
 
 
 def etag(entries: Iterable[Entry]) -> str:

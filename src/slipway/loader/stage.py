@@ -88,19 +88,19 @@ def stage(
     outdated = _outdated(folder, selection, work.retry(url)) if refresh else None
     load_it = partial(_loaded, url, selection, folder, chosen, work, owner=owner)
     fresh = load_it(outdated)
-    known = None if fresh else _noted(folder)
-    if known is None:
+    report = None if fresh else _noted(folder)
+    if report is None:
         # Where a loader was cut off before it could tell, its source may have changed since.
         if not fresh and not _is_of(folder, selection.listing(work.retry(url)).entries):
             outdated = _outdated(folder, selection, work.retry(url))
             fresh = load_it(outdated)
-        known = _reported(selection, folder, work)
-        _note(folder, known)
-    if chosen.sha256 and known.sha256 != chosen.sha256:
+        report = _reported(selection, folder, work)
+        _note(folder, report)
+    if chosen.sha256 and report.sha256 != chosen.sha256:
         if fresh:
-            _remove(folder, known.file)
-        raise _wrong(known.file, known.sha256, chosen.sha256)
-    return known if owner is None else msgspec.structs.replace(known, seal=Folder(folder, owner).seal())
+            _remove(folder, report.file)
+        raise _wrong(report.file, report.sha256, chosen.sha256)
+    return report if owner is None else msgspec.structs.replace(report, seal=Folder(folder, owner).seal())
 
 
 def _loaded(
@@ -128,11 +128,11 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
     if sha256 and not selection.main:
         raise FaultError("InvalidFileSet", f"{path} has {len(entries)} files, but a hash is for one")
     top = path if path.is_dir() else path.parent
-    found = digest(top / selection.main, work.stop) if sha256 else ""
-    if found != sha256:
-        raise _wrong(selection.main, found, sha256)
+    actual = digest(top / selection.main, work.stop) if sha256 else ""
+    if actual != sha256:
+        raise _wrong(selection.main, actual, sha256)
     fault = _fault_in(top, entries)
-    return msgspec.structs.replace(_described(top, selection, work), sha256=found, fault=fault)
+    return msgspec.structs.replace(_described(top, selection, work), sha256=actual, fault=fault)
 
 
 def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
@@ -158,10 +158,10 @@ def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
     if work.header != "gguf" or not selection.main:
         return report
     try:
-        found = retry(lambda: gguf.parse(partial(piece, source, listing.entries[0])))
+        header = retry(lambda: gguf.parse(partial(piece, source, listing.entries[0])))
     except MalformedFileError as error:
         return msgspec.structs.replace(report, header_fault=str(error)[:300])
-    return msgspec.structs.replace(report, gguf=found)
+    return msgspec.structs.replace(report, gguf=header)
 
 
 def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
@@ -170,32 +170,32 @@ def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
         before = offset - body.start
         if before > FARTHEST:
             raise UnreadableError("its server does not support ranges, and its header is long")
-        found = bytearray()
-        while len(found) < before + size and (data := body.read(min(CHUNK, before + size - len(found)))):
-            found += data
-        return bytes(found[before:])
+        buffer = bytearray()
+        while len(buffer) < before + size and (data := body.read(min(CHUNK, before + size - len(buffer)))):
+            buffer += data
+        return bytes(buffer[before:])
 
 
 def digest(path: Path, stop: threading.Event) -> str:
     """SHA-256 of a file. Raises LoadError, or StoppedError after ``stop``."""
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as stream:
             while chunk := stream.read(CHUNK):
                 if stop.is_set():
                     raise StoppedError
-                found.update(chunk)
+                checksum.update(chunk)
     except OSError as error:
         raise local.unreadable(path, error) from error
-    return found.hexdigest()
+    return checksum.hexdigest()
 
 
 def _reported(selection: Selection, folder: Path, work: Work) -> Report:
     report = _described(folder, selection, work)
-    found = selection.sha256
-    if selection.main and not found:
-        found = digest(folder / selection.main, work.stop)
-    return msgspec.structs.replace(report, sha256=found)
+    sha256 = selection.sha256
+    if selection.main and not sha256:
+        sha256 = digest(folder / selection.main, work.stop)
+    return msgspec.structs.replace(report, sha256=sha256)
 
 
 def _described(folder: Path, selection: Selection, work: Work) -> Report:
@@ -219,8 +219,8 @@ def _judged(error: LoadError, selection: Selection, chosen: Chosen) -> LoadError
     return _wrong(selection.main, selection.came, chosen.sha256)
 
 
-def _wrong(file: str, found: str, expected: str) -> FaultError:
-    return FaultError("IntegrityCheckFailed", f"{file} has the SHA-256 {found or '(unknown)'}, not {expected}")
+def _wrong(file: str, actual: str, expected: str) -> FaultError:
+    return FaultError("IntegrityCheckFailed", f"{file} has the SHA-256 {actual or '(unknown)'}, not {expected}")
 
 
 def _outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str] | None:
@@ -229,9 +229,9 @@ def _outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str
 
     Nothing is removed: pods read these files, and more of them may start before the new ones are there.
     """
-    known = _noted(folder)
+    report = _noted(folder)
     entries = selection.listing(retry).entries
-    if known is not None and known.etag and known.etag == etag(entries):
+    if report is not None and report.etag and report.etag == etag(entries):
         return None
     with suppress(FileNotFoundError, NotADirectoryError):
         (folder / NOTES).unlink()

@@ -68,10 +68,10 @@ def after_the_benchmark(folder: Path, ready: Callable[[], None]) -> Summary:
     benchmark may begin."""
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-    known = files(folder)
+    baseline = files(folder)
     ready()
     signal.sigwait(stops)
-    return summarized(folder, known)
+    return summarized(folder, baseline)
 
 
 def files(folder: Path) -> Known:
@@ -79,9 +79,9 @@ def files(folder: Path) -> Known:
     return dict(_found(folder))
 
 
-def summarized(folder: Path, known: Known) -> Summary:
-    """Of the files in the folder that are not ``known``, the oldest first. What cannot be read counts for nothing."""
-    fresh = sorted((stamp, path) for path, stamp in files(folder).items() if known.get(path) != stamp)
+def summarized(folder: Path, baseline: Known) -> Summary:
+    """Of the files in the folder that are not in ``baseline``, oldest first. What cannot be read counts for nothing."""
+    fresh = sorted((stamp, path) for path, stamp in files(folder).items() if baseline.get(path) != stamp)
     read = [one for _stamp, path in fresh if (one := _read(path)) is not None]
     runs = tuple(_run(one.aggregated_metrics) for one in read)
     return Summary(
@@ -96,10 +96,10 @@ def _found(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
     paths = (path for pattern in ("*.json", "*/*.json") for path in folder.glob(pattern))
     for _count, path in zip(range(MOST_FILES), paths, strict=False):
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             continue
-        yield path, (found.st_mtime_ns, found.st_size)
+        yield path, (status.st_mtime_ns, status.st_size)
 
 
 def _read(path: Path) -> RunFile | None:
@@ -111,25 +111,25 @@ def _read(path: Path) -> RunFile | None:
         return None
 
 
-def _run(found: Aggregated) -> Run:
-    failed = sum(map(_count, found.error_codes_frequency.values()))
-    batches = found.iteration_type == "batch_size"
+def _run(metrics: Aggregated) -> Run:
+    failed = sum(map(_count, metrics.error_codes_frequency.values()))
+    batches = metrics.iteration_type == "batch_size"
     return Run(
-        scenario=(found.scenario or "")[:SCENARIO_CHARACTERS],
-        concurrency=_count(found.batch_size if batches else found.num_concurrency),
-        requests=_count(found.num_completed_requests) + failed,
+        scenario=(metrics.scenario or "")[:SCENARIO_CHARACTERS],
+        concurrency=_count(metrics.batch_size if batches else metrics.num_concurrency),
+        requests=_count(metrics.num_completed_requests) + failed,
         failed=failed,
-        seconds=_figure(found.run_duration),
-        requests_per_second=_figure(found.requests_per_second),
-        input_tokens_per_second=_figure(found.mean_input_throughput_tokens_per_s),
-        output_tokens_per_second=_figure(found.mean_output_throughput_tokens_per_s),
-        first_token_seconds=_figure(found.stats.ttft.mean),
-        first_token_seconds_p99=_figure(found.stats.ttft.p99),
+        seconds=_figure(metrics.run_duration),
+        requests_per_second=_figure(metrics.requests_per_second),
+        input_tokens_per_second=_figure(metrics.mean_input_throughput_tokens_per_s),
+        output_tokens_per_second=_figure(metrics.mean_output_throughput_tokens_per_s),
+        first_token_seconds=_figure(metrics.stats.ttft.mean),
+        first_token_seconds_p99=_figure(metrics.stats.ttft.p99),
     )
 
 
-def _first_error(found: RunFile) -> str:
-    for request in found.individual_request_metrics:
+def _first_error(run: RunFile) -> str:
+    for request in run.individual_request_metrics:
         if request.error_code:
             text = " ".join((request.error_message or "no reason given").split())
             return f"HTTP {request.error_code}: {text}"[:ERROR_CHARACTERS]

@@ -40,10 +40,10 @@ class Policy(msgspec.Struct, frozen=True):
     parallel: int = 8
     """Files at a time."""
 
-    def pause(self, failures: int, asked: float) -> float:
-        """Seconds to wait after ``failures`` in a row, when the server asked for ``asked``."""
+    def pause(self, failures: int, retry_after: float) -> float:
+        """Seconds to wait after ``failures`` in a row, when the server asked for ``retry_after``."""
         grown = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
-        return min(max(grown, asked), self.longest_pause)
+        return min(max(grown, retry_after), self.longest_pause)
 
 
 class Retrier:
@@ -127,13 +127,13 @@ class Transfer:
         if size != self._entry.size:
             return False
         if self._entry.digest is not None:
-            found = hasher(self._entry.digest, size)
+            checksum = hasher(self._entry.digest, size)
             with self._final.open("rb", buffering=0) as stream:
                 while chunk := stream.read(CHUNK):
-                    found.update(chunk)
+                    checksum.update(chunk)
                     self._meter.verified(len(chunk))
                     self._check_stop()
-            if found.hexdigest() != self._entry.digest.value:
+            if checksum.hexdigest() != self._entry.digest.value:
                 return False
         self._have = size
         self._meter.found(size)

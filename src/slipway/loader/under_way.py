@@ -52,12 +52,12 @@ class UnderWay:
 
     def read(self) -> None:
         """What the loader before noted."""
-        found = self._retry(lambda: self._registry.manifest(TAG))
-        if found is None:
+        manifest = self._retry(lambda: self._registry.manifest(TAG))
+        if manifest is None:
             return
-        self._digest = found.digest
+        self._digest = manifest.digest
         try:
-            whole = modelpack.read(found.content)
+            whole = modelpack.read(manifest.content)
         except DecodingError:
             return
         self._layers = {layer.annotations.get(KEY, ""): layer for layer in whole.layers}
@@ -72,8 +72,8 @@ class UnderWay:
 
     def upload(self, content: Content) -> str:
         """See Notes."""
-        known = (one for one in (self._mine, self._found) if one is not None and one.key == content.key != "")
-        return next((one.location for one in known), "")
+        uploads = (one for one in (self._mine, self._found) if one is not None and one.key == content.key != "")
+        return next((one.location for one in uploads), "")
 
     def begun(self, content: Content, location: str) -> None:
         """See Notes."""
@@ -89,7 +89,7 @@ class UnderWay:
 
     def done(self, content: Content, digest: str) -> None:
         """See Notes."""
-        known = content.key in self._layers
+        duplicate = content.key in self._layers
         note = Descriptor(
             media_type="application/octet-stream",
             digest=digest,
@@ -100,7 +100,7 @@ class UnderWay:
         self._mine, self._work.meter.resume = None, ""
         if self._found is not None and self._found.key == content.key:
             self._found = None
-        if known:
+        if duplicate:
             return
         self._unwritten += content.size
         if self._unwritten > WORTH or not known_digest(content):
@@ -143,11 +143,11 @@ def cancel(registry: Registry, retry: Retry, resume: str = "") -> None:
     """Nothing is left of a publication under way."""
     notes = _resume(resume)
     locations = [notes.location] if notes else []
-    found = retry(lambda: registry.manifest(TAG))
-    if found is not None:
+    manifest = retry(lambda: registry.manifest(TAG))
+    if manifest is not None:
         with suppress(DecodingError):
-            locations.append(modelpack.read(found.content).annotations.get(UPLOAD, ""))
-        retry(lambda: registry.delete_manifest(found.digest))
+            locations.append(modelpack.read(manifest.content).annotations.get(UPLOAD, ""))
+        retry(lambda: registry.delete_manifest(manifest.digest))
     for location in filter(None, dict.fromkeys(locations)):
         with suppress(LoadError, TransientError, UploadGoneError):
             registry.cancel(location)

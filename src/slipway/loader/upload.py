@@ -37,19 +37,19 @@ class Uploader:
 
     def put(self, content: Content) -> str:
         """The blob's digest, once the registry has it. Raises LoadError or StoppedError."""
-        known = known_digest(content) or self._notes.blob(content)
-        if known and self._has(known, content.size):
+        digest = known_digest(content) or self._notes.blob(content)
+        if digest and self._has(digest, content.size):
             self._work.meter.found(content.size)
         else:
-            known = self._uploaded(content)
-        self._notes.done(content, known)
+            digest = self._uploaded(content)
+        self._notes.done(content, digest)
         self._work.meter.file_done()
-        return known
+        return digest
 
     def missing(self, content: Content) -> bool:
         """Whether any of it is to be sent."""
-        known = known_digest(content) or self._notes.blob(content)
-        return not (known and self._has(known, content.size))
+        digest = known_digest(content) or self._notes.blob(content)
+        return not (digest and self._has(digest, content.size))
 
     def _has(self, digest: str, size: int) -> bool:
         return self._retrier().call(self._registry.host, lambda: self._registry.size(digest)) == size
@@ -72,10 +72,10 @@ class Uploader:
     def _attempt(self, content: Content) -> str:
         """The digest; empty where what came is not what was promised."""
         hashed, retrier = Hashed(content), self._retrier()
-        known = known_digest(content)
+        expected = known_digest(content)
         upload = retrier.call(self._registry.host, lambda: self._started(content))
         self._work.meter.found(upload.offset)
-        if not known:
+        if not expected:
             hashed.catch_up(upload.offset)
         try:
             while upload.offset < content.size:
@@ -83,10 +83,10 @@ class Uploader:
         except WrongError:
             self._drop(upload.location, upload.offset)
             raise
-        if not hashed.keeps_promise() or (known and hashed.whole and hashed.digest != known):
+        if not hashed.keeps_promise() or (expected and hashed.whole and hashed.digest != expected):
             self._drop(upload.location, content.size)
             return ""
-        digest = known or hashed.digest
+        digest = expected or hashed.digest
         try:
             retrier.call(self._registry.host, lambda: self._committed(upload.location, digest, content.size))
         except UploadGoneError:
@@ -105,9 +105,9 @@ class Uploader:
         location = self._notes.upload(content)
         if location:
             with suppress(UploadGoneError, LoadError):
-                found = self._registry.progress(location)
-                if 0 < found.offset <= content.size:
-                    return found
+                progress = self._registry.progress(location)
+                if 0 < progress.offset <= content.size:
+                    return progress
                 self._registry.cancel(location)
         location = self._registry.begin()
         self._notes.begun(content, location)

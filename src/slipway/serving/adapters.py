@@ -32,8 +32,8 @@ def standings(
 
 
 def _standing(adapter: Adapter, serving: list[Object], states: Mapping[tuple[str, str], AdapterState]) -> Standing:
-    found = [(pod, states.get((uid(pod), adapter.name))) for pod in serving]
-    missing = [(pod, state) for pod, state in found if state is None or state.loaded != adapter.digest]
+    pairs = [(pod, states.get((uid(pod), adapter.name))) for pod in serving]
+    missing = [(pod, state) for pod, state in pairs if state is None or state.loaded != adapter.digest]
     for pod, state in missing:
         if state and state.phase == "Failed":
             return Standing(adapter, "Failed", f"in pod {pod['metadata']['name']}: {state.message}")
@@ -41,5 +41,5 @@ def _standing(adapter: Adapter, serving: list[Object], states: Mapping[tuple[str
 
 
 def _states(reports: Mapping[str, AgentReport], pod: Object) -> tuple[AdapterState, ...]:
-    told = reports.get(uid(pod))
-    return told.adapters if told else ()
+    report = reports.get(uid(pod))
+    return report.adapters if report else ()

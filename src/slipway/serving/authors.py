@@ -37,8 +37,8 @@ def planned(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
     _refuse_system(key(world.resource).namespace, world.settings)
     plan = api.plan(view)
     if not api.resource.kind.namespaced and not plan.in_system_namespace:
-        for made in (*plan.children, *plan.pending):
-            _refuse_system(key(made).namespace, world.settings)
+        for child in (*plan.children, *plan.pending):
+            _refuse_system(key(child).namespace, world.settings)
     refused = _refused(plan, world, msgspec.structs.replace(reserved, but=api.pod_labels))
     # What the operator put there matters only where something is refused, which is rare.
     refused = refused - api.granted(view, plan) if refused else refused
@@ -63,15 +63,15 @@ def _refuse_system(namespace: str, settings: Settings) -> None:
 
 def _refused(plan: Plan, world: World, reserved: Labels) -> frozenset[Freedom]:
     """What no setting allows, whoever put it there."""
-    wanted = [made for made in (*plan.children, *plan.pending) if not _stays(made, world.children)]
-    return frozenset(one for one in freedoms(wanted, reserved) if not _allowed(one, world.settings, plan))
+    children = [child for child in (*plan.children, *plan.pending) if not _stays(child, world.children)]
+    return frozenset(one for one in freedoms(children, reserved) if not _allowed(one, world.settings, plan))
 
 
-def _stays(made: Object, observed: Mapping[tuple[Kind, Key], Object]) -> bool:
+def _stays(workload: Object, observed: Mapping[tuple[Kind, Key], Object]) -> bool:
     """Whether a workload is only kept as it is: what the spec asks for now is not in it."""
-    wanted, name = templates(made), (made["apiVersion"], made["kind"], key(made))
+    expected, name = templates(workload), (workload["apiVersion"], workload["kind"], key(workload))
     there = (child for (kind, place), child in observed.items() if (kind.api_version, kind.kind, place) == name)
-    return bool(wanted) and any(templates(child) == wanted for child in there)
+    return bool(expected) and any(templates(child) == expected for child in there)
 
 
 def _allowed(freedom: Freedom, settings: Settings, plan: Plan) -> bool:
@@ -82,9 +82,9 @@ def _makes(plan: Plan, kind: Kind | None, name: str) -> bool:
     """Whether a plan makes an object of this kind and name."""
     if kind is None:
         return False
-    wanted = kind.api_version, kind.kind, name
-    made = (*plan.children, *plan.shared)
-    named = any((one["apiVersion"], one["kind"], one["metadata"]["name"]) == wanted for one in made)
+    identity = kind.api_version, kind.kind, name
+    objects = (*plan.children, *plan.shared)
+    named = any((one["apiVersion"], one["kind"], one["metadata"]["name"]) == identity for one in objects)
     return named and not (kind == SERVICE_ACCOUNT and _has_rights(plan, name))
 
 

@@ -138,22 +138,22 @@ class UndecidedError(Exception):
         """Whether a catalog that comes or answers changes it; else somebody has to write something."""
 
 
-def choose_catalog(catalogs: Mapping[str, Catalog | None], wanted: str | None) -> str:
-    """The name of the catalog to choose from: the one that is ``wanted``, or the only one that is ready. None for a
+def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -> str:
+    """The name of the catalog to choose from: the one called ``source``, or the only one that is ready. None for a
     catalog: it was not asked yet, and before all were nobody knows that there is only one. Raises UndecidedError."""
-    asked = catalogs if wanted is None else {wanted: catalogs[wanted]} if wanted in catalogs else {}
-    unread = next((name for name, catalog in asked.items() if catalog is None), None)
+    candidates = catalogs if source is None else {source: catalogs[source]} if source in catalogs else {}
+    unread = next((name for name, catalog in candidates.items() if catalog is None), None)
     if unread is not None:
         raise UndecidedError(f"The catalog {unread} has not been read yet.", passing=True)
-    ready = sorted(name for name, catalog in asked.items() if catalog is not None and catalog.ready)
+    ready = sorted(name for name, catalog in candidates.items() if catalog is not None and catalog.ready)
     if len(ready) == 1:
         return ready[0]
     if ready:
         raise UndecidedError(f"Several catalogs are ready: set sourceName to one of {', '.join(ready)}.", passing=True)
-    if wanted is None:
+    if source is None:
         raise UndecidedError("No catalog is ready.", passing=True)
-    found = asked.get(wanted)
-    text = f"The catalog {wanted} is not ready: {found.message}" if found else f"There is no catalog {wanted}."
+    unready = candidates.get(source)
+    text = f"The catalog {source} is not ready: {unready.message}" if unready else f"There is no catalog {source}."
     raise UndecidedError(text, passing=True)
 
 
@@ -161,11 +161,11 @@ def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -
     """The active entry of a name in ``catalog``, which is called ``place``; without a version the only one. Raises
     UndecidedError."""
     there = [entry for entry in catalog.active if entry.name == name]
-    found = [entry for entry in there if version in (None, entry.version)]
-    if len(found) == 1:
-        return found[0]
+    matches = [entry for entry in there if version in (None, entry.version)]
+    if len(matches) == 1:
+        return matches[0]
     versions = ", ".join(sorted(entry.version or '""' for entry in there))
-    if found:
+    if matches:
         text = f"The catalog {place} has {name} in several versions: set version to one of {versions}."
     elif there:
         text = f"The catalog {place} has no version {version} of {name}: set version to one of {versions}."
@@ -185,9 +185,9 @@ def read_catalog(body: bytes | bytearray) -> Document:
     return document
 
 
-def read_grant(body: bytes | bytearray, asked: GrantRequest) -> Grant:
+def read_grant(body: bytes | bytearray, request: GrantRequest) -> Grant:
     """Raises DecodingError for what is no grant for what was asked for."""
     grant = decode_json(body, Grant, most=GRANT_BYTES)
-    if grant.digest != asked.digest:
+    if grant.digest != request.digest:
         raise DecodingError("it is for a different digest than requested")
     return grant

@@ -56,10 +56,10 @@ class Rules(NamedTuple):
 
     def apply(self, service: RoutedService) -> RoutedService:
         """The Service with those of its ids refused that it may not have, and without such aliases."""
-        known = {model for model, _unused in service.refused}
+        refused_models = {model for model, _unused in service.refused}
         qualified = (service.qualified,) if service.qualified else ()
-        asked = [model for model in dict.fromkeys((*service.route.models, *qualified)) if model not in known]
-        refused = [Refused(model, why) for model in asked if (why := self.refusal(service.namespace, model))]
+        ids = [model for model in dict.fromkeys((*service.route.models, *qualified)) if model not in refused_models]
+        refused = [Refused(model, why) for model in ids if (why := self.refusal(service.namespace, model))]
         service = service._replace(refused=(*service.refused, *refused)) if refused else service
         judged = [Refused(model, self.refusal(service.namespace, model)) for model in service.route.aliases]
         denied = tuple(one for one in judged if one.why)
@@ -79,14 +79,16 @@ def _first(name: str) -> bool:
 
 def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: str) -> list[str]:
     """What is wrong with the operator's choices, each with the name of its setting."""
-    found = [f"idOwners: {model!r} is not a model ID" for model in owners if not MODEL_ID.fullmatch(model)]
-    found += [f"idOwners: {name!r} is not a namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
-    found += [f"hubOrganizations: {name!r} is not a first part of an ID" for name in organizations if not _first(name)]
+    messages = [f"idOwners: {model!r} is not a model ID" for model in owners if not MODEL_ID.fullmatch(model)]
+    messages += [f"idOwners: {name!r} is not a namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
+    messages += [
+        f"hubOrganizations: {name!r} is not a first part of an ID" for name in organizations if not _first(name)
+    ]
     try:
         parse(selector)
     except InvalidSelectorError as error:
-        found.append(f"routedNamespaces: {selector!r} is not a label selector: {error}")
-    return found
+        messages.append(f"routedNamespaces: {selector!r} is not a label selector: {error}")
+    return messages
 
 
 def only_name(namespace: Object) -> Object:

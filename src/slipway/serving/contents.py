@@ -49,12 +49,12 @@ def with_contents(template: Object, contents: Contents, ours: Names) -> Object:
     for part in CONTAINERS:
         if pod.get(part):
             pod[part] = [_container(one, contents, ours) for one in pod[part]]
-    for field, wanted, prefixes in (
+    for field, additions, prefixes in (
         ("volumes", contents.volumes, ours.volumes),
         ("imagePullSecrets", contents.pull_secrets, (ours.pull_secrets,)),
         ("schedulingGates", (), (ours.gate,)),
     ):
-        _put(pod, field, _merged(pod.get(field), wanted, "name", _begins(prefixes)))
+        _put(pod, field, _merged(pod.get(field), additions, "name", _begins(prefixes)))
     return {**template, "spec": pod, **({"metadata": metadata} if metadata or "metadata" in template else {})}
 
 
@@ -71,10 +71,10 @@ def taken(template: Object, folder: str, ours: Names) -> tuple[str, str] | None:
 
 def _container(container: Object, contents: Contents, ours: Names) -> Object:
     """Variables go before the container's own, which then may refer to them."""
-    made, is_variable = dict(container), lambda one: one["name"] in ours.variables
-    _put(made, "env", _merged(made.get("env"), contents.env, "name", is_variable, first=True))
-    _put(made, "volumeMounts", _merged(made.get("volumeMounts"), contents.mounts, "mountPath", _begins(ours.volumes)))
-    return made
+    copy, is_variable = dict(container), lambda one: one["name"] in ours.variables
+    _put(copy, "env", _merged(copy.get("env"), contents.env, "name", is_variable, first=True))
+    _put(copy, "volumeMounts", _merged(copy.get("volumeMounts"), contents.mounts, "mountPath", _begins(ours.volumes)))
+    return copy
 
 
 def _begins(prefixes: tuple[str, ...]) -> Callable[[Object], bool]:
@@ -83,14 +83,14 @@ def _begins(prefixes: tuple[str, ...]) -> Callable[[Object], bool]:
 
 def _merged(
     before: Iterable[Object] | None,
-    wanted: Sequence[Object],
+    additions: Sequence[Object],
     identity: str,
     is_ours: Callable[[Object], bool],
     *,
     first: bool = False,
 ) -> list[Object]:
     """A list with what is wanted of ours, each where it was before, and nothing else of ours."""
-    missing = {one[identity]: one for one in wanted}
+    missing = {one[identity]: one for one in additions}
     kept = [missing.pop(one[identity], one) for one in before or () if one[identity] in missing or not is_ours(one)]
     return [*missing.values(), *kept] if first else [*kept, *missing.values()]
 

@@ -144,10 +144,10 @@ def template_path(kind: Kind) -> tuple[str, ...]:
 
 def template_of(kind: Kind, workload: Object) -> Object:
     """Its pod template."""
-    found = workload
+    part = workload
     for field in template_path(kind):
-        found = found[field]
-    return found
+        part = part[field]
+    return part
 
 
 def with_template(kind: Kind, workload: Object, template: Object) -> Object:
@@ -169,15 +169,15 @@ def is_rolled_out(kind: Kind, workload: Object) -> bool:
 
 def operations(kind: Kind, before: Object, after: Object) -> list[Object]:
     """The JSON patch that makes a workload as it ought to be, if nobody changed it meanwhile; empty: it is so."""
-    found: list[Object] = []
+    patch: list[Object] = []
     annotations = before["metadata"].get("annotations"), after["metadata"].get("annotations")
     if (annotations[0] or {}) != (annotations[1] or {}):
-        found.append(_operation("/metadata/annotations", *annotations))
+        patch.append(_operation("/metadata/annotations", *annotations))
     templates = template_of(kind, before), template_of(kind, after)
     if templates[0] != templates[1]:
-        found.append(_operation("/" + "/".join(template_path(kind)), *templates))
+        patch.append(_operation("/" + "/".join(template_path(kind)), *templates))
     version = {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version(before)}
-    return [version, *found] if found else []
+    return [version, *patch] if patch else []
 
 
 def _operation(path: str, before: Any, after: Any) -> Object:

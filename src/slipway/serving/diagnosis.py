@@ -116,11 +116,11 @@ def diagnose(
     """
     recheck: list[float] = []
     for pod in _of_the_newest_spec(deployment, pods):
-        found = _pod(pod, limits, now, explain)
-        if found.failure:
-            return found
-        if found.recheck_seconds is not None:
-            recheck.append(found.recheck_seconds)
+        diagnosis = _pod(pod, limits, now, explain)
+        if diagnosis.failure:
+            return diagnosis
+        if diagnosis.recheck_seconds is not None:
+            recheck.append(diagnosis.recheck_seconds)
     rejected = _rejected(deployment, now)
     if rejected.recheck_seconds is not None:
         recheck.append(rejected.recheck_seconds)
@@ -129,8 +129,8 @@ def diagnose(
 
 def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> list[Object]:
     """Those that may have something to say, the newest first."""
-    wanted = template_digest(deployment["spec"].get("template", {})) if deployment else None
-    current = [pod for pod in pods if not deleting(pod) and template_digest(pod) == wanted]
+    digest = template_digest(deployment["spec"].get("template", {})) if deployment else None
+    current = [pod for pod in pods if not deleting(pod) and template_digest(pod) == digest]
     alive = [pod for pod in current if pod.get("status", {}).get("phase") != "Failed"]
     unready = [pod for pod in alive or current if not is_ready(pod)]
     return sorted(unready, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
@@ -180,9 +180,9 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     message = str(condition.get("message", ""))
     if missing := _missing(message, (RUNTIME_CLASS,)):
         return Diagnosis(missing)
-    left = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
-    if left > 0:
-        return Diagnosis(recheck_seconds=left)
+    remaining = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
+    if remaining > 0:
+        return Diagnosis(recheck_seconds=remaining)
     return Diagnosis(Failure("PodsRejected", f"The cluster rejected the model's pods: {message}"))
 
 
@@ -205,9 +205,9 @@ def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis
         return Diagnosis(Failure(status.get("reason") or "PodFailed", f"Pod {pod['metadata']['name']} failed: {text}"))
     for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
         own = container["name"] == limits.container
-        found = _container(container, limits, now, explain if own else None)
-        if found.failure or found.recheck_seconds is not None:
-            return found
+        diagnosis = _container(container, limits, now, explain if own else None)
+        if diagnosis.failure or diagnosis.recheck_seconds is not None:
+            return diagnosis
     return Diagnosis()
 
 
@@ -215,9 +215,9 @@ def _unscheduled(condition: Object, limits: Limits, now: float) -> Diagnosis:
     message = str(condition.get("message", ""))
     failure = _missing(message)
     grace = MISSING_GRACE_SECONDS if failure else limits.unschedulable_grace_seconds
-    left = unix_time(condition["lastTransitionTime"]) + grace - now
-    if left > 0:
-        return Diagnosis(recheck_seconds=left)
+    remaining = unix_time(condition["lastTransitionTime"]) + grace - now
+    if remaining > 0:
+        return Diagnosis(recheck_seconds=remaining)
     return Diagnosis(failure or _no_node(message))
 
 
@@ -250,8 +250,8 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain | No
     running = state.get("running")
     if running and explain and not status.get("started"):
         # The kubelet enforces the limit; this is when to look again should its word get lost.
-        left = unix_time(running["startedAt"]) + limits.startup_seconds + 5 - now
-        return Diagnosis(recheck_seconds=left if left > 0 else RECHECK_SECONDS)
+        remaining = unix_time(running["startedAt"]) + limits.startup_seconds + 5 - now
+        return Diagnosis(recheck_seconds=remaining if remaining > 0 else RECHECK_SECONDS)
     return Diagnosis()
 
 
@@ -270,14 +270,16 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
     if code == ILLEGAL_INSTRUCTION:
         text = f"The image does not support the node's CPU. {who} ended with exit code {code}."
         return Failure("IllegalInstruction", f"{text}{_shown(_lines(log)[-LOG_LINES:])}")
-    known = explain(log) if explain else None
+    explanation = explain(log) if explain else None
     # Even an engine that obeyed may have left last words.
-    if code == 0 and not known and "running" in status.get("state", {}):
+    if code == 0 and not explanation and "running" in status.get("state", {}):
         return None
-    if known and known.passing and status["restartCount"] < PATIENCE_RESTARTS:
+    if explanation and explanation.passing and status["restartCount"] < PATIENCE_RESTARTS:
         return None
-    if known:
-        return Failure(known.reason, f"{sentence(known.message)}{_shown(_lines(known.log)[:LOG_LINES])}")
+    if explanation:
+        return Failure(
+            explanation.reason, f"{sentence(explanation.message)}{_shown(_lines(explanation.log)[:LOG_LINES])}"
+        )
     if status["restartCount"] < 2 and status.get("state", {}).get("waiting", {}).get("reason") != "CrashLoopBackOff":
         return None
     text = f"{who} ended with exit code {code}"

@@ -177,29 +177,29 @@ POD_RULES, CONTAINER_RULES, SERVICE_RULES = map(rules_of, (IN_PODS, IN_CONTAINER
 
 def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
     """All that needs trust in these children, whoever put it there. ``reserved``: labels that pods must not have."""
-    return frozenset(one for made in children for one in _of(made, reserved))
+    return frozenset(one for child in children for one in _of(child, reserved))
 
 
-def _of(made: Object, reserved: Labels) -> Iterable[Freedom]:
-    child, spec = f"{made['kind']} {made['metadata']['name']}", made.get("spec") or {}
-    if made["kind"] == SERVICE.kind:
+def _of(manifest: Object, reserved: Labels) -> Iterable[Freedom]:
+    child, spec = f"{manifest['kind']} {manifest['metadata']['name']}", manifest.get("spec") or {}
+    if manifest["kind"] == SERVICE.kind:
         yield from _matching(SERVICE_RULES, spec, child, "spec")
-    if made["kind"] == SCALED_OBJECT.kind:
+    if manifest["kind"] == SCALED_OBJECT.kind:
         yield from _of_triggers(spec.get("triggers") or (), child)
-    for place, template in templates(made):
+    for place, template in templates(manifest):
         yield from _of_template(place, template, child, reserved)
 
 
-def templates(made: Object) -> tuple[tuple[str, Object], ...]:
+def templates(workload: Object) -> tuple[tuple[str, Object], ...]:
     """The pod templates of a workload, each with what the places in it begin with: a group of several nodes has one for
     its leader and one for its workers."""
-    spec = made.get("spec") or {}
+    spec = workload.get("spec") or {}
     group = spec.get("leaderWorkerTemplate") or {}
-    found = (
+    pairs = (
         ("", spec.get("template")),
         *((f"{name}.", group.get(name)) for name in ("leaderTemplate", "workerTemplate")),
     )
-    return tuple((place, template) for place, template in found if template)
+    return tuple((place, template) for place, template in pairs if template)
 
 
 def _of_template(place: str, template: Mapping[str, Any], child: str, reserved: Labels) -> Iterable[Freedom]:
@@ -216,8 +216,8 @@ def _of_template(place: str, template: Mapping[str, Any], child: str, reserved: 
 
 def _matching(rules: Rules, value: Object, child: str, place: str) -> Iterable[Freedom]:
     return [
-        Freedom(row.setting, child, f"{place}.{'.'.join(row.path)}", _text(found))
-        for row, found in _broken(rules, value)
+        Freedom(row.setting, child, f"{place}.{'.'.join(row.path)}", _text(actual))
+        for row, actual in _broken(rules, value)
     ]
 
 
@@ -227,13 +227,13 @@ def _broken(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
         return [(row, None) for row in rules.required]
     broken = []
     for name, row, required in rules.fields:
-        found = value.get(name)
-        if (found is not None or required) and row.needs_trust(found):
-            broken.append((row, found))
+        actual = value.get(name)
+        if (actual is not None or required) and row.needs_trust(actual):
+            broken.append((row, actual))
     for name, further in rules.below:
-        found = value.get(name)
-        if found is not None or further.required:
-            broken += _broken(further, found)
+        actual = value.get(name)
+        if actual is not None or further.required:
+            broken += _broken(further, actual)
     return broken
 
 

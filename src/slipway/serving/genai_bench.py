@@ -101,8 +101,8 @@ def fault(benchmark: Benchmark) -> str:
     """What the tool would not take, and what to write instead; empty: nothing."""
     if (benchmark.task in OF_OPENAI) != (benchmark.backend == OPENAI) and "image" in benchmark.task:
         return f"genai-bench cannot measure {benchmark.task} with the API format {benchmark.backend}"
-    known, example = SCENARIOS[benchmark.task]
-    unknown = [one for one in benchmark.scenarios if not (known.fullmatch(one) or one == DATASET)]
+    pattern, example = SCENARIOS[benchmark.task]
+    unknown = [one for one in benchmark.scenarios if not (pattern.fullmatch(one) or one == DATASET)]
     if unknown:
         return f"the traffic scenario {unknown[0][:60]!r} is not valid for {benchmark.task}: write {example}"
     if DATASET in benchmark.scenarios and not benchmark.dataset:

@@ -56,19 +56,19 @@ TRUSTED = Files(namespace_trusted=True)
 
 
 def granted(
-    made: Object, alone: Object | None, folders: Collection[str] = (), files: Files = TRUSTED
+    workload: Object, alone: Object | None, folders: Collection[str] = (), files: Files = TRUSTED
 ) -> frozenset[Freedom]:
     """The freedoms of a workload that its author need not be allowed.
 
     ``alone``: the same workload as the operator's manifest would have it if the author had said nothing; None: there is
     no such manifest. ``folders``: of the nodes, which the API itself lets pods read.
     """
-    found = freedoms([made])
+    found = freedoms([workload])
     read = frozenset(one for one in found if one.setting == "host_path" and one.value in folders)
     if alone is None:
         return read
     own = dict(templates(alone))
-    kept = [(place, pod) for place, pod in templates(made) if _runs(pod) == _runs(own.get(place, {}))]
+    kept = [(place, pod) for place, pod in templates(workload) if _runs(pod) == _runs(own.get(place, {}))]
     clean = tuple(place for place, pod in kept if files.clean(pod))
     operators = found & freedoms([alone])
     free = {one for one in operators if one.setting in ANYBODYS}
@@ -78,13 +78,13 @@ def granted(
     return read | free | brought
 
 
-def granted_query(made: Object, alone: Object | None) -> frozenset[Freedom]:
+def granted_query(scaled_object: Object, alone: Object | None) -> frozenset[Freedom]:
     """The same of a ScaledObject: the operator's server and credentials belong together. The query is the author's."""
-    same = alone is not None and _targets(made) == _targets(alone)
-    return freedoms([made]) if same else frozenset()
+    same = alone is not None and _targets(scaled_object) == _targets(alone)
+    return freedoms([scaled_object]) if same else frozenset()
 
 
-def _targets(made: Object) -> list[Object]:
+def _targets(scaled_object: Object) -> list[Object]:
     """Which servers KEDA sends its queries to, and with which credentials."""
     return [
         {
@@ -92,7 +92,7 @@ def _targets(made: Object) -> list[Object]:
             "credentials": one.get("authenticationRef"),
             **{field: one["metadata"].get(field) for field in ("serverAddress", "authModes")},
         }
-        for one in made["spec"]["triggers"]
+        for one in scaled_object["spec"]["triggers"]
     ]
 
 
@@ -109,9 +109,9 @@ def _takes_variables(spec: Object) -> bool:
 def _runs(template: Object) -> Object:
     """What runs in a pod and what it sees."""
     spec = template.get("spec") or {}
-    found = {field: value for field, value in spec.items() if field not in WHERE}
+    fields = {field: value for field, value in spec.items() if field not in WHERE}
     for part in ("initContainers", "containers"):
-        found[part] = [
+        fields[part] = [
             {field: value for field, value in one.items() if field != "resources"} for one in spec.get(part) or ()
         ]
-    return found
+    return fields

@@ -52,7 +52,9 @@ def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
     digest of both templates, so that a pod of an older spec is known whichever of them has changed.
     """
     mark = digest([template_digest(template) or template.get("spec") for template in (leader, worker)])
-    topology = {EXCLUSIVE_TOPOLOGY: found} if (found := _annotations(leader).get(EXCLUSIVE_TOPOLOGY)) else {}
+    topology = (
+        {EXCLUSIVE_TOPOLOGY: topology_key} if (topology_key := _annotations(leader).get(EXCLUSIVE_TOPOLOGY)) else {}
+    )
     spec = {
         **({} if group.replicas is None else {"replicas": group.replicas}),
         "startupPolicy": "LeaderCreated",
@@ -68,10 +70,10 @@ def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
             "workerTemplate": _marked(findable(worker, group.selector), mark),
         },
     }
-    made = child(LEADER_WORKER_SET, group.name, group.namespace, group.labels, spec=spec)
+    manifest = child(LEADER_WORKER_SET, group.name, group.namespace, group.labels, spec=spec)
     if annotations := {**group.annotations, **topology}:
-        made["metadata"]["annotations"] = annotations
-    return made
+        manifest["metadata"]["annotations"] = annotations
+    return manifest
 
 
 def as_workload(observed: Object) -> Object:
@@ -96,8 +98,8 @@ def owner_name(controller: str, labels: Mapping[str, str]) -> str:
 
 
 def _annotations(template: Object) -> Mapping[str, str]:
-    found: Mapping[str, str] = (template.get("metadata") or {}).get("annotations") or {}
-    return found
+    pod_annotations: Mapping[str, str] = (template.get("metadata") or {}).get("annotations") or {}
+    return pod_annotations
 
 
 def _marked(template: Object, mark: str) -> Object:

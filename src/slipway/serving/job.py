@@ -74,20 +74,20 @@ def job(task: Task) -> Object:
     return child(JOB, task.name, task.namespace, task.labels, spec=spec)
 
 
-def ended(made: Object | None, how: str) -> float | None:
+def ended(job: Object | None, how: str) -> float | None:
     """Unix seconds at which the Job became ``Complete`` or ``Failed``; None: it has not."""
-    conditions: Sequence[Object] = (made or {}).get("status", {}).get("conditions") or []
+    conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     for condition in conditions:
         if condition["type"] == how and condition["status"] == "True":
             return unix_time(condition["lastTransitionTime"])
     return None
 
 
-def exceeded(made: Object | None) -> int | None:
+def exceeded(job: Object | None) -> int | None:
     """The deadline in seconds that a Job has exceeded; None: it has not."""
-    conditions: Sequence[Object] = (made or {}).get("status", {}).get("conditions") or []
+    conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     late = any(one["type"] == "Failed" and one.get("reason") == "DeadlineExceeded" for one in conditions)
-    return (made or {})["spec"].get("activeDeadlineSeconds") if late else None
+    return (job or {})["spec"].get("activeDeadlineSeconds") if late else None
 
 
 def job_of(pod: Object) -> OwnerReference | None:
@@ -97,31 +97,31 @@ def job_of(pod: Object) -> OwnerReference | None:
     return owner if of_a_job else None
 
 
-def pods_of(made: Object | None, pods: Sequence[Object]) -> list[Object]:
+def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
     """Those of these pods that this very Job made, the newest first: not one of its name that was before it."""
-    if made is None:
+    if job is None:
         return []
-    mine = [pod for pod in pods if (maker := job_of(pod)) and maker.uid == made["metadata"].get("uid")]
+    mine = [pod for pod in pods if (maker := job_of(pod)) and maker.uid == job["metadata"].get("uid")]
     return sorted(mine, key=created_unix, reverse=True)
 
 
-def works(made: Object, now: float) -> bool:
+def works(job: Object, now: float) -> bool:
     """Whether a Job is at work, between two tries, or about to begin: one whose pods the cluster refuses is not."""
-    if any(ended(made, how) is not None for how in ("Complete", "Failed")):
+    if any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return False
-    had_pods = any(made.get("status", {}).get(count) for count in ("active", "failed"))
-    return had_pods or now - created_unix(made) < PODLESS_SECONDS
+    had_pods = any(job.get("status", {}).get(count) for count in ("active", "failed"))
+    return had_pods or now - created_unix(job) < PODLESS_SECONDS
 
 
-def without_pods(made: Object | None, does: str, now: float) -> Diagnosis:
+def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
     """What is wrong with a Job that has no pod: it says nowhere but in its events that the cluster refuses them.
     ``does``: what its pods would do, such as ``loads the weights``."""
-    if made is None or deleting(made) or any(ended(made, how) is not None for how in ("Complete", "Failed")):
+    if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return Diagnosis()
-    left = created_unix(made) + PODLESS_SECONDS - now
-    if left > 0:
-        return Diagnosis(recheck_seconds=left)
-    name = made["metadata"]["name"]
+    remaining = created_unix(job) + PODLESS_SECONDS - now
+    if remaining > 0:
+        return Diagnosis(recheck_seconds=remaining)
+    name = job["metadata"]["name"]
     text = f"No pod was created for the Job {name}, which {does}. See its events"
     return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
 
@@ -129,14 +129,14 @@ def without_pods(made: Object | None, does: str, now: float) -> Diagnosis:
 def last_error(pods: Sequence[Object]) -> str:
     """What the newest pod that failed wrote last, on one line; empty: nothing."""
     for pod in sorted(pods, key=created_unix, reverse=True):
-        found = pod.get("status", {})
-        for container in found.get("containerStatuses", []):
+        status = pod.get("status", {})
+        for container in status.get("containerStatuses", []):
             over = container.get("state", {}).get("terminated", {})
             if over.get("exitCode"):
                 lines = [line for line in over.get("message", "").splitlines() if line.strip()]
                 return lines[-1].strip() if lines else f"it ended with exit code {over['exitCode']}"
-        if found.get("phase") == "Failed":
-            return found.get("message") or found.get("reason") or ""
+        if status.get("phase") == "Failed":
+            return status.get("message") or status.get("reason") or ""
     return ""
 
 

@@ -63,12 +63,12 @@ def scaled_object(name: str, served: Served, kind: Kind, lowest: int, highest: i
         "operator": trigger.operator,
         "authModes": trigger.auth_modes,
     }
-    told: Object = {"type": "prometheus", "metadata": {field: text for field, text in metadata.items() if text}}
+    prometheus: Object = {"type": "prometheus", "metadata": {field: text for field, text in metadata.items() if text}}
     spec = {
         "scaleTargetRef": {"apiVersion": kind.api_version, "kind": kind.kind, "name": served.name},
         "minReplicaCount": lowest,
         "maxReplicaCount": highest,
-        "triggers": [told | ({"authenticationRef": trigger.authentication} if trigger.authentication else {})],
+        "triggers": [prometheus | ({"authenticationRef": trigger.authentication} if trigger.authentication else {})],
     }
     return child(SCALED_OBJECT, name, served.namespace, served.labels, spec=spec)
 

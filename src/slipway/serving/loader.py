@@ -37,12 +37,12 @@ def beside_engine(
     of the engine, where its endpoints are not vLLM's.
     """
     most, engine = int(amount(size) * ADAPTERS_SHARE), f"http://127.0.0.1:{port}"
-    told = ("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most))
+    arguments = ("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most))
     named = ("--engine-kind", kind) if kind else ()
     beside = msgspec.structs.replace(
         loader,
         name=CONTAINER,
-        args=(*told, *named, *loader.args),
+        args=(*arguments, *named, *loader.args),
         mounts=(Mount(volume, ADAPTERS_FOLDER), *loader.mounts),
         readiness=RESTORED,
         security=UNPRIVILEGED,

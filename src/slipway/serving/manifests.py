@@ -33,12 +33,12 @@ def answering(container: Object, port: int, *, on_node: bool) -> Object:
     and ready when that takes connections. ``on_node``: whether it has the node's own network, where a port that is
     declared is one of the node's."""
     named = {"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}
-    said = container.get("ports") or ([] if on_node else [named])
-    free = all(one.get("name") != PORT_NAME for one in said)
-    ports = [{"name": PORT_NAME, **one} if free and one.get("containerPort") == port else one for one in said]
+    declared = container.get("ports") or ([] if on_node else [named])
+    free = all(one.get("name") != PORT_NAME for one in declared)
+    ports = [{"name": PORT_NAME, **one} if free and one.get("containerPort") == port else one for one in declared]
     probe = {"tcpSocket": {"port": port}, "periodSeconds": PROBE_SECONDS}
-    found = {**container, "readinessProbe": container.get("readinessProbe") or probe}
-    return found | ({"ports": ports} if ports else {})
+    extended = {**container, "readinessProbe": container.get("readinessProbe") or probe}
+    return extended | ({"ports": ports} if ports else {})
 
 
 def _drained(container: Object, hook: Object) -> Object:
@@ -55,10 +55,12 @@ def _finished(container: Object, port: int = FIRST_FREE_PORT) -> Object:
     return {**usual, **container, "securityContext": _security(container.get("securityContext") or {}, port)}
 
 
-def _security(said: Object, port: int) -> Object:
-    if not said and port < FIRST_FREE_PORT:
+def _security(context: Object, port: int) -> Object:
+    if not context and port < FIRST_FREE_PORT:
         return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
-    if not said:
+    if not context:
         return UNPRIVILEGED
-    added = (said.get("capabilities") or {}).get("add") or ()
-    return said if said.get("privileged") or GIVES_ALL & {*added} else {"allowPrivilegeEscalation": False, **said}
+    added = (context.get("capabilities") or {}).get("add") or ()
+    return (
+        context if context.get("privileged") or GIVES_ALL & {*added} else {"allowPrivilegeEscalation": False, **context}
+    )

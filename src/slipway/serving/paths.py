@@ -61,5 +61,5 @@ def all_but(*lacking: str) -> tuple[str, ...]:
 
 def unknown(served: Iterable[str]) -> int:
     """The set of the paths that are not among these; none where nothing is told."""
-    told = frozenset(served)
-    return sum(bit for path, bit in BITS.items() if path not in told) if told else 0
+    paths = frozenset(served)
+    return sum(bit for path, bit in BITS.items() if path not in paths) if paths else 0

@@ -79,8 +79,8 @@ def autoscaler(server: Served, lowest: int, highest: int, targets: tuple[Target,
 
 def _metric(target: Target) -> Object:
     if target.type == "Pods":
-        wanted = {"type": "AverageValue", "averageValue": target.average}
-        return {"type": "Pods", "pods": {"metric": {"name": target.name}, "target": wanted}}
+        average = {"type": "AverageValue", "averageValue": target.average}
+        return {"type": "Pods", "pods": {"metric": {"name": target.name}, "target": average}}
     share = {"type": "Utilization", "averageUtilization": int(target.average)}
     return {"type": "Resource", "resource": {"name": target.name, "target": share}}
 

@@ -104,9 +104,9 @@ def verified(key: Ed25519PublicKey, header: str | None, method: str, path: str, 
         raise ProofError(reason) from None
     seconds = (now - issued) / 1e9
     if abs(seconds) > WINDOW_SECONDS:
-        told = f"{abs(seconds):.0f} s {'old' if seconds > 0 else 'ahead'} by this node's clock"
+        skew = f"{abs(seconds):.0f} s {'old' if seconds > 0 else 'ahead'} by this node's clock"
         raise ProofError(
-            f"the request is {told}, but at most {WINDOW_SECONDS} s are allowed: synchronize the nodes' clocks"
+            f"the request is {skew}, but at most {WINDOW_SECONDS} s are allowed: synchronize the nodes' clocks"
         )
     return Proof(issued, digest)
 

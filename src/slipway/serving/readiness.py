@@ -132,25 +132,25 @@ def _holds(rule: Rule, status: _Status) -> bool:
     return any(_holds(part, status) for part in rule.any)
 
 
-def _is(rule: Condition, found: Object | None) -> bool:
+def _is(rule: Condition, condition: Object | None) -> bool:
     """Whether a condition is as a rule has it; None: there is none of its type."""
-    if found is None:
+    if condition is None:
         return rule.optional
-    reason = found.get("reason", "")
-    as_wanted = found["status"] == rule.status and reason not in rule.other_than
+    reason = condition.get("reason", "")
+    as_wanted = condition["status"] == rule.status and reason not in rule.other_than
     return reason in rule.excused or (as_wanted and (not rule.reasons or reason in rule.reasons))
 
 
 def summarize(
-    told: Object, readiness: Readiness, generation: int, *, newest_answers: bool = True
+    raw_status: Object, readiness: Readiness, generation: int, *, newest_answers: bool = True
 ) -> tuple[conditions.Condition, ...]:
-    """Ready, Reconciling and Stalled, in this order, from the other conditions and fields of the status ``told``.
+    """Ready, Reconciling and Stalled, in this order, from the other conditions and fields of the status ``raw_status``.
 
     Ready: it is in use, or is not to be. Reconciling: it is not yet as its newest spec asks. Stalled: nor will it be by
     itself; never together with Reconciling. ``generation``: of the spec that the status speaks of. ``newest_answers``:
     whether replicas of that spec answer, and none of an earlier one.
     """
-    status = _read(told)
+    status = _read(raw_status)
     refused = readiness.refused is not None and _holds(readiness.refused, status)
     settled = readiness.settled is not None and _holds(readiness.settled, status)
     current = not refused and (settled or _holds(readiness.ready, status))
@@ -181,11 +181,11 @@ def _reconciling(reason: str, message: str, *, current: bool, stalled: bool) -> 
 def _why(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, str]:
     """Reason and message of the condition that tells most: the first that is not as it should be, among those with the
     reason of a failure where there is one."""
-    told = [(usual, status.conditions.get(usual.type)) for usual in readiness.telling]
-    amiss = [found for usual, found in told if found and not _is(usual, found)]
-    fatal = {found["reason"] for found in _failures(readiness.failed, status)} if stalled else set()
-    found = next((one for one in amiss if one["reason"] in fatal), next(iter(amiss), None))
-    return (found["reason"], found.get("message", "")) if found else ("NotReady", "It is not ready yet.")
+    pairs = [(usual, status.conditions.get(usual.type)) for usual in readiness.telling]
+    amiss = [condition for usual, condition in pairs if condition and not _is(usual, condition)]
+    fatal = {condition["reason"] for condition in _failures(readiness.failed, status)} if stalled else set()
+    condition = next((one for one in amiss if one["reason"] in fatal), next(iter(amiss), None))
+    return (condition["reason"], condition.get("message", "")) if condition else ("NotReady", "It is not ready yet.")
 
 
 def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
@@ -196,9 +196,9 @@ def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
         for part in rule.all if isinstance(rule, AllOf) else rule.any:
             yield from _failures(part, status)
     elif isinstance(rule, Condition):
-        found = status.conditions.get(rule.type)
-        if found:
-            yield found
+        condition = status.conditions.get(rule.type)
+        if condition:
+            yield condition
 
 
 def _in_use(status: _Status) -> tuple[str, str]:
@@ -210,8 +210,8 @@ def _in_use(status: _Status) -> tuple[str, str]:
 
 
 def _good(status: _Status) -> str:
-    found = (status.conditions.get(type_) for type_ in SPEAKING)
-    return next((condition.get("message", "") for condition in found if condition), "It is ready.")
+    candidates = (status.conditions.get(type_) for type_ in SPEAKING)
+    return next((condition.get("message", "") for condition in candidates if condition), "It is ready.")
 
 
 def _value(value: object, path: str) -> object:

@@ -22,8 +22,8 @@ def scaled_by_others(observed: Object | None, lowest: int, highest: int) -> int 
     if observed is None:
         return lowest
     running: int = observed["spec"].get("replicas", 1)
-    said = annotations_of(observed).get(SAID)
-    if said != str(running):
+    annotation = annotations_of(observed).get(SAID)
+    if annotation != str(running):
         return None
     return max(min(running, highest), lowest)
 

@@ -136,15 +136,15 @@ def _done(replicas: int) -> str:
 
 def complete(workload: Object) -> bool:
     """Whether all of its replicas run its newest spec and answer."""
-    wanted, updated, ready, total = _counts(workload)
-    return _current(workload) and updated == wanted and ready >= wanted and total == wanted
+    desired, updated, ready, total = _counts(workload)
+    return _current(workload) and updated == desired and ready >= desired and total == desired
 
 
 def newest_answers(children: Mapping[tuple[Kind, Key], Object]) -> bool:
     """Whether no workload has replicas of an earlier spec, and each that is to have replicas has one that answers: a
     canary without one leaves all requests to the earlier spec."""
     counts = [_counts(child) for (kind, _name), child in children.items() if kind in SERVING]
-    return all(updated >= total and (ready or not wanted) for wanted, updated, ready, total in counts)
+    return all(updated >= total and (ready or not desired) for desired, updated, ready, total in counts)
 
 
 def _current(deployment: Object) -> bool:
@@ -154,8 +154,8 @@ def _current(deployment: Object) -> bool:
 
 def _counts(deployment: Object) -> tuple[int, int, int, int]:
     status = deployment.get("status", {})
-    wanted = deployment["spec"].get("replicas", 1)
-    return wanted, status.get("updatedReplicas", 0), status.get("readyReplicas", 0), status.get("replicas", 0)
+    desired = deployment["spec"].get("replicas", 1)
+    return desired, status.get("updatedReplicas", 0), status.get("readyReplicas", 0), status.get("replicas", 0)
 
 
 def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
@@ -175,8 +175,8 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
     if not refused and not lost:
         served = f"The gateway serves this model as {', '.join([*names, ident])}."
         return Condition("Routed", "True", "Routed", " ".join([served, *_of_aliases(own)]))
-    told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
-    texts = [*([f"An older model has the name: {told}."] if lost else []), *refused]
+    conflicts = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
+    texts = [*([f"An older model has the name: {conflicts}."] if lost else []), *refused]
     texts += [f"The model ID of this one is {ident}."] if ident in qualified else []
     return Condition(ROUTED, "False", "NameConflict", " ".join(texts))
 

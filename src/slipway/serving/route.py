@@ -223,9 +223,9 @@ class RoutedService(NamedTuple):
     @property
     def complaint(self) -> str:
         """What is wrong with its ids, in one sentence that names the first few; empty where nothing is."""
-        told = [f"model id {_short(model)} {why}" for model, why in self.refused[:_TOLD_IDS]]
-        rest = len(self.refused) - len(told)
-        return "; ".join([*told, *([f"and {rest} more IDs cannot be served"] if rest else [])])
+        complaints = [f"model id {_short(model)} {why}" for model, why in self.refused[:_TOLD_IDS]]
+        rest = len(self.refused) - len(complaints)
+        return "; ".join([*complaints, *([f"and {rest} more IDs cannot be served"] if rest else [])])
 
     def why_not(self, model: str) -> str:
         """Why the Service may not have an id; empty if it may."""
@@ -246,17 +246,17 @@ def routed_service(service: Object) -> RoutedService:
         raise InvalidRouteError(f"the Service has more than {MOST_PORTS} ports")
     if not ports or (route.port and route.port not in ports):
         raise InvalidRouteError(f"annotation {ROUTE}: the Service has no port {route.port!r}")
-    asked = () if route.internal else tuple(dict.fromkeys(route.models or (metadata["name"],)))
+    ids = () if route.internal else tuple(dict.fromkeys(route.models or (metadata["name"],)))
     route = msgspec.structs.replace(
         route,
-        models=tuple(model for model in asked if MODEL_ID.fullmatch(model)),
-        aliases=() if route.internal else _aliases(route.aliases, asked),
+        models=tuple(model for model in ids if MODEL_ID.fullmatch(model)),
+        aliases=() if route.internal else _aliases(route.aliases, ids),
         port=route.port or ports[0],
         created=route.created or created_unix(service),
         name=route.name or metadata["name"],
     )
     wrong = "is not valid: use at most 253 letters, digits and ._:/@+~=,-, starting with a letter or digit"
-    refused = tuple(Refused(model, wrong) for model in asked if not MODEL_ID.fullmatch(model))
+    refused = tuple(Refused(model, wrong) for model in ids if not MODEL_ID.fullmatch(model))
     return RoutedService(metadata["namespace"], metadata["name"], route, created_unix(service), refused)
 
 
@@ -307,14 +307,14 @@ class Routes:
     def read(self, service: Object) -> RoutedService:
         """As :func:`routed_service`, cached. Raises InvalidRouteError, for unexpected exceptions too."""
         ident, version = service["metadata"].get("uid", ""), resource_version(service)
-        before, known = self._known.get(ident, ("", None))
-        if known is None or before != version:
-            known = self._attempt(service)
+        before, outcome = self._known.get(ident, ("", None))
+        if outcome is None or before != version:
+            outcome = self._attempt(service)
             if ident and version:
-                self._known[ident] = version, known
-        if isinstance(known, InvalidRouteError):
-            raise known
-        return known
+                self._known[ident] = version, outcome
+        if isinstance(outcome, InvalidRouteError):
+            raise outcome
+        return outcome
 
     def _attempt(self, service: Object) -> RoutedService | InvalidRouteError:
         try:
@@ -328,7 +328,7 @@ class Routes:
         """Forgets all but these."""
         uids = {service["metadata"].get("uid", "") for service in services}
         if len(self._known) > len(uids):
-            self._known = {ident: known for ident, known in self._known.items() if ident in uids}
+            self._known = {ident: cached for ident, cached in self._known.items() if ident in uids}
 
     def forget(self, service: Object) -> None:
         """Forgets one that is gone."""

@@ -110,13 +110,13 @@ def follow(load: Load, scaling: Scaling, sample: float, now: float, *, complete:
         window = (*window, sum(gathered) / len(gathered))[-intervals(scaling) :]
         began, gathered = now, ()
     recent = (*load.recent, sample)[-QUICK_SAMPLES:]
-    wanted = _wanted(sum(window) / len(window), recent, scaling)
+    desired = _wanted(sum(window) / len(window), recent, scaling)
     # Replicas that someone else asked for get their time, too.
     kept = scaling.replicas if not complete or scaling.replicas != load.replicas else 0
-    highs = _highs(load.highs, max(wanted, kept), now, scaling.scale_down_delay)
+    highs = _highs(load.highs, max(desired, kept), now, scaling.scale_down_delay)
     load = Load(window, began, gathered, recent, highs, scaling.replicas)
-    if scaling.bounded(wanted) > scaling.replicas:
-        return load, scaling.bounded(wanted)
+    if scaling.bounded(desired) > scaling.replicas:
+        return load, scaling.bounded(desired)
     return load, min(scaling.replicas, scaling.bounded(highs[0].replicas))
 
 

@@ -35,15 +35,15 @@ class Requirement(NamedTuple):
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Whether these labels fulfil it."""
-        found = labels.get(self.key)
+        label = labels.get(self.key)
         if self.operator in ("absent", "notin"):
-            return found is None or (self.operator == "notin" and found not in self.values)
-        if found is None or self.operator in ("exists", "in"):
-            return found is not None and (self.operator == "exists" or found in self.values)
-        if not _INTEGER.fullmatch(found):
+            return label is None or (self.operator == "notin" and label not in self.values)
+        if label is None or self.operator in ("exists", "in"):
+            return label is not None and (self.operator == "exists" or label in self.values)
+        if not _INTEGER.fullmatch(label):
             return False
         bound = int(self.values[0])
-        return int(found) > bound if self.operator == ">" else int(found) < bound
+        return int(label) > bound if self.operator == ">" else int(label) < bound
 
 
 def parse(*selectors: str) -> tuple[Requirement, ...]:
@@ -52,15 +52,15 @@ def parse(*selectors: str) -> tuple[Requirement, ...]:
 
 
 def _parse(text: str) -> Iterable[Requirement]:
-    found, at = [], 0
+    requirements, at = [], 0
     while True:
         match = _REQUIREMENT.match(text, at)
         if not match:
             raise InvalidSelectorError("not a label selector")
-        found.append(_requirement(match))
+        requirements.append(_requirement(match))
         at = match.end()
         if not match[0].endswith(","):
-            return found
+            return requirements
 
 
 def chosen(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:

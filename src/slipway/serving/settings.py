@@ -152,9 +152,9 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
         own: Object = self.apis.get(api, {}) if isinstance(self.apis, dict) else {}
         return own
 
-    def user(self, wanted: int) -> int | None:
+    def user(self, user_id: int) -> int | None:
         """The user that a pod runs as; None: the cluster assigns one."""
-        return None if self.assigned_ids else wanted
+        return None if self.assigned_ids else user_id
 
     def home(self) -> dict[str, str]:
         """Variables for an engine whose user the cluster assigns: images have no home folder for that user."""

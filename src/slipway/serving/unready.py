@@ -51,8 +51,8 @@ def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, no
 
     ``node_wait_seconds``: how long requests wait for a pod without a node, since a node or a claim may be on its way.
     """
-    found = {condition["type"]: condition for condition in conditions}
-    stalled, available = found.get(STALLED), found.get("Available")
+    by_type = {condition["type"]: condition for condition in conditions}
+    stalled, available = by_type.get(STALLED), by_type.get("Available")
     if not _is_true(stalled) or stalled is None or _is_true(available):
         return Explanation()
     if any(is_ready(pod) and not deleting(pod) for pod in pods):
@@ -60,8 +60,8 @@ def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, no
     reason = stalled.get("reason", "")
     if reason not in WAITING:
         return Explanation(_word(reason, final=reason not in RESTARTING))
-    left = max((since + node_wait_seconds - now for since in map(_unscheduled_since, pods) if since), default=0.0)
-    return Explanation(_word(reason, final=left <= 0), left if left > 0 else None)
+    remaining = max((since + node_wait_seconds - now for since in map(_unscheduled_since, pods) if since), default=0.0)
+    return Explanation(_word(reason, final=remaining <= 0), remaining if remaining > 0 else None)
 
 
 def read(annotations: Mapping[str, str]) -> Unready | None:
@@ -86,9 +86,9 @@ def stand_in(api: str, resource: Object, unready: Unready) -> Object:
     route = Route(name=name, internal=True, refusal=Refusal(unready.reason, (name, f"{namespace}/{name}")))
     labels, annotations = route_metadata(route)
     spec = {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}
-    made = child(SERVICE, fitting(f"refused-{api}-{name}"), namespace, labels, spec=spec)
-    made["metadata"]["annotations"] = dict(annotations)
-    return made
+    service = child(SERVICE, fitting(f"refused-{api}-{name}"), namespace, labels, spec=spec)
+    service["metadata"]["annotations"] = dict(annotations)
+    return service
 
 
 def _word(reason: str, *, final: bool) -> Unready | None:
@@ -106,6 +106,6 @@ def _is_true(condition: Object | None) -> bool:
 def _unscheduled_since(pod: Object) -> float:
     """Unix seconds; 0 of a pod that has a node, or is on its way out."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    told = next((one for one in conditions if one["type"] == "PodScheduled"), None)
-    waits = told is not None and told["status"] == "False" and not deleting(pod)
-    return unix_time(told["lastTransitionTime"]) if waits and told else 0.0
+    condition = next((one for one in conditions if one["type"] == "PodScheduled"), None)
+    waits = condition is not None and condition["status"] == "False" and not deleting(pod)
+    return unix_time(condition["lastTransitionTime"]) if waits and condition else 0.0

@@ -104,11 +104,11 @@ def service_of(namespace: str, labels: Mapping[str, str], address: ServiceSpec) 
     if address.node_port is not None:
         port["nodePort"] = address.node_port
     spec = {"type": address.type, "selector": dict(address.selector), "ports": [port]}
-    made = child(SERVICE, address.name, namespace, labels, spec=spec)
+    manifest = child(SERVICE, address.name, namespace, labels, spec=spec)
     labels, annotations = route_metadata(address.route)
-    made["metadata"]["labels"] |= labels
-    made["metadata"]["annotations"] = dict(annotations)
-    return made
+    manifest["metadata"]["labels"] |= labels
+    manifest["metadata"]["annotations"] = dict(annotations)
+    return manifest
 
 
 def config_map(server: ModelServer) -> Object:
@@ -211,18 +211,18 @@ def _told_apart_by(server: ModelServer, spec: Object) -> Object | list[Object]:
     return [spec, files, *marks] if files or marks else spec
 
 
-def with_labels_of(made: Object, observed: Object | None) -> Object:
+def with_labels_of(desired: Object, observed: Object | None) -> Object:
     """The Deployment with the pods' labels and annotations as observed, where their spec and files are as observed.
 
     A label alone is no reason to replace pods; it comes to them with the next change that is one.
     """
-    old, new = ((item or {}).get("spec", {}).get("template", {}) for item in (observed, made))
+    old, new = ((item or {}).get("spec", {}).get("template", {}) for item in (observed, desired))
     if template_digest(old) != template_digest(new):
-        return made
+        return desired
     return {
-        **made,
+        **desired,
         "spec": {
-            **made["spec"],
+            **desired["spec"],
             "template": {
                 **new,
                 "metadata": {
@@ -249,8 +249,8 @@ def digest(value: object) -> str:
 def _patched(server: ModelServer, pod: Object) -> Object:
     """The pod after the author's patches and the operator's, which may change anything but what the Deployment finds it
     by."""
-    found = _after(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
-    return _after(server, found, server.patches, "InvalidConfig", server.patches_field)
+    patched_pod = _after(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
+    return _after(server, patched_pod, server.patches, "InvalidConfig", server.patches_field)
 
 
 def _after(server: ModelServer, pod: Object, patches: Sequence[Object], reason: str, field: str) -> Object:
@@ -263,8 +263,8 @@ def _after(server: ModelServer, pod: Object, patches: Sequence[Object], reason: 
     metadata, spec = (whole.get(part) if isinstance(whole, dict) else None for part in ("metadata", "spec"))
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     if not isinstance(spec, dict) or not isinstance(labels, dict) or not server.selector.items() <= labels.items():
-        told = ", ".join(f"{name}={value}" for name, value in server.selector.items())
-        raise InvalidSpecError(reason, f"{field} must keep the pod's spec and the labels {told}")
+        selector = ", ".join(f"{name}={value}" for name, value in server.selector.items())
+        raise InvalidSpecError(reason, f"{field} must keep the pod's spec and the labels {selector}")
     return {"metadata": metadata, "spec": spec}
 
 
@@ -302,14 +302,14 @@ def _file_mounts(server: ModelServer) -> list[Mount]:
 def _answering(server: ModelServer) -> Object:
     """What only a container that answers requests has."""
     probes, hook = server.probes, server.drain.hook(server.port)
-    asked = {
+    defaults = {
         "startupProbe": _probe(probes.startup),
         "readinessProbe": _probe(probes.readiness),
         "livenessProbe": _probe(probes.liveness),
     }
     return {
         "ports": [{"name": PORT_NAME, "containerPort": server.port, "protocol": "TCP"}],
-        **bounded(asked | dict(server.probe_overrides)),
+        **bounded(defaults | dict(server.probe_overrides)),
         **({"lifecycle": {"preStop": hook}} if hook else {}),
     }
 
@@ -320,12 +320,12 @@ def _asked(beside: Container) -> Object:
 
 def _probe(probe: Probe) -> Object:
     place: Object = {"port": probe.port or PORT_NAME}
-    asked: Object = {"exec": {"command": [*probe.command]}} if probe.command else {"tcpSocket": place}
+    handler: Object = {"exec": {"command": [*probe.command]}} if probe.command else {"tcpSocket": place}
     if probe.path:
-        asked = {"httpGet": {"path": probe.path, **place}}
+        handler = {"httpGet": {"path": probe.path, **place}}
     delay = {"initialDelaySeconds": probe.initial_delay} if probe.initial_delay else {}
     times = {"periodSeconds": probe.period, "timeoutSeconds": probe.timeout, "failureThreshold": probe.failures}
-    return asked | delay | times
+    return handler | delay | times
 
 
 def container_spec(container: Container, mounts: Sequence[Mount], answering: Object | None = None) -> Object:

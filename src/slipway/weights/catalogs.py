@@ -139,11 +139,11 @@ async def read(door: Door, allowed: AddressPolicy, tag: str = "") -> Read:
         raise CatalogError("InvalidCatalog", f"{door.url} did not send a valid catalog: {error}.") from error
 
 
-async def exchange(door: Door, allowed: AddressPolicy, wanted: GrantRequest) -> Grant:
+async def exchange(door: Door, allowed: AddressPolicy, request: GrantRequest) -> Grant:
     """A grant for one entry. Raises CatalogError."""
-    answer = await _ask(door, allowed, "POST", GRANTS, GRANT_BYTES, json=msgspec.to_builtins(wanted))
+    answer = await _ask(door, allowed, "POST", GRANTS, GRANT_BYTES, json=msgspec.to_builtins(request))
     try:
-        return read_grant(answer.body, wanted)
+        return read_grant(answer.body, request)
     except DecodingError as error:
         raise CatalogError("InvalidGrant", f"{door.url} did not send a valid grant: {error}.") from error
 
@@ -182,9 +182,9 @@ async def _ask(door: Door, allowed: AddressPolicy, method: str, path: str, most:
             "Unreachable", f"{door.url} did not answer within {SECONDS:.0f} seconds.", passing=True
         ) from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        found = error.__cause__ or error.__context__
-        if isinstance(found, _NotAllowedError):
-            raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {found}.") from None
+        cause = error.__cause__ or error.__context__
+        if isinstance(cause, _NotAllowedError):
+            raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {cause}.") from None
         raise CatalogError("Unreachable", f"{door.url} cannot be reached: {said(error)}.", passing=True) from error
 
 
@@ -234,12 +234,12 @@ class _Guarded(AbstractResolver):
         self._allowed, self._inner = allowed, ThreadedResolver()
 
     async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        for one in found:
+        addresses = await self._inner.resolve(host, port, family)
+        for one in addresses:
             refused = self._allowed.refusal(host, one["host"])
             if refused:
                 raise _NotAllowedError(refused)
-        return found
+        return addresses
 
     async def close(self) -> None:
         await self._inner.close()

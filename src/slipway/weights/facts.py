@@ -18,21 +18,21 @@ LICENCES = (
 """What makers write -> the one word for it. Others stay as they are written."""
 
 
-def header(told: Gguf) -> Object:
+def header(gguf: Gguf) -> Object:
     """``status.gguf``; what is not told is not there."""
-    found = {
-        "architecture": told.architecture,
-        "modelName": told.name,
-        "quantization": told.quantization,
-        "contextLength": told.context_length,
-        "embeddingSize": told.embedding_length,
-        "layerCount": told.block_count,
-        "headCount": told.head_count,
-        "tensorCount": told.tensor_count,
-        "fileVersion": told.file_version,
-        "license": licence(told.license),
+    fields = {
+        "architecture": gguf.architecture,
+        "modelName": gguf.name,
+        "quantization": gguf.quantization,
+        "contextLength": gguf.context_length,
+        "embeddingSize": gguf.embedding_length,
+        "layerCount": gguf.block_count,
+        "headCount": gguf.head_count,
+        "tensorCount": gguf.tensor_count,
+        "fileVersion": gguf.file_version,
+        "license": licence(gguf.license),
     }
-    return {field: value for field, value in found.items() if value}
+    return {field: value for field, value in fields.items() if value}
 
 
 def licence(text: str) -> str:

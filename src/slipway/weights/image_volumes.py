@@ -66,18 +66,18 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
 
 def _unable(node: Object) -> str:
     """Why a node mounts no images; empty: it does."""
-    told, name = node["status"]["nodeInfo"], key(node).name
-    runtime, _unused, version = str(told.get("containerRuntimeVersion", "")).partition("://")
-    if _version(told.get("kubeletVersion", "")) < KUBELET:
-        return f"The kubelet of node {name} is of version {told.get('kubeletVersion')}; image volumes need 1.33."
+    node_info, name = node["status"]["nodeInfo"], key(node).name
+    runtime, _unused, version = str(node_info.get("containerRuntimeVersion", "")).partition("://")
+    if _version(node_info.get("kubeletVersion", "")) < KUBELET:
+        return f"The kubelet of node {name} is of version {node_info.get('kubeletVersion')}; image volumes need 1.33."
     if _version(version) < RUNTIMES.get(runtime, (999, 0)):
         return f"Node {name} runs {runtime} {version}; image volumes need containerd 2.1 or CRI-O 1.31."
     return ""
 
 
 def _version(text: str) -> tuple[int, int]:
-    found = VERSION.match(text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = VERSION.match(text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _expires(world: DeliveryWorld) -> int:
@@ -104,8 +104,8 @@ def _text(raw: bytes) -> str:
 def _node(node: Object) -> Object:
     """What is read of a node."""
     metadata = {field: node["metadata"].get(field) for field in ("name", "uid", "resourceVersion", "labels")}
-    told = (node.get("status") or {}).get("nodeInfo") or {}
-    kept = {field: str(told.get(field, "")) for field in ("kubeletVersion", "containerRuntimeVersion")}
+    node_info = (node.get("status") or {}).get("nodeInfo") or {}
+    kept = {field: str(node_info.get(field, "")) for field in ("kubeletVersion", "containerRuntimeVersion")}
     return {"kind": NODE.kind, "metadata": metadata, "status": {"nodeInfo": kept}}
 
 

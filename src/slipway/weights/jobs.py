@@ -66,7 +66,7 @@ def container(
 ) -> Container:
     """One that runs a command of the loader. The controller asks it how far it is if it has the loader's own ``name``;
     of others the port stays closed."""
-    made = Container(
+    loader_container = Container(
         name=name,
         image=runner.image,
         args=("loader", *words),
@@ -75,14 +75,18 @@ def container(
         mounts=access.mounts,
         security=runner.security,
     )
-    return asked_by_the_controller(made, runner.controller_key) if name == agent.CONTAINER else made
+    return (
+        asked_by_the_controller(loader_container, runner.controller_key)
+        if name == agent.CONTAINER
+        else loader_container
+    )
 
 
 def task(
     runner: Runner, name: str, namespace: str, container: Container, volumes: tuple[Object, ...], **others: object
 ) -> Object:
     """A Job of this container. ``others``: further fields of :class:`slipway.serving.job.Task`."""
-    made = Task(
+    loader_task = Task(
         name=name,
         namespace=namespace,
         labels={NAME_LABEL: "model-loader", INSTANCE_LABEL: name, **runner.labels, MANAGED_BY: runner.manager},
@@ -93,7 +97,7 @@ def task(
         service_account=runner.service_account,
         security=runner.pod_security,
     )
-    return job(msgspec.structs.replace(made, **others))
+    return job(msgspec.structs.replace(loader_task, **others))
 
 
 def evict(
@@ -155,32 +159,32 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         retried = self.retried_at()
         return retried is not None and now >= retried
 
-    def children(self, wanted: Object, now: float) -> tuple[Object, ...]:
-        """The Job that is ``wanted``, unless it is time for another one."""
-        return () if self.outlived(now) else (wanted,)
+    def children(self, child: Object, now: float) -> tuple[Object, ...]:
+        """The Job ``child``, unless it is time for another one."""
+        return () if self.outlived(now) else (child,)
 
 
 def observed(world: World, name: Key, words: Sequence[str]) -> Run:
     """What is known of the Job of this name, as far as its program is told these words."""
-    found = world.children.get((JOB, name))
-    if found is None or deleting(found) or words_of(found) != [*words]:
+    existing = world.children.get((JOB, name))
+    if existing is None or deleting(existing) or words_of(existing) != [*words]:
         return Run(name=name.name)
-    return Run(name=name.name, made=found, pods=pods_of(found, world.pods))
+    return Run(name=name.name, made=existing, pods=pods_of(existing, world.pods))
 
 
-def words_of(made: Object) -> list[str]:
+def words_of(manifest: Object) -> list[str]:
     """What tells a Job from another of its name: what its program is told."""
-    words: list[str] = made["spec"]["template"]["spec"]["containers"][0].get("args", [])
+    words: list[str] = manifest["spec"]["template"]["spec"]["containers"][0].get("args", [])
     return words
 
 
-def in_place(made: Object, owners: Iterable[Kind], namespace: str) -> bool:
+def in_place(manifest: Object, owners: Iterable[Kind], namespace: str) -> bool:
     """Whether a Job may be one of ours for a resource of these kinds: those of kinds of the whole cluster run in this
     namespace. Whoever may write Jobs in another one may name such a resource as the owner of his."""
-    named = controller_owner(made)
+    named = controller_owner(manifest)
     group = named.api_version.partition("/")[0] if named else ""
     kind = next((one for one in owners if named and (one.group, one.kind) == (group, named.kind)), None)
-    return kind is not None and (kind.namespaced or key(made).namespace == namespace)
+    return kind is not None and (kind.namespaced or key(manifest).namespace == namespace)
 
 
 def is_late(since: str | None, now: float) -> bool:

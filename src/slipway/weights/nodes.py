@@ -92,12 +92,15 @@ def difference(old: Object | None, new: Object | None, prefix: str) -> Differenc
     one, other = read(old), read(new)
     if one == other:
         return Difference(everybody=False)
-    told = [{name: value for name, value in node.labels.items() if name.startswith(prefix)} for node in (one, other)]
+    state_labels = [
+        {name: value for name, value in node.labels.items() if name.startswith(prefix)} for node in (one, other)
+    ]
     placed = [
-        {name: value for name, value in node.labels.items() if name not in told[0] | told[1]} for node in (one, other)
+        {name: value for name, value in node.labels.items() if name not in state_labels[0] | state_labels[1]}
+        for node in (one, other)
     ]
     fixed = [(node.uid, node.boot, node.ready) for node in (one, other)]
-    marks = {name.removeprefix(prefix) for name, _value in told[0].items() ^ told[1].items()}
+    marks = {name.removeprefix(prefix) for name, _value in state_labels[0].items() ^ state_labels[1].items()}
     marks |= {name.removeprefix(RECORDS) for name, _text in one.records.items() ^ other.records.items()}
     return Difference(everybody=placed[0] != placed[1] or fixed[0] != fixed[1], marks=frozenset(marks))
 
@@ -149,9 +152,9 @@ class Term(msgspec.Struct, frozen=True, rename="camel"):
 
     def holds(self, node: Node) -> bool:
         """One that asks for nothing holds of no node."""
-        asked = bool(self.match_expressions or self.match_fields)
+        nonempty = bool(self.match_expressions or self.match_fields)
         by_labels = all(one.holds(node.labels) for one in self.match_expressions)
-        return asked and by_labels and all(one.holds({NAME_FIELD: node.name}) for one in self.match_fields)
+        return nonempty and by_labels and all(one.holds({NAME_FIELD: node.name}) for one in self.match_fields)
 
 
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):
@@ -177,8 +180,8 @@ class Placement(msgspec.Struct, frozen=True):
 def placement(node_selector: Mapping[str, str], node_affinity: Object | None) -> Placement:
     """What a nodeSelector and a nodeAffinity ask for, as in a pod. What they only prefer is nothing here. Raises
     ValueError for what no pod may have."""
-    asked = msgspec.convert(node_affinity or {}, _Affinity).required_during_scheduling_ignored_during_execution
-    terms = asked.node_selector_terms if asked else None
+    selector = msgspec.convert(node_affinity or {}, _Affinity).required_during_scheduling_ignored_during_execution
+    terms = selector.node_selector_terms if selector else None
     for term in terms or ():
         faults = [one.fault(of_field=False) for one in term.match_expressions]
         faults += [one.fault(of_field=True) for one in term.match_fields]
@@ -198,11 +201,11 @@ def node_of(job: Object) -> str:
     """The node that a Job of ours is pinned to; empty: it is not."""
     try:
         pod = job["spec"]["template"]["spec"]
-        asked = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        found: str = asked["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+        selector = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        node_name: str = selector["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
     except (KeyError, IndexError, TypeError):
         return ""
-    return found
+    return node_name
 
 
 # What a node says
@@ -229,9 +232,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     message: str = ""
     """Why it is Failed."""
 
-    def has(self, wanted: str, node: Node) -> bool:
+    def has(self, digest: str, node: Node) -> bool:
         """Whether the weights are there, as far as the node has run on since they were looked at."""
-        return self.state == "Ready" and self.wanted == wanted and self.boot == node.boot
+        return self.state == "Ready" and self.wanted == digest and self.boot == node.boot
 
     def seal_of(self, path: str) -> str:
         """The seal of this folder; of one that a version without seals filled, its size and revision."""
@@ -251,8 +254,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 def recorded(node: Node, mark: str, of: str) -> Record | None:
     """What a node says of the model with this uid; None: nothing. ``mark``: of its label, without the prefix."""
-    found = decoded(node.records.get(f"{RECORDS}{mark}", ""))
-    return found if found is not None and found.of == of else None
+    record = decoded(node.records.get(f"{RECORDS}{mark}", ""))
+    return record if record is not None and record.of == of else None
 
 
 def decoded(text: str) -> Record | None:
@@ -268,8 +271,8 @@ def noted(node: Node, label: str, record: Record | None, *, offered: bool = True
     annotation = f"{RECORDS}{mark(label)}"
     if record is None:
         return MetadataPatch(node.reference, {annotation: None}, {label: None})
-    said = msgspec.structs.replace(record, message=_shortened(record.message))
-    text = msgspec.json.encode(said).decode()
+    note = msgspec.structs.replace(record, message=_shortened(record.message))
+    text = msgspec.json.encode(note).decode()
     return MetadataPatch(node.reference, {annotation: text}, {label: record.state if offered else None})
 
 

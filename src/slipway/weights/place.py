@@ -65,8 +65,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 def records(carrier: Object | None, prefix: str) -> dict[str, str]:
     """Entry -> what an object says of it; nothing where there is no such object."""
-    found = annotations_of(carrier) if carrier else {}
-    return {name.removeprefix(prefix): text for name, text in found.items() if name.startswith(prefix)}
+    notes = annotations_of(carrier) if carrier else {}
+    return {name.removeprefix(prefix): text for name, text in notes.items() if name.startswith(prefix)}
 
 
 def changed(old: Object, new: Object, prefix: str) -> set[str]:

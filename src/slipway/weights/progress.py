@@ -34,7 +34,7 @@ def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: st
     what the Job does."""
     running = [pod for pod in run.pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
     reports = (world.agents.get(uid(pod)) for pod in running)
-    progress = next((told.progress for told in reports if told and told.progress), None)
+    progress = next((report.progress for report in reports if report and report.progress), None)
     parts = [f"{does}."]
     if progress and progress.message:
         parts = [sentence(f"{does}: {progress.message}")]

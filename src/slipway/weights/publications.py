@@ -69,10 +69,10 @@ def name(model: Object, what: str, attempt: int = 0) -> str:
 
 def observed(world: World, place: Key) -> Run:
     """What is known of the Job that there is."""
-    found = world.children.get((JOB, place))
-    if found is None or deleting(found):
+    existing = world.children.get((JOB, place))
+    if existing is None or deleting(existing):
         return Run(name=place.name)
-    return Run(name=place.name, made=found, pods=pods_of(found, world.pods))
+    return Run(name=place.name, made=existing, pods=pods_of(existing, world.pods))
 
 
 def job(
@@ -87,7 +87,7 @@ def job(
 ) -> Object:
     """The Job that is wanted. One that there is keeps its own words: a Job cannot be changed."""
     settings = world.settings
-    told = words if run.made is None else jobs.words_of(run.made)[1:]
+    command = words if run.made is None else jobs.words_of(run.made)[1:]
     runner = Runner(
         image=settings.loader_image,
         manager=MANAGER,
@@ -96,8 +96,8 @@ def job(
         pod_security=restricted(settings.user(settings.run_as_user)),
         controller_key=world.controller_key,
     )
-    made = jobs.container(runner, told, access)
-    return jobs.task(runner, run.name, namespace, made, access.volumes, retries=retries)
+    loader_container = jobs.container(runner, command, access)
+    return jobs.task(runner, run.name, namespace, loader_container, access.volumes, retries=retries)
 
 
 def result(run: Run) -> Publication | None:

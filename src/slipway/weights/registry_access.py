@@ -19,5 +19,5 @@ def of_registry(ca: str) -> Access:
     """``ca``: PEM text of the authority of registry and depot; empty: the public ones."""
     claim = {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": FILE}
     volume: Object = {"name": VOLUME, "projected": {"sources": [{"serviceAccountToken": claim}]}}
-    told = {TOKEN_VARIABLE: f"{FOLDER}/{FILE}"} | ({CA_VARIABLE: ca} if ca else {})
-    return mounted(volume, FOLDER, read_only=True) + Access(env=variables(told))
+    environment = {TOKEN_VARIABLE: f"{FOLDER}/{FILE}"} | ({CA_VARIABLE: ca} if ca else {})
+    return mounted(volume, FOLDER, read_only=True) + Access(env=variables(environment))

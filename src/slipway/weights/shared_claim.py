@@ -36,15 +36,15 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
     digests = {one.digest: one for one in models}
     set_digest = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()[:12]
     place = Key(key(world.workload).namespace, f"{choices.prefix}cache-{set_digest}")
-    found = world.claims.get(place.name)
-    if found is not None and deleting(found):
-        return Means(claims=(found,), blocked=Blocked(CLAIM_PENDING, f"The claim {place.name} is being deleted.", True))
-    runs = {one: _run(world, found, place.name, one) for one in sorted(digests)}
-    recorded = _filled(found)
+    pvc = world.claims.get(place.name)
+    if pvc is not None and deleting(pvc):
+        return Means(claims=(pvc,), blocked=Blocked(CLAIM_PENDING, f"The claim {place.name} is being deleted.", True))
+    runs = {one: _run(world, pvc, place.name, one) for one in sorted(digests)}
+    recorded = _filled(pvc)
     filled = recorded | {one for one, run in runs.items() if run.complete_since is not None}
     over = tuple(run.made for one, run in runs.items() if run.made is not None and one in recorded)
     spec = _spec(choices, sum(one.size for one in digests.values()))
-    wanted = _claim(world, choices, found or claim(claim_reference(*place), spec), filled & digests.keys())
+    desired_pvc = _claim(world, choices, pvc or claim(claim_reference(*place), spec), filled & digests.keys())
     missing = next((one for one in sorted(digests) if one not in filled), None)
     if missing is None:
         return Means(
@@ -57,16 +57,16 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
                 | {"readOnly": True}
                 for one in models
             ),
-            claims=(wanted,),
+            claims=(desired_pvc,),
             finished_jobs=over,
         )
     run, again = runs[missing], runs[missing].retried_at()
     if run.made is not None and run.outlived(world.now):
-        return Means(claims=(wanted,), finished_jobs=(*over, run.made), blocked=_progress(found, place.name, run))
-    made = () if found is None else (_job(world, choices, found, digests[missing], run),)
-    left = None if again is None else max(again - world.now, 0.0)
-    told = _progress(found, place.name, run)
-    return Means(claims=(wanted,), jobs=made, finished_jobs=over, blocked=told, recheck_seconds=left)
+        return Means(claims=(desired_pvc,), finished_jobs=(*over, run.made), blocked=_progress(pvc, place.name, run))
+    new_jobs = () if pvc is None else (_job(world, choices, pvc, digests[missing], run),)
+    delay = None if again is None else max(again - world.now, 0.0)
+    blocked = _progress(pvc, place.name, run)
+    return Means(claims=(desired_pvc,), jobs=new_jobs, finished_jobs=over, blocked=blocked, recheck_seconds=delay)
 
 
 def _volume(choices: Choices) -> str:
@@ -74,22 +74,22 @@ def _volume(choices: Choices) -> str:
     return f"{choices.prefix}shared-pvc"
 
 
-def _filled(found: Object | None) -> set[str]:
-    annotations = (found or {"metadata": {}})["metadata"].get("annotations") or {}
+def _filled(pvc: Object | None) -> set[str]:
+    annotations = (pvc or {"metadata": {}})["metadata"].get("annotations") or {}
     return {one for one in annotations.get(FILLED, "").split(",") if one}
 
 
-def _claim(world: DeliveryWorld, choices: Choices, found: Object, filled: set[str]) -> Object:
+def _claim(world: DeliveryWorld, choices: Choices, pvc: Object, filled: set[str]) -> Object:
     """The claim with this workload among its owners, and what is known of its content."""
-    metadata, mine = found["metadata"], owner(world.kind, world.workload)
-    others = [one for one in owners(found) if one.get("uid") != mine["uid"]]
+    metadata, mine = pvc["metadata"], owner(world.kind, world.workload)
+    others = [one for one in owners(pvc) if one.get("uid") != mine["uid"]]
     annotations = {**(metadata.get("annotations") or {}), **({FILLED: ",".join(sorted(filled))} if filled else {})}
     labels = {**(metadata.get("labels") or {}), choices.label: "true", MANAGED_BY: MANAGER}
-    kept = owners(found) if len(others) < len(owners(found)) else [*others, mine]
+    kept = owners(pvc) if len(others) < len(owners(pvc)) else [*others, mine]
     changed = {**metadata, "labels": labels, "ownerReferences": kept} | (
         {"annotations": annotations} if annotations else {}
     )
-    return {**found, "metadata": changed}
+    return {**pvc, "metadata": changed}
 
 
 def _spec(choices: Choices, size: int) -> Object:
@@ -102,16 +102,16 @@ def _folder(digest: str) -> str:
     return digest.replace(":", "-")
 
 
-def _run(world: DeliveryWorld, found: Object | None, claim_name: str, digest: str) -> Run:
+def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str) -> Run:
     """The Job that brings a model onto this very claim, not onto one of its name that was there before."""
     name = f"{claim_name}-{digest.partition(':')[2][:8]}"
-    made = world.jobs.get(name)
-    if made is None or found is None or deleting(made) or all(one.get("uid") != uid(found) for one in owners(made)):
+    job = world.jobs.get(name)
+    if job is None or pvc is None or deleting(job) or all(one.get("uid") != uid(pvc) for one in owners(job)):
         return Run(name=name)
-    return Run(name=name, made=made, pods=pods_of(made, world.pods(name)))
+    return Run(name=name, made=job, pods=pods_of(job, world.pods(name)))
 
 
-def _job(world: DeliveryWorld, choices: Choices, found: Object, model: Brought, run: Run) -> Object:
+def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: Brought, run: Run) -> Object:
     """It runs where the workload may run: where its pod is, a claim may find its volume for good."""
     settings, pod = world.settings, template_of(world.kind, world.workload)["spec"]
     runner = Runner(
@@ -122,33 +122,33 @@ def _job(world: DeliveryWorld, choices: Choices, found: Object, model: Brought, 
         pod_security=_security(settings.user(choices.run_as_user)),
     )
     access = of_operator(settings.loader) + of_registry(choices.ca)
-    access += mounted(volumes.claim(_volume(choices), key(found).name), FOLDER)
+    access += mounted(volumes.claim(_volume(choices), key(pvc).name), FOLDER)
     words = ("pull", f"{choices.registry}/{model.repository}@{model.digest}", f"{FOLDER}/{_folder(model.digest)}")
     container = jobs.container(runner, words, access, name="puller")
     affinity = {part: rules for part, rules in (pod.get("affinity") or {}).items() if part == "nodeAffinity"}
-    made = jobs.task(
+    job = jobs.task(
         runner,
         run.name,
-        key(found).namespace,
+        key(pvc).namespace,
         container,
         access.volumes,
         tolerations=tuple(pod.get("tolerations") or ()),
         affinity=affinity,
     )
     if pod.get("nodeSelector"):
-        made["spec"]["template"]["spec"]["nodeSelector"] = pod["nodeSelector"]
-    made["metadata"]["ownerReferences"] = [owner_reference(PERSISTENT_VOLUME_CLAIM, found)]
-    return made
+        job["spec"]["template"]["spec"]["nodeSelector"] = pod["nodeSelector"]
+    job["metadata"]["ownerReferences"] = [owner_reference(PERSISTENT_VOLUME_CLAIM, pvc)]
+    return job
 
 
 def _security(user: int | None) -> Object:
     return restricted(user) | {"runAsNonRoot": user != 0}
 
 
-def _progress(found: Object | None, name: str, run: Run) -> Blocked:
+def _progress(pvc: Object | None, name: str, run: Run) -> Blocked:
     if run.failed_since is not None:
         return Blocked(NOT_FILLED, f"The Job {run.name} failed: {run.fault[1]}")
-    if found is None or (found.get("status") or {}).get("phase") != "Bound":
+    if pvc is None or (pvc.get("status") or {}).get("phase") != "Bound":
         text = f"The claim {name} is waiting for a volume. If this persists, see kubectl describe pvc {name}."
         return Blocked(CLAIM_PENDING, text, waiting=True)
     return Blocked(FILLING, f"The Job {run.name} is copying the model to the claim {name}.", waiting=True)

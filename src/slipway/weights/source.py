@@ -99,13 +99,13 @@ def parse(request: Request, rules: Sources) -> Source:
     text = request.text
     if not text.isprintable() or any(character.isspace() or character == "\\" for character in text):
         raise _invalid(f"{redact_url(text)!r} has invalid characters")
-    found = _parse(text, request, rules)
+    source = _parse(text, request, rules)
     if request.files or request.companion:
-        found = _with_files(found, request)
-    if request.hashed and not (found.stored_as or found.files or found.kind == "claim"):
+        source = _with_files(source, request)
+    if request.hashed and not (source.stored_as or source.files or source.kind == "claim"):
         text = "sha256 is for a single file, and this source has several: name one, in files or after the repository"
         raise _invalid(text)
-    return found
+    return source
 
 
 def _parse(text: str, request: Request, rules: Sources) -> Source:
@@ -228,10 +228,10 @@ def _stored(name: str, request: Request) -> str:
     return file_name(name, request.name) if request.gguf else clean(name) or "model"
 
 
-def file_name(told: str, name: str) -> str:
+def file_name(source_name: str, name: str) -> str:
     """Name of a GGUF file where it is kept: what its source calls it, without what shells and engines trip over, else
     the resource's ``name``, else ``model``."""
-    stem = told[: -len(SUFFIX)] if told.lower().endswith(SUFFIX) else told
+    stem = source_name[: -len(SUFFIX)] if source_name.lower().endswith(SUFFIX) else source_name
     return (clean(stem) or clean(name) or "model") + SUFFIX
 
 
@@ -240,8 +240,8 @@ def clean(text: str) -> str:
     return KEPT.sub("-", text).strip("-._")
 
 
-def _with_files(found: Source, request: Request) -> Source:
-    if found.kind not in ("repository", "bucket"):
+def _with_files(source: Source, request: Request) -> Source:
+    if source.kind not in ("repository", "bucket"):
         raise _bad_set("files and mmproj need a repository of the hub or a directory in a bucket, not this source")
     if not request.files:
         raise _bad_set("mmproj requires files")
@@ -250,9 +250,9 @@ def _with_files(found: Source, request: Request) -> Source:
             raise _bad_set(f"{file!r} {fault}")
     if GLOB.search(request.companion):
         raise _bad_set(f"mmproj {request.companion!r} must be the path of one file, not a pattern")
-    kind: Kind = "hub" if found.kind == "repository" else "bucket"
+    kind: Kind = "hub" if source.kind == "repository" else "bucket"
     files = tuple(dict.fromkeys(file for file in (*request.files, request.companion) if file))
-    return msgspec.structs.replace(found, kind=kind, files=files, stored_as="")
+    return msgspec.structs.replace(source, kind=kind, files=files, stored_as="")
 
 
 def _invalid(message: str) -> SourceError:

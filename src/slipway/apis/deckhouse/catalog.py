@@ -43,24 +43,24 @@ def _seconds(interval: str | None) -> float:
 def status(view: World, rejection: Rejection | None) -> StatusResult:
     """What was read last stays there while nothing newer is known, as after the controller's start."""
     before: Object = view.resource.get("status") or {}
-    known, observed = view.catalogs.get(key(view.resource).name), generation(view.resource)
-    if known is None and rejection is None and before.get("observedGeneration") == observed:
+    catalog, observed = view.catalogs.get(key(view.resource).name), generation(view.resource)
+    if catalog is None and rejection is None and before.get("observedGeneration") == observed:
         return StatusResult(before)
-    told: Object = {name: value for name, value in before.items() if name != "conditions"}
-    if known is not None and known.refreshed is not None:
-        count, time = len(known.active), timestamp(known.refreshed)
-        told = {"catalogRevision": known.revision, "entryCount": count, "lastSuccessfulRefreshTime": time}
-    ready = Condition(READY, *_ready(known)) if rejection is None else verdict(rejection, "", type_=READY)
-    return build_status(view.resource, told, (ready,))
+    fields: Object = {name: value for name, value in before.items() if name != "conditions"}
+    if catalog is not None and catalog.refreshed is not None:
+        count, time = len(catalog.active), timestamp(catalog.refreshed)
+        fields = {"catalogRevision": catalog.revision, "entryCount": count, "lastSuccessfulRefreshTime": time}
+    ready = Condition(READY, *_ready(catalog)) if rejection is None else verdict(rejection, "", type_=READY)
+    return build_status(view.resource, fields, (ready,))
 
 
-def _ready(known: Catalog | None) -> tuple[str, str, str]:
-    if known is None:
+def _ready(catalog: Catalog | None) -> tuple[str, str, str]:
+    if catalog is None:
         return "False", "Pending", "The catalog has not been read yet."
-    if not known.fault:
-        return "True", "Ready", f"The catalog has {len(known.active)} active entries."
-    if known.ready and known.refreshed is not None:
-        since = timestamp(known.refreshed)
-        text = f"The entries from {since} remain valid, because the catalog cannot be read: {known.message}"
+    if not catalog.fault:
+        return "True", "Ready", f"The catalog has {len(catalog.active)} active entries."
+    if catalog.ready and catalog.refreshed is not None:
+        since = timestamp(catalog.refreshed)
+        text = f"The entries from {since} remain valid, because the catalog cannot be read: {catalog.message}"
         return "True", "Stale", text
-    return "False", known.fault, known.message
+    return "False", catalog.fault, catalog.message

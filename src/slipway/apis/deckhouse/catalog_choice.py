@@ -51,15 +51,15 @@ class Refused(msgspec.Struct, frozen=True):
     message: str
 
 
-def choice(world: World, wanted: CatalogEntry) -> Entry | Waiting | Refused:
+def choice(world: World, reference: CatalogEntry) -> Entry | Waiting | Refused:
     """What the status says was chosen stays so, whatever the catalog says now."""
     model, place = world.resource, key(world.resource)
     depot = urlsplit(deckhouse(world.settings).depot_url).netloc
     address = f"{depot}{IMPORTS}/{place.namespace or '-'}/{place.name}/{uid(model)}"
     frozen = _frozen(model)
     if frozen:
-        known = world.catalogs.get(frozen["sourceName"])
-        sizes = {one.digest: one.size for one in known.entries} if known else {}
+        source_catalog = world.catalogs.get(frozen["sourceName"])
+        sizes = {one.digest: one.size for one in source_catalog.entries} if source_catalog else {}
         return Entry(
             source_name=frozen["sourceName"],
             name=frozen["name"],
@@ -71,26 +71,26 @@ def choice(world: World, wanted: CatalogEntry) -> Entry | Waiting | Refused:
         )
     there = [key(one).name for one in world.list(names.CATALOG_SOURCE) if not deleting(one)]
     try:
-        source = choose_catalog({name: world.catalogs.get(name) for name in there}, wanted.source_name)
+        source = choose_catalog({name: world.catalogs.get(name) for name in there}, reference.source_name)
         catalog = world.catalogs[source]
-        found = choose_entry(catalog, source, wanted.name, wanted.version)
+        entry = choose_entry(catalog, source, reference.name, reference.version)
     except UndecidedError as error:
         return Waiting(error.message) if error.passing else Refused("UnsupportedSource", error.message)
     return Entry(
         source_name=source,
-        name=found.name,
-        version=found.version,
+        name=entry.name,
+        version=entry.version,
         revision=catalog.revision,
-        digest=found.digest,
-        size=found.size,
+        digest=entry.digest,
+        size=entry.size,
         address=address,
     )
 
 
 def _frozen(model: Object) -> Object:
     source: Object = (model.get("status") or {}).get("source") or {}
-    found: Object = source.get("catalog") or {}
-    return found if found.get("remoteDigest") else {}
+    catalog: Object = source.get("catalog") or {}
+    return catalog if catalog.get("remoteDigest") else {}
 
 
 def watches(kind: Kind) -> tuple[Watch, ...]:

@@ -71,16 +71,16 @@ class Deliveries:
         if deleting(world.workload):
             return Outcome(workload=world.workload, claims=shared)
         try:
-            asked = _asked(world.workload)
-            if not asked:
+            keys = _asked(world.workload)
+            if not keys:
                 return _finished(world, Contents(), {}, Means(), shared)
-            models = [_brought(world, one) for one in asked]
+            models = [_brought(world, one) for one in keys]
             means = _means(world, models)
         except NotDeliverableError as error:
             return _blocked(world, error.blocked, Means(), shared)
         if means.blocked is not None:
             return _blocked(world, means.blocked, means, shared)
-        marks = {DELIVERED: ",".join(f"{one.namespace}/{one.name}" for one in asked)}
+        marks = {DELIVERED: ",".join(f"{one.namespace}/{one.name}" for one in keys)}
         return _finished(world, _contents(models, means), marks, means, shared)
 
 
@@ -92,7 +92,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
 def _asked(workload: Object) -> list[Key]:
     """The models that a workload names, those of the cluster without a namespace. Raises NotDeliverableError."""
     annotations, namespace = annotations_of(workload), key(workload).namespace
-    found: list[Key] = []
+    keys: list[Key] = []
     for annotation, place in ((names.USES_MODEL, namespace), (names.USES_CLUSTER_MODEL, "")):
         text = annotations.get(annotation)
         if text is None:
@@ -103,15 +103,15 @@ def _asked(workload: Object) -> list[Key]:
             raise NotDeliverableError(
                 INVALID, f"Annotation {annotation}: {(wrong or text)[:64]!r} is not a model name."
             )
-        found += [Key(place, name) for name in listed]
-    twice = next((one.name for one in found if sum(other.name == one.name for other in found) > 1), None)
+        keys += [Key(place, name) for name in listed]
+    twice = next((one.name for one in keys if sum(other.name == one.name for other in keys) > 1), None)
     if twice is not None:
         raise NotDeliverableError(INVALID, f"The model {twice} is listed twice. Each model can be mounted only once.")
-    if len(found) > MOST_MODELS:
+    if len(keys) > MOST_MODELS:
         raise NotDeliverableError(
-            INVALID, f"The annotations name {len(found)} models; a workload can have at most {MOST_MODELS}."
+            INVALID, f"The annotations name {len(keys)} models; a workload can have at most {MOST_MODELS}."
         )
-    return found
+    return keys
 
 
 def _brought(world: DeliveryWorld, place: Key) -> Brought:
@@ -138,9 +138,9 @@ def _brought(world: DeliveryWorld, place: Key) -> Brought:
 
 def _means(world: DeliveryWorld, models: Sequence[Brought]) -> Means:
     """Raises NotDeliverableError."""
-    if found := taken(template_of(world.kind, world.workload), MODELS_DIR, OURS):
+    if conflict := taken(template_of(world.kind, world.workload), MODELS_DIR, OURS):
         text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
-        raise NotDeliverableError(INVALID, text.format(*found))
+        raise NotDeliverableError(INVALID, text.format(*conflict))
     own = deckhouse(world.settings)
     means = image_volumes.means if own.delivery == "ImageVolume" else shared_claim.means
     return means(world, _choices(own, world), models)
@@ -192,8 +192,8 @@ def _finished(
     before = template_of(world.kind, world.workload)
     after = with_contents(before, contents, OURS)
     over = before == after and is_rolled_out(world.kind, world.workload)
-    wanted = {key(claim).name for claim in means.claims}
-    old = () if over else tuple(claim for claim in shared if key(claim).name not in wanted)
+    claim_names = {key(claim).name for claim in means.claims}
+    old = () if over else tuple(claim for claim in shared if key(claim).name not in claim_names)
     workload = _annotated(with_template(world.kind, world.workload, after), marks)
     return Outcome(
         workload=workload,
@@ -208,11 +208,11 @@ def _blocked(world: DeliveryWorld, blocked: Blocked, means: Means, shared: tuple
     """As it is, but for the words that say why. What it has from before it keeps."""
     annotations = annotations_of(world.workload)
     marks = {DELIVERED: annotations[DELIVERED]} if DELIVERED in annotations else {}
-    told = {names.BLOCKED_REASON: blocked.reason, names.BLOCKED_MESSAGE: blocked.message}
-    wanted = {key(claim).name for claim in means.claims}
+    explanation = {names.BLOCKED_REASON: blocked.reason, names.BLOCKED_MESSAGE: blocked.message}
+    claim_names = {key(claim).name for claim in means.claims}
     return Outcome(
-        workload=_annotated(world.workload, {**marks, **told}),
-        claims=(*means.claims, *(claim for claim in shared if key(claim).name not in wanted)),
+        workload=_annotated(world.workload, {**marks, **explanation}),
+        claims=(*means.claims, *(claim for claim in shared if key(claim).name not in claim_names)),
         jobs=means.jobs,
         finished_jobs=means.finished_jobs,
         blocked=blocked,

@@ -53,8 +53,8 @@ def _of_model(kind: Kind, model: Object) -> Iterable[tuple[str, Mapping[str, str
     yield "ready", labels, float(phase == "Ready")
     for one in status.get("conditions") or ():
         yield "condition", labels | {name: str(one.get(name, "")) for name in ("type", "status", "reason")}, 1
-    found, artifact = (status.get(part) or {} for part in ("resolved", "artifact"))
-    facts = {"resolved_source_type": source, "format": found.get("format", "")}
+    resolved, artifact = (status.get(part) or {} for part in ("resolved", "artifact"))
+    facts = {"resolved_source_type": source, "format": resolved.get("format", "")}
     yield "info", labels | facts | {"artifact_kind": artifact.get("kind", "")}, 1
     if _size(model):
         yield "artifact_size_bytes", labels, _size(model)

@@ -64,60 +64,60 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
-    told = _told(view)
+    state = _told(view)
     rejection = first_rejection(view.origin, rejection)
-    if rejection is not None and told.phase not in ("Ready", "Deleting") and not view.vanished:
-        told = _rejected(told, rejection)
+    if rejection is not None and state.phase not in ("Ready", "Deleting") and not view.vanished:
+        state = _rejected(state, rejection)
     before = view.status
     fields = {
         "observedGeneration": generation(view.model),
-        "phase": told.phase,
-        "progress": told.progress or before.get("progress"),
-        "source": _source(view, told),
-        "upload": _upload(view) if told.phase == "WaitForUpload" else None,
+        "phase": state.phase,
+        "progress": state.progress or before.get("progress"),
+        "source": _source(view, state),
+        "upload": _upload(view) if state.phase == "WaitForUpload" else None,
     }
-    if told.found is not None:
-        fields |= {"artifact": _artifact(told.found), "resolved": _resolved(view, told.found.facts)}
+    if state.found is not None:
+        fields |= {"artifact": _artifact(state.found), "resolved": _resolved(view, state.found.facts)}
     elif view.published:
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
-    elif size := told.size or turns.size_of(view.model):  # what was sent so far stays in the registry for some time
+    elif size := state.size or turns.size_of(view.model):  # what was sent so far stays in the registry for some time
         fields |= {"artifact": {"sizeBytes": min(size, MOST_SIZE)}}
     return build_status(
         view.model,
         _without_empty(fields),
-        _conditions(view, told),
-        rechecks=(told.recheck,),
+        _conditions(view, state),
+        rechecks=(state.recheck,),
         passed_through=PASSED_THROUGH,
     )
 
 
-def _rejected(told: Told, rejection: Rejection) -> Told:
+def _rejected(state: Told, rejection: Rejection) -> Told:
     refused = permanent(rejection)
     if refused is None:
-        turn = told.turn if told.phase == PUBLISHING else None  # it could not begin, and must not keep others waiting
-        kept = msgspec.structs.replace(told, turn=turn)
-        if told.phase == "Failed":
+        turn = state.turn if state.phase == PUBLISHING else None  # it could not begin, and must not keep others waiting
+        kept = msgspec.structs.replace(state, turn=turn)
+        if state.phase == "Failed":
             return kept
         return msgspec.structs.replace(kept, message=rejection.message, retried=rejection)
     reason = models.UNSUPPORTED if refused.reason == models.UNSUPPORTED else PUBLICATION_FAILED
-    return _failed(refused.message, reason, told.recheck)
+    return _failed(refused.message, reason, state.recheck)
 
 
 def _failed(message: str, reason: str = PUBLICATION_FAILED, recheck: float | None = None) -> Told:
     return Told(phase="Failed", message=sentence(message), artifact=reason, ready=FAILED, recheck=recheck)
 
 
-def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
-    artifact = "True" if told.artifact == PUBLISHED else "False"
-    conditions: tuple[Condition, ...] = (Condition(ARTIFACT_RESOLVED, artifact, told.artifact, told.message),)
-    if told.turn is not None:
-        value, reason, message = TURNS[told.turn]
+def _conditions(view: View, state: Told) -> tuple[Condition, ...]:
+    artifact = "True" if state.artifact == PUBLISHED else "False"
+    conditions: tuple[Condition, ...] = (Condition(ARTIFACT_RESOLVED, artifact, state.artifact, state.message),)
+    if state.turn is not None:
+        value, reason, message = TURNS[state.turn]
         conditions = (*conditions, Condition(TURN, value, reason, message))
-    if told.phase != "Ready":
-        ready = Condition(READY, "False", told.ready, told.message)
-        return (*conditions, verdict(told.retried, "", type_=READY) if told.retried else ready)
-    known = find(view.model, METADATA_RESOLVED) or {}
-    partial = told.found.facts.partial if told.found else known.get("reason") == PARTIAL
+    if state.phase != "Ready":
+        ready = Condition(READY, "False", state.ready, state.message)
+        return (*conditions, verdict(state.retried, "", type_=READY) if state.retried else ready)
+    condition = find(view.model, METADATA_RESOLVED) or {}
+    partial = state.found.facts.partial if state.found else condition.get("reason") == PARTIAL
     text = "Some metadata is unknown." if partial else "It was read from the model's files."
     metadata = (PARTIAL if partial else CALCULATED, text)
     return (
@@ -144,8 +144,8 @@ def _told(view: View) -> Told:
     if not view.origin.source:
         return _pending(view, view.origin.waiting) if view.origin.provider == "Catalog" else _session(view)
     begun = models.has_begun(view)
-    if begun and (found := view.publication) is not None:
-        return _there(found.digest, found)
+    if begun and (publication := view.publication) is not None:
+        return _there(publication.digest, publication)
     return _publishing(view) if begun or _keeps_turn(view) else _waiting(view)
 
 
@@ -163,9 +163,9 @@ def _waiting(view: View) -> Told:
     return msgspec.structs.replace(waits, turn=turn, recheck=WAIT_SECONDS if turn == "waits" else TURN_SECONDS)
 
 
-def _there(digest: str, found: Publication | None = None) -> Told:
+def _there(digest: str, publication: Publication | None = None) -> Told:
     message = f"The model is in the registry as {digest}."
-    return Told(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", found=found)
+    return Told(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", found=publication)
 
 
 def _vanished(digest: str) -> Told:
@@ -183,14 +183,14 @@ def _session(view: View) -> Told:
         return _pending(view, models.NO_KEY)
     if not view.until:
         return _pending(view, "The upload is being prepared.")
-    left, until = view.until - view.world.now, timestamp(view.until)
-    if left <= 0:
+    remaining, until = view.until - view.world.now, timestamp(view.until)
+    if remaining <= 0:
         return _failed(
             f"Nothing was uploaded until {until}, when the session expired. Delete the model and create it again"
         )
     secret = f"The Secret {names.child(view.model, UPLOAD)} in {view.namespace}"
     text = f"{secret} has the URL and token of the upload until {until}."
-    return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=left)
+    return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=remaining)
 
 
 def _publishing(view: View) -> Told:
@@ -211,8 +211,8 @@ def _publishing(view: View) -> Told:
 
 
 def _slice_left(view: View) -> float:
-    left = turns.slice_left(view.model, view.world)
-    return left if left > 0 else TURN_SECONDS
+    remaining = turns.slice_left(view.model, view.world)
+    return remaining if remaining > 0 else TURN_SECONDS
 
 
 def _leaving(view: View) -> Told:
@@ -232,12 +232,12 @@ def _leaving(view: View) -> Told:
 # Fields
 
 
-def _source(view: View, told: Told) -> Object:
+def _source(view: View, state: Told) -> Object:
     before: Object = view.status.get("source") or {}
     if isinstance(view.origin, InvalidSpecError):
         return _without_empty({"resolvedType": model_pages.provider_of(view.url)})
     entry, provenance = view.origin.entry, {}
-    if entry and told.phase != "Pending":
+    if entry and state.phase != "Pending":
         provenance = {
             "name": entry.name,
             "sourceName": entry.source_name,
@@ -245,9 +245,9 @@ def _source(view: View, told: Told) -> Object:
             "catalogRevision": entry.revision,
             "remoteDigest": entry.digest,
         }
-    revision = told.found.revision if told.found else before.get("resolvedRevision")
-    found = {"resolvedType": view.origin.provider, "resolvedRevision": revision, "catalog": _without_empty(provenance)}
-    return _without_empty(found)
+    revision = state.found.revision if state.found else before.get("resolvedRevision")
+    fields = {"resolvedType": view.origin.provider, "resolvedRevision": revision, "catalog": _without_empty(provenance)}
+    return _without_empty(fields)
 
 
 def _upload(view: View) -> Object:
@@ -255,15 +255,20 @@ def _upload(view: View) -> Object:
     return {"expiresAt": timestamp(view.until), "secretName": name, "secretNamespace": view.namespace}
 
 
-def _artifact(found: Publication) -> Object:
+def _artifact(publication: Publication) -> Object:
     return _without_empty(
-        {"kind": "OCI", "digest": found.digest, "mediaType": found.media_type, "sizeBytes": found.size}
+        {
+            "kind": "OCI",
+            "digest": publication.digest,
+            "mediaType": publication.media_type,
+            "sizeBytes": publication.size,
+        }
     )
 
 
 def _resolved(view: View, facts: Facts) -> Object:
-    told = {"provider": view.valid().provider, "tasks": _each(facts.tasks), "features": _each(facts.features)}
-    found = {
+    capabilities = {"provider": view.valid().provider, "tasks": _each(facts.tasks), "features": _each(facts.features)}
+    fields = {
         "format": facts.format,
         "family": facts.family,
         "architecture": facts.architecture,
@@ -272,14 +277,14 @@ def _resolved(view: View, facts: Facts) -> Object:
         "contextWindowTokens": facts.context,
         "supportedEndpointTypes": _each(facts.endpoint_types, ENDPOINT_TYPES),
         "supportedFeatures": _each(facts.supported_features, FEATURES),
-        "sourceCapabilities": _without_empty(told),
+        "sourceCapabilities": _without_empty(capabilities),
     }
-    return _without_empty(found)
+    return _without_empty(fields)
 
 
-def _each(told: Sequence[str], known: Sequence[str] = ()) -> list[str]:
-    """Each word once, as the API server takes them; those that are ``known`` where that is said."""
-    return [word for word in dict.fromkeys(told) if not known or word in known]
+def _each(words: Sequence[str], allowed: Sequence[str] = ()) -> list[str]:
+    """Each word once, as the API server takes them; those that are ``allowed`` where that is said."""
+    return [word for word in dict.fromkeys(words) if not allowed or word in allowed]
 
 
 def _without_empty(fields: Object) -> Object:

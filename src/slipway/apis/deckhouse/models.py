@@ -108,8 +108,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def until(self) -> int:
         """Unix seconds at which its upload has to be complete; 0: that was not said yet, or somebody else said it."""
         text = annotations_of(self.model).get(names.UPLOAD, "")
-        found = int(text) if text.isdecimal() and len(text) < 12 else 0
-        return found if found <= self.world.now + self.settings.upload_seconds else 0
+        deadline = int(text) if text.isdecimal() and len(text) < 12 else 0
+        return deadline if deadline <= self.world.now + self.settings.upload_seconds else 0
 
     @property
     def can_upload(self) -> bool:
@@ -163,12 +163,12 @@ def _origin(world: World) -> Origin | InvalidSpecError:
         done = annotations_of(world.resource).get(names.UPLOADED)
         return Origin(provider="Upload", source="pieces://" if done else "")
     if source.catalog is not None:
-        found = catalog_choice.choice(world, source.catalog)
-        if isinstance(found, Entry):
-            return Origin(provider="Catalog", source=f"catalog://{found.address}@{found.digest}", entry=found)
-        if isinstance(found, Waiting):
-            return Origin(provider="Catalog", waiting=found.message)
-        return InvalidSpecError(found.reason, found.message)
+        choice = catalog_choice.choice(world, source.catalog)
+        if isinstance(choice, Entry):
+            return Origin(provider="Catalog", source=f"catalog://{choice.address}@{choice.digest}", entry=choice)
+        if isinstance(choice, Waiting):
+            return Origin(provider="Catalog", waiting=choice.message)
+        return InvalidSpecError(choice.reason, choice.message)
     secret = spec.source.auth_secret_ref if isinstance(spec, ModelSpec) else None
     try:
         page = model_pages.parse(source.url or "")
@@ -185,22 +185,22 @@ def _origin(world: World) -> Origin | InvalidSpecError:
 def plan(view: View) -> Plan:
     """Raises InvalidSpecError."""
     origin = view.valid()
-    wanted = Plan(children=(), finalizer=names.FINALIZER, in_system_namespace=not key(view.model).namespace)
+    base = Plan(children=(), finalizer=names.FINALIZER, in_system_namespace=not key(view.model).namespace)
     if view.published or not view.settings.registry:
-        return _annotated(wanted, {names.PUBLICATION: None, names.UPLOAD: None} if view.published else {})
+        return _annotated(base, {names.PUBLICATION: None, names.UPLOAD: None} if view.published else {})
     if not origin.source:
-        return _with_session(view, wanted) if origin.provider == "Upload" and view.can_upload else wanted
+        return _with_session(view, base) if origin.provider == "Upload" and view.can_upload else base
     if view.publication is not None and has_begun(view):  # the Job stays until the status tells what it told
         image = view.publication.image
-        with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
+        with_job = msgspec.structs.replace(base, children=(_publisher(view, origin),))
         return _annotated(with_job, {names.IMAGE_DIGEST: image} if image else {})
     if publications.is_time(view.record, view.run, view.world.now):
-        return _annotated(wanted, {names.PUBLICATION: publications.again(view.record, view.progress).text()})
+        return _annotated(base, {names.PUBLICATION: publications.again(view.record, view.progress).text()})
     if not has_begun(view) and not turns.may_begin(view.world, queue(view)):
-        return wanted
+        return base
     if not view.record.attempt:  # said before anything is made, so that it is never forgotten
-        return _annotated(wanted, {names.PUBLICATION: publications.FIRST.text()})
-    with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
+        return _annotated(base, {names.PUBLICATION: publications.FIRST.text()})
+    with_job = msgspec.structs.replace(base, children=(_publisher(view, origin),))
     return _annotated(with_job, {names.PUBLICATION: view.record.text()})
 
 
@@ -212,9 +212,9 @@ def has_begun(view: View) -> bool:
     return publications.gave_up(view.record, view.run) or turns.has_turn(view.world, queue(view))
 
 
-def _annotated(wanted: Plan, annotations: Mapping[str, str | None]) -> Plan:
+def _annotated(plan: Plan, annotations: Mapping[str, str | None]) -> Plan:
     patch: Object = {"metadata": {"annotations": dict(annotations)}} if annotations else {}
-    return msgspec.structs.replace(wanted, self_patch=patch)
+    return msgspec.structs.replace(plan, self_patch=patch)
 
 
 def queue(view: View) -> Queue:
@@ -239,8 +239,8 @@ def _publisher(view: View, origin: Origin) -> Object:
         words += [f"--resume={view.record.resume}"] if view.record.resume else []
     mirror = variables({model_pages.OLLAMA_ENDPOINT: settings.ollama_endpoint} if settings.ollama_endpoint else {})
     token = from_secret(origin.secret, huggingface.candidates())
-    asked = Access(env=(*hub_mirror(common.hugging_face_endpoint), *mirror, *token))
-    return publications.job(view.world, view.run, view.namespace, _label(view), words, _access(view) + asked)
+    source_access = Access(env=(*hub_mirror(common.hugging_face_endpoint), *mirror, *token))
+    return publications.job(view.world, view.run, view.namespace, _label(view), words, _access(view) + source_access)
 
 
 def _label(view: View) -> dict[str, str]:
@@ -251,16 +251,16 @@ def _access(view: View) -> Access:
     return of_operator(view.world.settings.loader) + of_registry(view.settings.ca)
 
 
-def _with_session(view: View, wanted: Plan) -> Plan:
+def _with_session(view: View, plan: Plan) -> Plan:
     """What lets somebody upload, until that is too late."""
     if not view.until:
-        return _annotated(wanted, {names.UPLOAD: str(int(view.world.now) + view.settings.upload_seconds)})
+        return _annotated(plan, {names.UPLOAD: str(int(view.world.now) + view.settings.upload_seconds)})
     if view.world.now >= view.until:
-        return wanted
-    told = uploads.session(view.key, view.settings.upload_url, view.model, view.until)
-    data = {field: b64encode(text.encode()).decode() for field, text in told.items()}
+        return plan
+    session = uploads.session(view.key, view.settings.upload_url, view.model, view.until)
+    data = {field: b64encode(text.encode()).decode() for field, text in session.items()}
     secret = child(SECRET, names.child(view.model, UPLOAD), view.namespace, {}, data=data)
-    return msgspec.structs.replace(wanted, blind=(secret,))
+    return msgspec.structs.replace(plan, blind=(secret,))
 
 
 # End
@@ -278,10 +278,10 @@ def finalize(view: View) -> Plan | None:
         return None
     words = (publishers.UNPUBLISH, view.target)
     label, access = _label(view), _access(view)
-    made = publications.job(view.world, view.removal, view.namespace, label, words, access, retries=RETRIES)
+    job = publications.job(view.world, view.removal, view.namespace, label, words, access, retries=RETRIES)
     again = view.removal.retried_at()
     outlived = again is not None and view.world.now >= again
-    return staying if outlived else msgspec.structs.replace(staying, children=(made,))
+    return staying if outlived else msgspec.structs.replace(staying, children=(job,))
 
 
 def is_late(view: View) -> bool:
@@ -295,6 +295,6 @@ def is_late(view: View) -> bool:
 
 def _may_be_there(view: View) -> bool:
     """Whether the registry may have something of the model."""
-    told = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
+    annotated = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
     begun = view.run.made is not None or view.removal.made is not None
-    return told or begun or bool(view.published) or view.status.get("phase") == "Publishing"
+    return annotated or begun or bool(view.published) or view.status.get("phase") == "Publishing"

@@ -38,8 +38,8 @@ def observed(workload: Object) -> Object | None:
     if not kept:
         return None
     fields = ("namespace", "name", "uid", "resourceVersion", "generation", "deletionTimestamp")
-    found = {field: metadata[field] for field in fields if field in metadata}
-    return {"kind": workload["kind"], "metadata": {**found, "annotations": kept}}
+    identity = {field: metadata[field] for field in fields if field in metadata}
+    return {"kind": workload["kind"], "metadata": {**identity, "annotations": kept}}
 
 
 def used(workload: Object) -> Iterable[str]:
@@ -49,10 +49,10 @@ def used(workload: Object) -> Iterable[str]:
     for what it says.
     """
     annotations, namespace = annotations_of(workload), key(workload).namespace
-    found = [f"{namespace}/{name}" for name in split(annotations.get(names.USES_MODEL, "")) if name]
-    found += [f"/{name}" for name in split(annotations.get(names.USES_CLUSTER_MODEL, "")) if name]
+    references = [f"{namespace}/{name}" for name in split(annotations.get(names.USES_MODEL, "")) if name]
+    references += [f"/{name}" for name in split(annotations.get(names.USES_CLUSTER_MODEL, "")) if name]
     given = (one for one in split(annotations.get(DELIVERED, "")) if one.partition("/")[0] in ("", namespace))
-    return (*found, *(one for one in given if one))
+    return (*references, *(one for one in given if one))
 
 
 def watches(model: Kind) -> tuple[Watch, ...]:
@@ -69,5 +69,5 @@ def watches(model: Kind) -> tuple[Watch, ...]:
 def users(world: World) -> tuple[str, ...]:
     """``Kind namespace/name`` of each workload that has this model or waits for it, in their order."""
     namespace, name = key(world.resource)
-    found = (obj for kind in OBSERVED for obj in world.list(kind, USERS, f"{namespace}/{name}"))
-    return tuple(f"{obj['kind']} {key(obj)}" for obj in found)
+    workloads = (obj for kind in OBSERVED for obj in world.list(kind, USERS, f"{namespace}/{name}"))
+    return tuple(f"{obj['kind']} {key(obj)}" for obj in workloads)

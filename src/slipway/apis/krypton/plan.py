@@ -39,10 +39,10 @@ def plan(view: View) -> Plan:
         source=str(model.weights),
         paths=LLAMACPP.paths_of(server.engine, model.spec.image),
     )
-    made = workload(server, scale, (ServiceSpec(server.name, server.selector, route),))
-    refuse_sealed(made.deployment, LLAMACPP.container, LLAMACPP)
+    bundle = workload(server, scale, (ServiceSpec(server.name, server.selector, route),))
+    refuse_sealed(bundle.deployment, LLAMACPP.container, LLAMACPP)
     guards = ingress(server, world.settings, policed=world.policed)
-    return Plan(children=(*guards, *made.children, *disruption_budget(server, scale, world.settings)))
+    return Plan(children=(*guards, *bundle.children, *disruption_budget(server, scale, world.settings)))
 
 
 def granted(view: View, _plan: Plan) -> frozenset[Freedom]:

@@ -34,14 +34,14 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         rejection,
         (routed(served, ids, world.routed), *_ignored(view)),
     )
-    found = {
+    fields = {
         "phase": reported.phase,
         "replicas": reported.replicas,
         "readyReplicas": reported.ready_replicas,
         "url": f"http://{name}.{namespace}.svc:{world.resource['spec'].get('port', 8080)}/v1",
         **model_id(served, ids, world.routed),
     }
-    return build_status(world.resource, found, reported.conditions, rechecks=(diagnosis.recheck_seconds,))
+    return build_status(world.resource, fields, reported.conditions, rechecks=(diagnosis.recheck_seconds,))
 
 
 def _explain(view: View) -> Explain:

@@ -40,12 +40,12 @@ def loaded(view: View) -> bool:
     those that it had before it was without a cache for a while, when its url may change."""
     text = view.place.record(view.claim) if view.place else None
     try:
-        told = decode_json(text or "{}", dict[str, Any], most=NOTE_BYTES)
+        record = decode_json(text or "{}", dict[str, Any], most=NOTE_BYTES)
     except DecodingError:
         return False
     resource = view.world.resource
     # The original writes no url.
-    return told.get("uid") == uid(resource) and told.get("url", url_of(resource)) == url_of(resource)
+    return record.get("uid") == uid(resource) and record.get("url", url_of(resource)) == url_of(resource)
 
 
 def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
@@ -98,8 +98,8 @@ def loading(view: View, model: Model, where: Place) -> Filling:
     done = view.load.complete_since
     if done is None:
         return Filling(jobs=(_load_job(model, where),))
-    told = {"uid": uid(model.resource), "url": url_of(model.resource), "timestamp": timestamp(done)}
-    note = where.recorded(where.claim, msgspec.json.encode(told).decode())
+    record = {"uid": uid(model.resource), "url": url_of(model.resource), "timestamp": timestamp(done)}
+    note = where.recorded(where.claim, msgspec.json.encode(record).decode())
     return Filling(jobs=(_load_job(model, where),), patches=(note,))
 
 
@@ -120,10 +120,10 @@ def left(view: View, deployment: Object) -> Filling:
 
 def _mounted(view: View, deployment: Object) -> bool:
     """Whether there are pods that may use the cache: of an earlier template, or of the load."""
-    world, wanted = view.world, template_digest(deployment["spec"]["template"])
-    if view.deployment is not None and template_digest(view.deployment["spec"]["template"]) != wanted:
+    world, digest = view.world, template_digest(deployment["spec"]["template"])
+    if view.deployment is not None and template_digest(view.deployment["spec"]["template"]) != digest:
         return True
-    older = (pod for pod in _reading(view) if template_digest(pod) != wanted)
+    older = (pod for pod in _reading(view) if template_digest(pod) != digest)
     return world.child(JOB, names.load_name(view.name)) is not None or any(remains(pod, world.now) for pod in older)
 
 
@@ -198,6 +198,6 @@ def _writer(config: SystemConfig, settings: Settings) -> Object:
     """The folders of a volume that a pod mounts by their path belong to root: what writes to them has to be that, where
     neither the operator nor the cluster says anything else."""
     server_pods = config.model_server_pods
-    asked = server_pods.pod_security_context | server_pods.security_context
-    other = settings.assigned_ids or "runAsUser" in asked or asked.get("runAsNonRoot")
+    security_context = server_pods.pod_security_context | server_pods.security_context
+    other = settings.assigned_ids or "runAsUser" in security_context or security_context.get("runAsNonRoot")
     return server_pods.security_context if other else {**server_pods.security_context, "runAsUser": 0}

@@ -79,5 +79,5 @@ def _advice(scheme: str, engine: Engine) -> str:
         return OLLAMA_ONLY
     if scheme in BUCKETS and HUB in engine.schemes:
         return CACHE_FIRST
-    known = ", ".join(f"{one}://" for one in sorted(engine.schemes))
-    return f"the engine does not support {scheme}://. Use {known}"
+    schemes = ", ".join(f"{one}://" for one in sorted(engine.schemes))
+    return f"the engine does not support {scheme}://. Use {schemes}"

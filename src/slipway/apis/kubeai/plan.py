@@ -21,10 +21,10 @@ def plan(view: View) -> Plan:
     """Raises InvalidSpecError."""
     model, world = view.valid(), view.world
     server, scale = pods.server(model), pods.scale(model)
-    made = workload.workload(server, scale, pods.addresses(model, server.engine, failing=view.failing))
-    refuse_sealed(made.deployment, CONTAINER, model.engine)
-    deployment = workload.with_labels_of(made.deployment, pods.rightly_labelled(view.deployment))
-    before = (*network.ingress(server, world.settings, policed=world.policed), *made.beside)
+    bundle = workload.workload(server, scale, pods.addresses(model, server.engine, failing=view.failing))
+    refuse_sealed(bundle.deployment, CONTAINER, model.engine)
+    deployment = workload.with_labels_of(bundle.deployment, pods.rightly_labelled(view.deployment))
+    before = (*network.ingress(server, world.settings, policed=world.policed), *bundle.beside)
     budget = policies.disruption_budget(server, scale, world.settings)
     filed, absent = _files(model, server)
     cached = model.place is not None
@@ -46,7 +46,7 @@ def granted(view: View, plan: Plan) -> frozenset[Freedom]:
     """What the system configuration gives to every Model of this kind, what its patches add, and the Jobs."""
     model = view.valid()
     whole, plain = pods.server(model), pods.server(pods.plain(model))
-    jobs = freedoms(made for made in plan.children if made["kind"] == JOB.kind)
+    jobs = freedoms(child for child in plan.children if child["kind"] == JOB.kind)
     usual = _freedoms(msgspec.structs.replace(plain, patches=(), volumes=()))
     patched = _freedoms(whole) - _freedoms(msgspec.structs.replace(whole, patches=())) if whole.patches else usual
     return jobs | usual | patched
@@ -93,8 +93,8 @@ def _own(model: Model, filling: Filling, filed: Object) -> Object:
     in their bounds."""
     profile = {names.PROFILE: model.spec.cache_profile} if model.place else {}
     stale = {name: None for name in labels(model.resource) if name.startswith(names.FEATURE)}
-    wanted = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}
-    fields = {"labels": {**stale, **wanted}, "annotations": profile | filling.annotations | filed}
+    features = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}
+    fields = {"labels": {**stale, **features}, "annotations": profile | filling.annotations | filed}
     metadata = {field: changes for field, changes in fields.items() if changes}
     patch: Object = {"metadata": metadata} if metadata else {}
     return patch if model.spec.autoscaling_disabled else {**patch, "spec": {"replicas": model.replicas}}

@@ -41,7 +41,7 @@ def server(model: Model) -> ModelServer:
     profile = model.config.resource_profile(spec.resource_profile)
     access = _access(model)
     loader = loader_access(model) if spec.adapters else Access()
-    known = {volume["name"] for volume in access.volumes}
+    volume_names = {volume["name"] for volume in access.volumes}
     return ModelServer(
         name=names.workload_name(model.name),
         namespace=model.namespace,
@@ -54,7 +54,7 @@ def server(model: Model) -> ModelServer:
         probes=model.engine.probes_of(model.launch),
         drain=model.engine.drain(model.settings.drain_seconds),
         sidecars=(_loader(model, loader),) if spec.adapters else (),
-        volumes=(*access.volumes, *(volume for volume in loader.volumes if volume["name"] not in known)),
+        volumes=(*access.volumes, *(volume for volume in loader.volumes if volume["name"] not in volume_names)),
         files=tuple(File(file.path, file.content) for file in spec.files),
         image_pull_secrets=(*(secret.name for secret in pods.image_pull_secrets), *access.image_pull_secrets),
         service_account=pods.service_account_name,
@@ -202,8 +202,8 @@ def withheld_labels(resource: Object) -> list[str]:
 def rightly_labelled(deployment: Object | None) -> Object | None:
     """The Deployment, if none of its pods' labels is withheld nowadays: such ones are not to be kept."""
     template = deployment["spec"].get("template") or {} if deployment else {}
-    found = (template.get("metadata") or {}).get("labels") or {}
-    return None if any(name in RESERVED and name not in OWN_LABELS for name in found) else deployment
+    pod_labels = (template.get("metadata") or {}).get("labels") or {}
+    return None if any(name in RESERVED and name not in OWN_LABELS for name in pod_labels) else deployment
 
 
 def plain(model: Model) -> Model:
@@ -229,16 +229,16 @@ def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, 
 
 def _access(model: Model) -> Access:
     """All that the engine's container finds in its file system, and the credentials for what it fetches itself."""
-    engine, secrets, found = model.engine, model.config.secret_names, Access()
+    engine, secrets, access = model.engine, model.config.secret_names, Access()
     if engine.shared_memory:
-        found += mounted(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it
+        access += mounted(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it
     if engine.cache_path:
-        found += mounted(volumes.scratch(DOWNLOADS), engine.cache_path)
+        access += mounted(volumes.scratch(DOWNLOADS), engine.cache_path)
     if model.spec.adapters:
-        found += mounted(scratch(model.settings.adapters.size), ADAPTERS_FOLDER, read_only=True)
+        access += mounted(scratch(model.settings.adapters.size), ADAPTERS_FOLDER, read_only=True)
     if model.place:
-        found += model.place.access(CACHE, read_only=True)
-    return found + reading.credentials((model.url.scheme,), secrets) + reading.volume(model.url, secrets)
+        access += model.place.access(CACHE, read_only=True)
+    return access + reading.credentials((model.url.scheme,), secrets) + reading.volume(model.url, secrets)
 
 
 def _loader(model: Model, access: Access) -> Container:

@@ -62,10 +62,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def replicas(self) -> int:
         """What the Model asks for, within its bounds."""
-        wanted = self.spec.replicas
+        desired = self.spec.replicas
         if self.spec.autoscaling_disabled:
-            return wanted or 0
-        upper = wanted if wanted is None or self.spec.max_replicas is None else min(wanted, self.spec.max_replicas)
+            return desired or 0
+        upper = desired if desired is None or self.spec.max_replicas is None else min(desired, self.spec.max_replicas)
         return max(upper or 0, self.spec.min_replicas)
 
     @property
@@ -202,9 +202,9 @@ def _config_reference(operator: Settings) -> Reference:
 
 def _config(world: World) -> SystemConfig | InvalidConfigError:
     """Defaults where there is no ConfigMap."""
-    found = world.get(_config_reference(world.settings)) or {}
+    config_map = world.get(_config_reference(world.settings)) or {}
     try:
-        return settings.parse((found.get("data") or {}).get(CONFIG_KEY, ""))
+        return settings.parse((config_map.get("data") or {}).get(CONFIG_KEY, ""))
     except InvalidConfigError as error:
         return error
 
@@ -242,11 +242,11 @@ def _model(world: World, config: SystemConfig | InvalidConfigError, place: Place
 
 def _run(world: World, name: str, word: str = "") -> Run:
     """The Job, if its program is told this ``word``: one of an earlier url is only in the way of the next."""
-    made = world.child(JOB, name)
-    pod = (made or {}).get("spec", {}).get("template", {}).get("spec", {})
+    job = world.child(JOB, name)
+    pod = (job or {}).get("spec", {}).get("template", {}).get("spec", {})
     fits = not word or any(word in container.get("args", ()) for container in pod.get("containers", ()))
-    wanted = made if fits else None
-    return Run(name=name, made=wanted, pods=pods_of(wanted, world.pods))
+    own_job = job if fits else None
+    return Run(name=name, made=own_job, pods=pods_of(own_job, world.pods))
 
 
 def _engine(resource: Object) -> Engine | None:

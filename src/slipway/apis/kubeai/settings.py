@@ -268,32 +268,32 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unknown_keys: tuple[str, ...] = ()
     """Paths of keys that are not known and have no effect: misspelled ones, and those of later versions of KubeAI."""
 
-    def resource_profile(self, asked: str) -> ResourceProfile:
+    def resource_profile(self, reference: str) -> ResourceProfile:
         """The profile of ``name:count`` with its resources multiplied. Raises InvalidSpecError: InvalidSpec,
         UnknownProfile."""
-        name, colon, count = asked.partition(":")
+        name, colon, count = reference.partition(":")
         if not name or not colon or not re.fullmatch(r"0*[1-9]\d{0,5}", count):
             raise InvalidSpecError(
                 "InvalidSpec",
-                f"spec.resourceProfile: {asked!r} is not of the form name:count, such as cpu:1{_hint(count)}",
+                f"spec.resourceProfile: {reference!r} is not of the form name:count, such as cpu:1{_hint(count)}",
             )
         if name not in self.resource_profiles:
             alike = " or ".join(nearest(name, self.resource_profiles))
-            known = ", ".join(sorted(self.resource_profiles))
+            choices = ", ".join(sorted(self.resource_profiles))
             raise InvalidSpecError(
                 "UnknownProfile",
                 f"spec.resourceProfile: the system configuration has no profile {name!r}."
-                f"{f' Did you mean {alike}?' if alike else ''} It has {known}.",
+                f"{f' Did you mean {alike}?' if alike else ''} It has {choices}.",
             )
         return self.resource_profiles[name].times(int(count))
 
     def cache_profile(self, name: str) -> SharedFilesystem:
         """Raises InvalidSpecError: UnknownCacheProfile."""
         if name not in self.cache_profiles:
-            known = ", ".join(sorted(self.cache_profiles)) or "none"
+            choices = ", ".join(sorted(self.cache_profiles)) or "none"
             raise InvalidSpecError(
                 "UnknownCacheProfile",
-                f"no cache profile {name!r}: the system configuration has {known}"
+                f"no cache profile {name!r}: the system configuration has {choices}"
                 + did_you_mean(name, self.cache_profiles),
             )
         return self.cache_profiles[name].shared_filesystem
@@ -382,13 +382,13 @@ def _system_config(text: str) -> SystemConfig:
 def _known(given: Object) -> tuple[Object, tuple[str, ...]]:
     """The configuration without the keys that are not known, and their paths."""
     unknown: list[str] = []
-    known = {}
+    sections = {}
     for section, part in given.items():
         if section in SHAPES:
-            known[section] = _pruned(part, SHAPES[section], f"{section}.", unknown)
+            sections[section] = _pruned(part, SHAPES[section], f"{section}.", unknown)
         elif section not in UNUSED:
             unknown.append(section)
-    return known, tuple(unknown)
+    return sections, tuple(unknown)
 
 
 def _pruned(value: Any, type_: inspect.Type, path: str, unknown: list[str]) -> Any:
@@ -398,8 +398,8 @@ def _pruned(value: Any, type_: inspect.Type, path: str, unknown: list[str]) -> A
     if isinstance(value, dict) and isinstance(type_, inspect.StructType):
         types = {field.encode_name: field.type for field in type_.fields}
         unknown += [f"{path}{name}" for name in value if name not in types]
-        known = {name: part for name, part in value.items() if name in types}
-        return {name: _pruned(part, types[name], f"{path}{name}.", unknown) for name, part in known.items()}
+        parts = {name: part for name, part in value.items() if name in types}
+        return {name: _pruned(part, types[name], f"{path}{name}.", unknown) for name, part in parts.items()}
     if isinstance(value, dict) and isinstance(type_, inspect.DictType):
         return {name: _pruned(part, type_.value_type, f"{path}{name}.", unknown) for name, part in value.items()}
     if isinstance(value, list) and isinstance(type_, inspect.VarTupleType):

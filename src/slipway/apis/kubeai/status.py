@@ -40,10 +40,10 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         others.append(_adapters(view))
     if leaving:
         pending = Pending("Leaving", "The Model is being deleted, and its weights are then removed from the cache.")
-    told = report((Component(deployment, diagnosis),), rejection, others, pending)
+    state = report((Component(deployment, diagnosis),), rejection, others, pending)
     namespace, name = key(world.resource)
-    found: Object = {
-        "replicas": {"all": told.replicas, "ready": told.ready_replicas},
+    fields: Object = {
+        "replicas": {"all": state.replicas, "ready": state.ready_replicas},
         "selector": ",".join(f"{label}={value}" for label, value in names.selector(view.name).items()),
         **model_id(f"{namespace}/{names.service_name(name)}", (name,), world.routed),
     }
@@ -54,7 +54,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         LEAVING_SECONDS if leaving else None,
     )
     return build_status(
-        world.resource, found, told.conditions, trailing=trailing, rechecks=rechecks, passed_through=PASSED_THROUGH
+        world.resource, fields, state.conditions, trailing=trailing, rechecks=rechecks, passed_through=PASSED_THROUGH
     )
 
 
@@ -66,8 +66,8 @@ def _routed(world: World) -> Condition:
         names.adapter_service_name(name, adapter["name"]): names.public_name(name, adapter["name"])
         for adapter in spec.get("adapters") or ()
     }
-    found = [routed(f"{namespace}/{service}", (public,), world.routed) for service, public in services.items()]
-    return next((condition for condition in found if condition.status == "False"), found[0])
+    conditions = [routed(f"{namespace}/{service}", (public,), world.routed) for service, public in services.items()]
+    return next((condition for condition in conditions if condition.status == "False"), conditions[0])
 
 
 def _ignored(view: View) -> list[Condition]:
@@ -128,12 +128,12 @@ def _cache(view: View) -> _Cache:
 
 def _without_pods(load: Run, now: float) -> Diagnosis:
     """As of any Job; the account that this one's pods may need is the usual cause."""
-    found = without_pods(load.made, "loads the weights", now)
+    diagnosis = without_pods(load.made, "loads the weights", now)
     account = load.made["spec"]["template"]["spec"].get("serviceAccountName") if load.made else ""
-    if found.failure is None or not account:
-        return found
+    if diagnosis.failure is None or not account:
+        return diagnosis
     needed = f"It needs the ServiceAccount {account} in this namespace (modelServerPods)."
-    return Diagnosis(Failure(found.failure.reason, f"{found.failure.message} {needed}"))
+    return Diagnosis(Failure(diagnosis.failure.reason, f"{diagnosis.failure.message} {needed}"))
 
 
 def _held_up(view: View) -> str:
@@ -150,12 +150,12 @@ def _adapters(view: View) -> Condition:
         return Condition(ADAPTERS_LOADED, "Unknown", view.model.reason, "See the condition Accepted.")
     if deployment is not None and not deployment["spec"].get("replicas", 1):
         return Condition(ADAPTERS_LOADED, "False", "ScaledToZero", "Each replica loads them when it starts.")
-    found = standings(pods.adapters(view.model).adapters, view.pods, world.agents)
-    for one in found:
+    adapters = standings(pods.adapters(view.model).adapters, view.pods, world.agents)
+    for one in adapters:
         if one.phase == "Failed":
             return Condition(ADAPTERS_LOADED, "False", "AdapterFailed", f"{one.adapter.name} {one.message}")
-    loading = sorted(one.adapter.name for one in found if one.phase == "Loading")
+    loading = sorted(one.adapter.name for one in adapters if one.phase == "Loading")
     if loading:
         return Condition(ADAPTERS_LOADED, "False", "LoadingAdapters", f"Loading: {', '.join(loading)}.")
-    loaded = ", ".join(one.adapter.name for one in found)
+    loaded = ", ".join(one.adapter.name for one in adapters)
     return Condition(ADAPTERS_LOADED, "True", "Loaded", f"Every replica has {loaded}.")

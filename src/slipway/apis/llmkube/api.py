@@ -257,14 +257,14 @@ def _of_claim(change: Change, listers: Listers) -> Iterable[Key]:
     """The Models whose source names a claim. Of the cache of a namespace those whose record on it differs; all of them
     where it comes or goes."""
     namespace, name = change.key
-    found = set(referenced_by(MODEL.kind, PERSISTENT_VOLUME_CLAIM)(change, listers))
+    models = set(referenced_by(MODEL.kind, PERSISTENT_VOLUME_CLAIM)(change, listers))
     if name != names.CLAIM:
-        return found
+        return models
     old, new = change.old, change.new
     if old is None or new is None or deleting(old) != deleting(new):
-        return found | set(cache.of_namespace(namespace, listers))
+        return models | set(cache.of_namespace(namespace, listers))
     folders = (usage.place(namespace, entry) for entry in changed(old, new, names.LOADED))
-    return found | cache.concerned(folders, listers)
+    return models | cache.concerned(folders, listers)
 
 
 def _of_reader(change: Change, listers: Listers) -> Iterable[Key]:

@@ -125,15 +125,15 @@ def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
     return places.claim(places.claim_reference(namespace, name), spec, LABELS)
 
 
-def folder(world: World, namespace: str, cache_key: str, found: Object | None) -> Folder:
-    """``found``: the claim, as it is observed."""
+def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -> Folder:
+    """``claim``: the claim, as it is observed."""
     where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
     having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
     users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)
     wanting = {uid(user) for user in users}
     holders = world.list(KIND, RECORDED, index)
     holder = min(holders, key=lambda model: (uid(model) not in wanting, age(model)), default=None)
-    usable = found if found is not None and not deleting(found) else None
+    usable = claim if claim is not None and not deleting(claim) else None
     text = where.record(usable)
     return Folder(
         place=where,
@@ -150,12 +150,12 @@ def inventory(carrier: Object | None) -> dict[str, Record]:
     return {name: _record(text) for name, text in places.records(carrier, names.LOADED).items() if KEY.fullmatch(name)}
 
 
-def _recorded(holder: Object, where: Place, found: Object | None) -> Record | None:
+def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | None:
     """A record of another claim says no more than that something may be there. None while there is no claim."""
-    if found is None:
+    if claim is None:
         return None
     record = _record(annotations_of(holder)[where.annotation])
-    return record if record.claim == uid(found) else Record(evicted_by=record.evicted_by, evicted_at=record.evicted_at)
+    return record if record.claim == uid(claim) else Record(evicted_by=record.evicted_by, evicted_at=record.evicted_at)
 
 
 def _record(text: str) -> Record:
@@ -176,20 +176,20 @@ def _decoded(text: str) -> Record:
 _remembered = lru_cache(maxsize=8192)(_decoded)
 
 
-def noted(model: Object, where: Place, record: Record | None, found: Object | None) -> MetadataPatch:
-    """Has a Model say this of a folder of the claim ``found``; None: nothing."""
-    return where.recorded(Reference(KIND, *key(model)), written(record, found) if record else None)
+def noted(model: Object, where: Place, record: Record | None, claim: Object | None) -> MetadataPatch:
+    """Has a Model say this of a folder of ``claim``; None: nothing."""
+    return where.recorded(Reference(KIND, *key(model)), written(record, claim) if record else None)
 
 
-def written(record: Record, found: Object | None) -> str:
+def written(record: Record, claim: Object | None) -> str:
     """A record as a Model has it."""
-    return msgspec.json.encode(msgspec.structs.replace(record, claim=uid(found) if found else "")).decode()
+    return msgspec.json.encode(msgspec.structs.replace(record, claim=uid(claim) if claim else "")).decode()
 
 
 def asked(record: Record, report: Report | None, at: float) -> Record:
     """The record after its source was asked; without a report it did not answer."""
-    told = report or Report()
-    return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=told.etag, size=told.size))
+    answer = report or Report()
+    return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=answer.etag, size=answer.size))
 
 
 def being_evicted(world: World, record: Record | None) -> bool:
@@ -204,13 +204,13 @@ def is_read(world: World, namespace: str, cache_key: str) -> bool:
     return bool(pods) or any(usage.wanted_by_pods(world, model) for model in leaving)
 
 
-def heir(world: World, known: Folder) -> Object | None:
+def heir(world: World, folder: Folder) -> Object | None:
     """Who takes over a record that only the claim has: whoever had begun to remove the folder, else who wants it or had
     it; of those that go only where no other one is left. None: the eldest of the namespace."""
-    by, namespace = known.record.evicted_by if known.record else "", known.place.claim.namespace
+    by, namespace = folder.record.evicted_by if folder.record else "", folder.place.claim.namespace
     removing = [model for model in world.list(KIND, UID, by) if key(model).namespace == namespace] if by else []
-    having = world.list(KIND, FOLDER, usage.place(namespace, known.key))
-    for models in (removing, known.users, having):
+    having = world.list(KIND, FOLDER, usage.place(namespace, folder.key))
+    for models in (removing, folder.users, having):
         for model in sorted(models, key=_rank):
             if _able(model, world):
                 return model
@@ -235,8 +235,8 @@ def _able(model: Object, world: World) -> bool:
 
 
 def _cacheable(model: Object, world: World) -> bool:
-    found = _readable(model, world)
-    return found is not None and found.cacheable
+    parsed = _readable(model, world)
+    return parsed is not None and parsed.cacheable
 
 
 def _readable(model: Object, world: World) -> Model | None:

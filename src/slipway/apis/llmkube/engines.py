@@ -88,8 +88,8 @@ def _llamacpp_args(launch: Launch) -> tuple[str, ...]:
     model = (word for pair in named.items() for word in pair)
     place = () if "--host" in given else ("--host", launch.bind)
     alias = () if given & {"--alias", "-a"} else ("--alias", launch.served_name)
-    told = {**_spelled(launch.settings, LLAMACPP_WORDS), **_drafted(launch), **_spread(launch)}
-    settings = arguments(LLAMACPP_FLAGS, told, launch.extra_args, launch.gpus)
+    values = {**_spelled(launch.settings, LLAMACPP_WORDS), **_drafted(launch), **_spread(launch)}
+    settings = arguments(LLAMACPP_FLAGS, values, launch.extra_args, launch.gpus)
     modes = (pair for task in sorted(launch.tasks) for pair in POOLED.get(task, ()) if pair[0] not in given)
     mode = (word for pair in modes for word in pair if word)
     metrics = () if "--metrics" in given else ("--metrics",)
@@ -119,9 +119,9 @@ def _spread(launch: Launch) -> dict[str, Value]:
 def tensor_split(sharding: Sharding, gpus: int) -> str:
     """Each GPU's share: that of its layers in lowest terms, ``5,3`` of ``0-24`` and ``25-39``. The same for all where
     there is not one range that makes sense for each GPU."""
-    found = [RANGE.fullmatch(text.strip()) for text in sharding.ranges]
-    sizes = [int(one[2]) - int(one[1]) + 1 for one in found if one]
-    if len(found) != gpus or len(sizes) != gpus or min(sizes) < 1:
+    matches = [RANGE.fullmatch(text.strip()) for text in sharding.ranges]
+    sizes = [int(one[2]) - int(one[1]) + 1 for one in matches if one]
+    if len(matches) != gpus or len(sizes) != gpus or min(sizes) < 1:
         sizes = [1] * gpus
     return ",".join(str(size // math.gcd(*sizes)) for size in sizes)
 
@@ -168,27 +168,27 @@ def _vllm_args(launch: Launch) -> tuple[str, ...]:
 
 def _names(launch: Launch) -> tuple[str, ...]:
     """Those that the user's arguments give the model."""
-    found: list[str] = []
+    names: list[str] = []
     listing = False
     for arg in launch.extra_args:
         flag, equals, value = arg.partition("=")
         if arg.startswith("-"):
             listing = flag.replace("_", "-") == SERVED
-            found += [value] if listing and equals else []
+            names += [value] if listing and equals else []
         elif listing:
-            found.append(arg)
-    return tuple(found)
+            names.append(arg)
+    return tuple(names)
 
 
 def _vllm_settings(launch: Launch) -> dict[str, Value]:
     """With what follows from the GPUs and the draft model."""
     parallel = launch.settings.get(ranks.TENSOR, ranks.tensor("vllm", launch))
-    found = {name: value for name, value in launch.settings.items() if name != ranks.TENSOR}
+    settings = {name: value for name, value in launch.settings.items() if name != ranks.TENSOR}
     if parallel not in (0, 1):
-        found[ranks.TENSOR] = parallel
+        settings[ranks.TENSOR] = parallel
     if launch.draft:
-        found["speculative"] = _speculative(launch.draft)
-    return found
+        settings["speculative"] = _speculative(launch.draft)
+    return settings
 
 
 def _speculative(draft: Draft) -> str:
@@ -242,8 +242,8 @@ def _sglang_args(launch: Launch) -> tuple[str, ...]:
     given_settings = {**parallel, **_spelled(launch.settings, SGLANG_WORDS)}
     settings = arguments(SGLANG_FLAGS, given_settings, launch.extra_args, launch.gpus)
     settings += _sglang_adapters(launch, given)
-    wanted = ("--is-embedding",) if launch.tasks & {"embed", "rerank"} else ()
-    switches = (switch for switch in (*wanted, "--enable-metrics") if switch not in given)
+    mode = ("--is-embedding",) if launch.tasks & {"embed", "rerank"} else ()
+    switches = (switch for switch in (*mode, "--enable-metrics") if switch not in given)
     return (*model, *place, "--port", str(launch.port), *name, *settings, *switches, *launch.extra_args)
 
 
@@ -252,11 +252,11 @@ def _sglang_adapters(launch: Launch, given: Container[str]) -> tuple[str, ...]:
     which modules they change."""
     if not launch.adapters:
         return ()
-    told = "--lora-paths" in given or bool(launch.settings.get("lora_modules"))
-    guessed = () if told else (("max_lora_rank", "--max-lora-rank", RANK), ("lora_target_modules", MODULES, "all"))
-    asked = ((flag, value) for name, flag, value in guessed if not launch.settings.get(name) and flag not in given)
+    declared = "--lora-paths" in given or bool(launch.settings.get("lora_modules"))
+    guessed = () if declared else (("max_lora_rank", "--max-lora-rank", RANK), ("lora_target_modules", MODULES, "all"))
+    flags = ((flag, value) for name, flag, value in guessed if not launch.settings.get(name) and flag not in given)
     enabled = () if "--enable-lora" in given else ("--enable-lora",)
-    return (*enabled, *(word for pair in asked for word in pair))
+    return (*enabled, *(word for pair in flags for word in pair))
 
 
 GENERATES = "/health_generate"

@@ -56,13 +56,13 @@ def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators
     can use those that the pod gets otherwise."""
     gpu, vendor, sharing = hardware.gpu, vendor_of(hardware), spec.resources.gpu_sharing
     part = f"{PARTITION}{sharing.profile}" if sharing.mode == "partitioned" else ""
-    backend, wanted = _backend(hardware, vendor), part or resource(hardware)
+    backend, resource_name = _backend(hardware, vendor), part or resource(hardware)
     count = gpu.count or spec.resources.gpu or int(bool(gpu.resource_claims))
     return Accelerators(
         count=count,
-        resource=wanted,
+        resource=resource_name,
         # What taints the nodes of claimed devices have, nobody knows but the author.
-        toleration_key=gpu.toleration_key or ("" if gpu.resource_claims else wanted),
+        toleration_key=gpu.toleration_key or ("" if gpu.resource_claims else resource_name),
         backend=backend if count or gpu.enabled else "",
         vendor=vendor,
         claims=gpu.resource_claims,
@@ -99,8 +99,8 @@ def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: 
         return f"the mode {sharing.mode} needs a pod with exactly one GPU, without resourceClaims"
     vendor = vendor_of(hardware)
     if sharing.mode == "shared":
-        known = shared_nodes or vendor == "amd"
-        return "" if known else "the operator has no nodes for shared GPUs (controller_shared_gpu_nodes)"
+        available = shared_nodes or vendor == "amd"
+        return "" if available else "the operator has no nodes for shared GPUs (controller_shared_gpu_nodes)"
     if vendor != "nvidia" or gpu.resource_name:
         return "the mode partitioned needs NVIDIA GPUs, without resourceName"
     return "" if PROFILE.fullmatch(sharing.profile) else f"{sharing.profile!r} is not a MIG profile such as 1g.24gb"
@@ -134,12 +134,12 @@ def _amd(gpu: Gpu) -> str:
     return "vulkan" if "render" in gpu.resource_name else "rocm"
 
 
-def affinity(spec: InferenceServiceSpec, found: Accelerators) -> Object:
+def affinity(spec: InferenceServiceSpec, gpus: Accelerators) -> Object:
     """The user's, and where GPUs of some memory are wanted a liking for nodes that have such."""
-    own, wanted = spec.affinity or {}, spec.resources.gpu_memory
-    if not (wanted and found.count and found.vendor == "nvidia"):
+    own, memory = spec.affinity or {}, spec.resources.gpu_memory
+    if not (memory and gpus.count and gpus.vendor == "nvidia"):
         return own
-    least = math.floor(_bytes(wanted) * NOMINAL / 1024**2)
+    least = math.floor(_bytes(memory) * NOMINAL / 1024**2)
     has = {"key": GPU_MEMORY, "operator": "Gt", "values": [str(least)]}
     liking = {"weight": 10, "preference": {"matchExpressions": [has]}}
     node = own.get("nodeAffinity") or {}

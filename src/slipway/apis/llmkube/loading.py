@@ -68,13 +68,13 @@ def into_cache(view: View, model: Model) -> Wish:
         return Wish()
     if is_current(model, record) and record is not None:
         return _watched(view, model, record)
-    wanted = download(view, model)
-    since, report = wanted.run.complete_since, wanted.run.report
+    load = download(view, model)
+    since, report = load.run.complete_since, load.run.report
     if since is not None and report is not None:
         done = Record(loaded=timestamp(since), by=model.name, report=report)
-        return Wish(children=(wanted.job,), patches=(_noted(view, done),))
+        return Wish(children=(load.job,), patches=(_noted(view, done),))
     begun = {} if record is not None else {model.place.annotation: cache.written(Record(), view.claim)}
-    return Wish(children=wanted.children(view.world.now), annotations=begun)
+    return Wish(children=load.children(view.world.now), annotations=begun)
 
 
 def _watched(view: View, model: Model, record: Record) -> Wish:
@@ -82,14 +82,14 @@ def _watched(view: View, model: Model, record: Record) -> Wish:
     interval, now = llmkube(model.settings).revalidate_seconds, view.world.now
     if not (interval and view.first and now - record.asked >= interval):
         return Wish()
-    wanted = _observed(view.world, loaders.revalidation(model))
-    run = wanted.run
+    revalidation = _observed(view.world, loaders.revalidation(model))
+    run = revalidation.run
     over = run.complete_since if run.complete_since is not None else run.failed_since
     # That the Job is over may be seen before what its pod has told.
     unheard = run.complete_since is not None and run.report is None
     if over is None or (unheard and now < over + REPORT_SECONDS):
-        return Wish(children=(wanted.job,))
-    return Wish(children=(wanted.job,), patches=(_noted(view, cache.asked(record, run.report, now)),))
+        return Wish(children=(revalidation.job,))
+    return Wish(children=(revalidation.job,), patches=(_noted(view, cache.asked(record, run.report, now)),))
 
 
 def _noted(view: View, record: Record) -> MetadataPatch:
@@ -159,11 +159,11 @@ def _out_of_cache(view: View, idle: list[Folder]) -> Wish:
     if not _marked(view, folder):
         marked = Record(evicted_by=uid(me), evicted_at=timestamp(now))
         return Wish(patches=(cache.noted(me, folder.place, marked, view.claim),))
-    wanted = _observed(view.world, loaders.eviction(me, folder.place, view.world.settings))
+    eviction = _observed(view.world, loaders.eviction(me, folder.place, view.world.settings))
     since = folder.record.evicted_at or me["metadata"].get("deletionTimestamp")
-    if not wanted.run.over and not (view.leaving and jobs.is_late(since, now)):
-        return Wish(children=(wanted.job,))
-    kept = (wanted.job,) if wanted.run.made else ()
+    if not eviction.run.over and not (view.leaving and jobs.is_late(since, now)):
+        return Wish(children=(eviction.job,))
+    kept = (eviction.job,) if eviction.run.made else ()
     return Wish(children=kept, patches=(cache.noted(me, folder.place, None, view.claim),))
 
 
@@ -178,5 +178,5 @@ def is_read(view: View, folder: Folder) -> bool:
     return complete and cache.is_read(view.world, folder.place.claim.namespace, folder.key)
 
 
-def _observed(world: World, wanted: Object) -> Wanted:
-    return Wanted(wanted, jobs.observed(world, key(wanted), jobs.words_of(wanted)))
+def _observed(world: World, job: Object) -> Wanted:
+    return Wanted(job, jobs.observed(world, key(job), jobs.words_of(job)))

@@ -59,11 +59,11 @@ def plan(view: View) -> Plan:
         name=f"{service}_{spec.name}",
         features=(TEXT_GENERATION,),
     )
-    found = ServiceSpec(
+    address = ServiceSpec(
         names.lora_service(name), {**pods.selector(service), **loras.selector(spec.name)}, route, port=_port(view)
     )
     labels = {names.SERVICE_LABEL: label_value(service)}
-    return Plan(children=(service_of(namespace, labels, found),))
+    return Plan(children=(service_of(namespace, labels, address),))
 
 
 def _port(view: View) -> int:

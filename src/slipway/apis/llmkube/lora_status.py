@@ -27,10 +27,10 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     route = [] if fault else [routed(served, (public,), world.routed)]
     conditions = [available, loaded, _error(fault, loaded), *route]
     fields = {} if fault else model_id(served, (public,), world.routed)
-    known = {}
+    trailing = {}
     if loaded.status == "True":
-        known = {"loadedPath": resource["spec"]["path"], "lastLoadedAt": _since(resource, world.now)}
-    return build_status(resource, fields, conditions, trailing=known, passed_through=PASSED_THROUGH)
+        trailing = {"loadedPath": resource["spec"]["path"], "lastLoadedAt": _since(resource, world.now)}
+    return build_status(resource, fields, conditions, trailing=trailing, passed_through=PASSED_THROUGH)
 
 
 def _loaded(view: View, fault: Rejection | None) -> Condition:
@@ -38,16 +38,16 @@ def _loaded(view: View, fault: Rejection | None) -> Condition:
         reason = fault.reason if fault else "ServiceNotReady"
         return Condition("Loaded", "False", reason, "See the condition Available.")
     name = key(view.service).name
-    told = _told(view.service, view.world.resource["spec"])
-    if told is None:
+    adapter = _told(view.service, view.world.resource["spec"])
+    if adapter is None:
         text = f"The InferenceService {name} has not started to load it. See its status."
         return Condition("Loaded", "False", "ServiceNotReady", text)
-    message = told.get("message", "")
-    if told["phase"] == "Loaded":
+    message = adapter.get("message", "")
+    if adapter["phase"] == "Loaded":
         return Condition("Loaded", "True", "Loaded", f"Every replica of {name} has loaded it.")
-    if told["phase"] == "Failed":
+    if adapter["phase"] == "Failed":
         return Condition("Loaded", "False", "AdapterFailed", f"{name} cannot load it {message}")
-    if told["phase"] == "Stopped":
+    if adapter["phase"] == "Stopped":
         return Condition("Loaded", "False", "ScaledToZero", f"{name} has no replicas; each loads it when it starts.")
     return Condition("Loaded", "False", "LoadingAdapter", f"The replicas of {name} are loading it.")
 
@@ -55,8 +55,8 @@ def _loaded(view: View, fault: Rejection | None) -> Condition:
 def _told(service: Object, spec: Object) -> Object | None:
     """What the service says of this adapter; None: nothing, or of another path."""
     entries: list[Object] = (service.get("status") or {}).get("adapters") or []
-    found = next((one for one in entries if one["name"] == spec["name"]), None)
-    return found if found and found.get("path") == spec["path"] else None
+    entry = next((one for one in entries if one["name"] == spec["name"]), None)
+    return entry if entry and entry.get("path") == spec["path"] else None
 
 
 def _error(fault: Rejection | None, loaded: Condition) -> Condition:
@@ -77,7 +77,7 @@ def _route(view: View) -> tuple[str, str]:
 def _since(resource: Object, now: float) -> str:
     """Since when it is loaded from this path by all."""
     before = find(resource, "Loaded") or {}
-    known: Object = resource.get("status") or {}
-    same = before.get("status") == "True" and known.get("loadedPath") == resource["spec"]["path"]
-    stamp: str = known.get("lastLoadedAt", "") if same else ""
+    previous: Object = resource.get("status") or {}
+    same = before.get("status") == "True" and previous.get("loadedPath") == resource["spec"]["path"]
+    stamp: str = previous.get("lastLoadedAt", "") if same else ""
     return stamp or timestamp(now)

@@ -151,8 +151,8 @@ def public_name(service: str, lora: str) -> str:
 def adapters(service: str, runtime: str, loras: Iterable[Lora], container: str) -> AdapterSet:
     """What loaders are told. vLLM knows an adapter by the whole id, SGLang by what follows the colon."""
     prefix = public_name(service, "") if runtime == "vllm" else ""
-    wanted = tuple(Adapter(f"{prefix}{one.name}", f"{IN_PLACE}{one.path}") for one in loras)
-    return AdapterSet(adapters=wanted, prefix=prefix, container=container)
+    members = tuple(Adapter(f"{prefix}{one.name}", f"{IN_PLACE}{one.path}") for one in loras)
+    return AdapterSet(adapters=members, prefix=prefix, container=container)
 
 
 def selector(lora: str) -> dict[str, str]:

@@ -75,19 +75,19 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def resolve(world: World) -> View:
     resource, namespace = world.resource, key(world.resource).namespace
-    found = world.get(cache.claim_reference(namespace))
-    own = cache.folder(world, namespace, key_of(resource), found)
+    claim = world.get(cache.claim_reference(namespace))
+    own = cache.folder(world, namespace, key_of(resource), claim)
     others = sorted(cache.inventory(resource).keys())
-    held = (own if name == own.key else cache.folder(world, namespace, name, found) for name in others)
+    held = (own if name == own.key else cache.folder(world, namespace, name, claim) for name in others)
     return View(
         world=world,
         resource=resource,
         model=_model(world),
-        claim=found,
+        claim=claim,
         folder=own,
         record=own.record,
         held=tuple(held),
-        left=_left(world, found, own),
+        left=_left(world, claim, own),
         undecided=usage.undecided(world),
     )
 
@@ -116,19 +116,19 @@ def _model(world: World) -> Model | InvalidSpecError:
     return msgspec.structs.replace(model, shared=shared, controller_key=world.controller_key)
 
 
-def _left(world: World, found: Object | None, own: Folder) -> tuple[Folder, ...]:
+def _left(world: World, claim: Object | None, own: Folder) -> tuple[Folder, ...]:
     """A claim has records of the time before Models had them, and whatever else somebody writes there. So a Model looks
     at those alone that may fall to it, and only the eldest at all. What is more than it takes over at once follows by
     itself, as each change of a Model has it looked at again."""
-    if found is None or deleting(found):
+    if claim is None or deleting(claim):
         return ()
-    me, texts = world.resource, records(found, names.LOADED)
+    me, texts = world.resource, records(claim, names.LOADED)
     if not texts:
         return ()
     eldest = cache.is_eldest(world, me)
     named = sorted(texts) if eldest else sorted(name for name, text in texts.items() if uid(me) in text)
     keys = (name for name in dict.fromkeys((own.key, *named)) if name in texts and cache.KEY.fullmatch(name))
-    folders = (cache.folder(world, key(me).namespace, name, found) for name in keys)
+    folders = (cache.folder(world, key(me).namespace, name, claim) for name in keys)
     falling = (one for one in folders if one.holder is None and _falls_to(world, one, eldest=eldest))
     return tuple(islice(falling, MOST_TAKEN_OVER))
 

@@ -77,9 +77,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         pattern meant, and as what another Model of the same source has stored it."""
         if self.in_claim:
             return f"{names.SOURCE}/{self.source.path}".rstrip("/")
-        told = report.file if report else ""
-        shared = told if self.cached and self.source.stored_as else ""
-        main = shared or self.source.main or (told if self.source.files else "")
+        file = report.file if report else ""
+        shared = file if self.cached and self.source.stored_as else ""
+        main = shared or self.source.main or (file if self.source.files else "")
         return f"{self.place.path}/{main}" if main else self.place.path
 
 
@@ -90,8 +90,8 @@ def read(resource: Object, settings: Settings) -> Model:
     except msgspec.ValidationError as error:
         raise InvalidSpecError("InvalidSource", f"spec: {error}") from error
     namespace, name = object_key(resource)
-    found = source_of(spec, name, settings.sources)
-    return Model(name=name, namespace=namespace, resource=resource, spec=spec, source=found, settings=settings)
+    weights_source = source_of(spec, name, settings.sources)
+    return Model(name=name, namespace=namespace, resource=resource, spec=spec, source=weights_source, settings=settings)
 
 
 def source_of(spec: ModelSpec, name: str, rules: Sources) -> Source:

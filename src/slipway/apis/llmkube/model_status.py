@@ -59,14 +59,14 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     world = view.world
     model, state = _judged(view, rejection)
-    found: Object = {"phase": state.phase, "observedGeneration": generation(world.resource)}
+    fields: Object = {"phase": state.phase, "observedGeneration": generation(world.resource)}
     if model is not None:
-        found |= {**state.recalled, **_facts(model, state)}
+        fields |= {**state.recalled, **_facts(model, state)}
         # What claims of devices ask for, nobody sees here.
         if not model.spec.hardware.gpu.resource_claims:
-            found["acceleratorReady"] = _equipped(model, world)
+            fields["acceleratorReady"] = _equipped(model, world)
     rechecks = (state.recheck, LEAVING_SECONDS if loading.waits_for_readers(view) else None)
-    result = build_status(world.resource, found, _conditions(state), rechecks=rechecks, passed_through=PASSED_THROUGH)
+    result = build_status(world.resource, fields, _conditions(state), rechecks=rechecks, passed_through=PASSED_THROUGH)
     return stamped(result, world.resource, CONDITIONS, world.now)
 
 
@@ -115,9 +115,9 @@ def _leaving(view: View) -> State:
 
 def _from_afar(view: View, model: Model) -> State:
     """Weights that each pod loads itself: their header is of interest, and whether the source has them at all."""
-    wanted = loading.inspection(view, model)
-    run = wanted.run
-    failed = _failed(model, wanted, view.world.now, "InspectionFailed")
+    inspection = loading.inspection(view, model)
+    run = inspection.run
+    failed = _failed(model, inspection, view.world.now, "InspectionFailed")
     if failed is not None and run.fault[0]:
         return failed
     kept = llmkube(model.settings).model_cache.persistence == "Cached"
@@ -155,9 +155,9 @@ def _in_cache(view: View, model: Model) -> State:
 
 
 def _complete(view: View, model: Model, record: Record) -> State:
-    expected, found = model.spec.sha256.lower(), record.report.sha256
+    expected, actual = model.spec.sha256.lower(), record.report.sha256
     due = _due(view, model, record)
-    if expected and expected != found:
+    if expected and expected != actual:
         newer = _brought(view, model, loading.download(view, model))
         text = f"The cached weights do not have the expected SHA-256. {newer.message}"
         message = newer.message if newer.phase == "Failed" else text
@@ -178,10 +178,10 @@ def _due(view: View, model: Model, record: Record) -> float | None:
     return max(record.asked + interval - view.world.now, WAITING_SECONDS) if interval else None
 
 
-def _brought(view: View, model: Model, wanted: Wanted) -> State:
+def _brought(view: View, model: Model, task: Wanted) -> State:
     """Weights that a Job brings."""
-    run, host, world = wanted.run, model.source.kind == "host", view.world
-    failed = _failed(model, wanted, view.world.now, "CopyFailed" if host else "DownloadFailed")
+    run, host, world = task.run, model.source.kind == "host", view.world
+    failed = _failed(model, task, view.world.now, "CopyFailed" if host else "DownloadFailed")
     if failed is not None:
         return failed
     moving = progress.moving(run, world)
@@ -200,8 +200,8 @@ def _brought(view: View, model: Model, wanted: Wanted) -> State:
     )
 
 
-def _failed(model: Model, wanted: Wanted, now: float, otherwise: str) -> State | None:
-    run = wanted.run
+def _failed(model: Model, task: Wanted, now: float, otherwise: str) -> State | None:
+    run = task.run
     if run.failed_since is None:
         return None
     message = progress.failed("be loaded" if model.cached else "be read", run)
@@ -219,14 +219,14 @@ def _in_claim(view: View, model: Model) -> State:
     if claim.get("status", {}).get("phase") != "Bound":
         text = f"The claim {name} has no volume yet."
         return State(phase="Pending", reason="PVCNotBound", message=text, recheck=UNBOUND_SECONDS)
-    wanted, ready = loading.inspection(view, model), f"The weights are on the claim {name}"
-    run, failed = wanted.run, _failed(model, wanted, view.world.now, "InspectionFailed")
+    inspection, ready = loading.inspection(view, model), f"The weights are on the claim {name}"
+    run, failed = inspection.run, _failed(model, inspection, view.world.now, "InspectionFailed")
     if failed is not None and (model.spec.sha256 or run.fault[0]):
         return failed
     report, retried = run.report, _until(run.retried_at(), view.world.now)
     recalled = {} if report else _recalled(view.world)
     if report is None and model.spec.sha256.lower() not in ("", recalled.get("sha256")):
-        checked = _brought(view, model, wanted)
+        checked = _brought(view, model, inspection)
         if checked.phase == "Failed":
             return checked
         text = "The weights are being read to verify their hash."
@@ -270,7 +270,7 @@ def _facts(model: Model, state: State) -> Object:
     """All fields of the status that tell of the weights; what is not known is not there."""
     report, record = state.report or Report(), state.record
     sized = model.cached or model.in_claim or model.by_each_pod
-    found: Object = {
+    fields: Object = {
         "size": facts.human(report.size) if report.size else "",
         "doneBytes": state.progress.done_bytes if state.progress else 0,
         "totalBytes": state.progress.total_bytes if state.progress else 0,
@@ -283,7 +283,7 @@ def _facts(model: Model, state: State) -> Object:
         "lastRevalidated": timestamp(record.asked) if record and record.complete else "",
         "gguf": facts.header(report.gguf) if report.gguf else {},
     }
-    return {field: value for field, value in found.items() if value}
+    return {field: value for field, value in fields.items() if value}
 
 
 def _equipped(model: Model, world: World) -> bool:

@@ -43,8 +43,8 @@ def _recycled_until(view: View, service: Service) -> str:
 def recycles_in(view: View, service: Service) -> float | None:
     """Seconds until the next pod is too old."""
     limit = service.spec.max_pod_lifetime_seconds
-    left = [unix_time(start) + limit - view.world.now for start in _start_times(view)] if limit else []
-    return min((seconds for seconds in left if seconds > 0), default=None)
+    remaining = [unix_time(start) + limit - view.world.now for start in _start_times(view)] if limit else []
+    return min((seconds for seconds in remaining if seconds > 0), default=None)
 
 
 def _start_times(view: View) -> Iterable[str]:
@@ -56,10 +56,10 @@ def budget(view: View, service: Service, server: ModelServer, scale: Scale) -> t
     """No pod is evicted while one of them starts, unless the service allows it. An operator without budgets gets this
     one only for services that ask for it."""
     settings, protected = view.world.settings, service.spec.eviction_protection
-    made = disruption_budget(server, scale, settings, protected=protected)
+    budgets = disruption_budget(server, scale, settings, protected=protected)
     asks = service.spec.disruption or (Disruption() if settings.disruption_budgets else None)
     if protected or not (asks and asks.protect_startup) or scale.replicas == 0 or not _starts(view):
-        return made
+        return budgets
     [whole] = disruption_budget(server, scale, settings, protected=True)
     return ({**whole, "spec": {**whole["spec"], "unhealthyPodEvictionPolicy": "IfHealthyBudget"}},)
 
@@ -86,9 +86,9 @@ def objective(service: Service, server: ModelServer) -> tuple[Object, ...]:
         "success": {"metric": f'vllm:e2e_request_latency_seconds_bucket{{{labels},le="{slo.latency_threshold}"}}'},
         "total": {"metric": f"vllm:e2e_request_latency_seconds_count{{{labels}}}"},
     }
-    found = {"latency": latency} if slo.indicator == "latency" else {"bool_gauge": {"metric": f"up{{{labels}}}"}}
+    indicator = {"latency": latency} if slo.indicator == "latency" else {"bool_gauge": {"metric": f"up{{{labels}}}"}}
     description = f"{slo.indicator} of the model {service.name}"
-    spec = {"target": slo.objective, "window": slo.window, "description": description, "indicator": found}
+    spec = {"target": slo.objective, "window": slo.window, "description": description, "indicator": indicator}
     return (child(OBJECTIVE, objective_name(service.name, slo), server.namespace, server.labels, spec=spec),)
 
 
@@ -103,12 +103,12 @@ def measured(service: Service, slo: Slo) -> bool:
 
 def conditions(view: View, service: Service) -> list[Condition]:
     """What became of what the spec asks for."""
-    found = []
+    outcomes = []
     if service.spec.slo:
-        found.append(_objective(view, service, service.spec.slo))
+        outcomes.append(_objective(view, service, service.spec.slo))
     if service.waits_for_idle:
-        found.append(_rollout(service))
-    return found
+        outcomes.append(_rollout(service))
+    return outcomes
 
 
 def _rollout(service: Service) -> Condition:
@@ -150,7 +150,7 @@ def without_effect(service: Service) -> dict[str, str]:
     patience, seconds = spec.max_pod_lifetime_idle_timeout_seconds, service.settings.drain_seconds
     unknown, limit = "it is unknown whether a pod is idle", f"a terminating pod has {seconds} seconds for its requests"
     longer = spec.rollout_policy.idle_timeout_seconds > seconds
-    told = (
+    rows = (
         ("rolloutPolicy.waitForIdle", service.waits_for_idle and not _finishes(service), unknown),
         ("rolloutPolicy.idleTimeoutSeconds", service.waits_for_idle and longer, limit),
         ("maxPodLifetimeIdleTimeoutSeconds", patience is not None, limit),
@@ -158,4 +158,4 @@ def without_effect(service: Service) -> dict[str, str]:
         ("endpoint.gateway.gatewayRef", service.further_names, "Slipway's own gateway serves the model"),
         ("slo", spec.slo and not measured(service, spec.slo), "the runtime has no latency metric"),
     )
-    return {field: why for field, idle, why in told if idle}
+    return {field: why for field, idle, why in rows if idle}

@@ -67,18 +67,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the engine does without weights from a cache: see ``usage.given_weights``."""
 
 
-def placed(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) -> Placed:
+def placed(request: Wanted, service: InferenceServiceSpec, settings: Settings) -> Placed:
     """Raises InvalidSpecError for sources that are none."""
     if service.skip_model_init:
-        return _in_image(wanted, settings)
-    model = read(wanted.resource, settings)
+        return _in_image(request, settings)
+    model = read(request.resource, settings)
     if model.source.kind == "repository":
-        return Placed(way="engine", weights=_repository(wanted, model.source))
+        return Placed(way="engine", weights=_repository(request, model.source))
     if model.source.kind == "claim":
-        return _from_claim(wanted, model.source)
-    if wanted.needless:
+        return _from_claim(request, model.source)
+    if request.needless:
         return Placed(way="image", weights=Unnamed())
-    return _from_cache(wanted, model, service, settings)
+    return _from_cache(request, model, service, settings)
 
 
 def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
@@ -96,60 +96,60 @@ def own_claim(service: InferenceServiceSpec, settings: Settings) -> bool:
     return per_service and not cache.claim_name and cache.persistence != "Ephemeral"
 
 
-def _in_image(wanted: Wanted, settings: Settings) -> Placed:
+def _in_image(request: Wanted, settings: Settings) -> Placed:
     """What the engine fetches itself it does here, too; a path is one of the image."""
-    text = wanted.spec.source.removeprefix("file://")
+    text = request.spec.source.removeprefix("file://")
     if text.startswith("/"):
-        return Placed(way="image", weights=_mounted(wanted, text))
+        return Placed(way="image", weights=_mounted(request, text))
     try:
-        source = read(wanted.resource, settings).source
+        source = read(request.resource, settings).source
     except InvalidSpecError:
         return Placed(way="image", weights=Unnamed())
-    found = _repository(wanted, source) if source.repository else Unnamed()
-    return Placed(way="engine" if source.repository else "image", weights=found)
+    weights = _repository(request, source) if source.repository else Unnamed()
+    return Placed(way="engine" if source.repository else "image", weights=weights)
 
 
-def _repository(wanted: Wanted, source: Source) -> HubRepository:
+def _repository(request: Wanted, source: Source) -> HubRepository:
     """llama.cpp chooses the file of a quantization, where the Model names one."""
     reference, _at, revision = source.repository.partition("@")
-    chosen = QUANTIZATION.fullmatch(wanted.spec.quantization) if wanted.files else None
+    chosen = QUANTIZATION.fullmatch(request.spec.quantization) if request.files else None
     return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
 
 
-def _mounted(wanted: Wanted, path: str) -> MountedFolder:
+def _mounted(request: Wanted, path: str) -> MountedFolder:
     """A path as the engine takes it: llama.cpp a file, the others a folder, or the one file that there is."""
     folder, _slash, file = path.rpartition("/")
-    return MountedFolder(folder, file) if wanted.files else MountedFolder(path)
+    return MountedFolder(folder, file) if request.files else MountedFolder(path)
 
 
-def _from_claim(wanted: Wanted, source: Source) -> Placed:
-    if wanted.files and not source.path:
+def _from_claim(request: Wanted, source: Source) -> Placed:
+    if request.files and not source.path:
         text = f"this runtime needs a file, and its source does not name one: pvc://{source.claim}/model.gguf"
         raise InvalidSpecError("InvalidSpec", text)
-    place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if wanted.draft else (names.SOURCE, names.SOURCE_VOLUME)
+    place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if request.draft else (names.SOURCE, names.SOURCE_VOLUME)
     path = f"{place}/{source.path}" if source.path else place
     return Placed(
         way="claim",
-        weights=_mounted(wanted, path),
+        weights=_mounted(request, path),
         volumes=(volumes.claim(volume, source.claim, read_only=True),),
         mounts=(Mount(volume, place, read_only=True),),
     )
 
 
-def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
-    alone, status = own_loader(service, settings), wanted.resource.get("status") or {}
+def _from_cache(request: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
+    alone, status = own_loader(service, settings), request.resource.get("status") or {}
     # What the namespace's cache has may be stored under the name that another Model gave it.
     path = model.path(None) if alone and model.source.main else status.get("path") or model.path(None)
     # An engine that takes a folder finds all files of a set in it.
-    several = model.source.files and not (model.source.stored_as or wanted.files or wanted.spec.format == "gguf")
-    mmproj = f"{model.place.path}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
-    fault = _fault(wanted, model) if alone else ""
+    several = model.source.files and not (model.source.stored_as or request.files or request.spec.format == "gguf")
+    mmproj = f"{model.place.path}/{request.spec.mmproj}" if request.spec.mmproj else ""
+    fault = _fault(request, model) if alone else ""
     if fault:
         raise InvalidSpecError("InvalidSpec", f"without the namespace's cache, {fault}")
-    volume = _own_volume(wanted, service, settings) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
+    volume = _own_volume(request, service, settings) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
     return Placed(
         way="loader" if alone else "cache",
-        weights=_mounted(wanted, model.place.path if several else path),
+        weights=_mounted(request, model.place.path if several else path),
         volumes=(volume, *(source_access(model).volumes if alone else ())),
         mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
         folder=model.place.path,
@@ -163,18 +163,18 @@ def _is_one_file(model: Model) -> bool:
     return bool(model.source.stored_as) or (len(model.source.files) == 1 and bool(model.source.main))
 
 
-def _fault(wanted: Wanted, model: Model) -> str:
+def _fault(request: Wanted, model: Model) -> str:
     """Why pods cannot load this themselves; empty: they can."""
-    if wanted.draft and model.source.kind == "host":
+    if request.draft and model.source.kind == "host":
         return "a draft model cannot come from the node's disk"
-    if wanted.files and not model.source.main:
+    if request.files and not model.source.main:
         return "the first of spec.files must be a path, because the files that match a pattern are not known yet"
     return ""
 
 
-def _own_volume(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) -> Object:
+def _own_volume(request: Wanted, service: InferenceServiceSpec, settings: Settings) -> Object:
     if own_claim(service, settings):
-        return volumes.claim(names.CACHE_VOLUME, names.own_claim(wanted.service))
+        return volumes.claim(names.CACHE_VOLUME, names.own_claim(request.service))
     if service.model_cache.claim_name:
         return volumes.claim(names.CACHE_VOLUME, service.model_cache.claim_name)
     return volumes.scratch(SCRATCH_VOLUME, service.resources.ephemeral_storage)
@@ -193,7 +193,7 @@ def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
     if status["phase"] == "Ready":
         elsewhere = way == "cache" and available.get("reason") == usage.BY_EACH_POD
         return ("ModelNotReady", f"The weights of the Model {name} are not in the cache yet.") if elsewhere else None
-    told = str(available.get("message", ""))
+    message = str(available.get("message", ""))
     if status["phase"] == "Failed":
-        return "ModelFailed", f"The Model {name} cannot be served: {told or 'see its status'}"
-    return "ModelNotReady", f"The Model {name} is not ready yet{': ' + told if told else '.'}"
+        return "ModelFailed", f"The Model {name} cannot be served: {message or 'see its status'}"
+    return "ModelNotReady", f"The Model {name} is not ready yet{': ' + message if message else '.'}"

@@ -164,10 +164,10 @@ def adapters(service: Service) -> AdapterSet:
 
 def image(service: Service) -> str:
     """The user's, else the one that we have. Raises InvalidSpecError: NoImage."""
-    found = service.spec.image or service.own_image
-    if not found:
+    reference = service.spec.image or service.own_image
+    if not reference:
         raise InvalidSpecError("NoImage", f"spec.image: the runtime {service.spec.runtime} has no default image")
-    return found
+    return reference
 
 
 def _env(service: Service) -> tuple[Object, ...]:
@@ -197,25 +197,25 @@ def _token(service: Service) -> tuple[Object, ...]:
 
 def _resources(service: Service) -> Object:
     """Memory is asked for and not limited, as the original does: what a model needs is not known well enough."""
-    asked = service.spec.resources
-    memory = ("hostMemory", asked.host_memory) if asked.host_memory else ("memory", asked.memory)
-    wanted = {
-        "cpu": ("cpu", asked.cpu),
+    resources = service.spec.resources
+    memory = ("hostMemory", resources.host_memory) if resources.host_memory else ("memory", resources.memory)
+    fields = {
+        "cpu": ("cpu", resources.cpu),
         "memory": memory,
-        "ephemeral-storage": ("ephemeralStorage", asked.ephemeral_storage),
+        "ephemeral-storage": ("ephemeralStorage", resources.ephemeral_storage),
     }
-    requests = {name: quantity(f"resources.{field}", text) for name, (field, text) in wanted.items() if text}
+    requests = {name: quantity(f"resources.{field}", text) for name, (field, text) in fields.items() if text}
     disk = {name: size for name, size in requests.items() if name == "ephemeral-storage"}
     limits = {**disk, **service.accelerators.limits}
     claims = [{"name": claim["name"]} for claim in service.accelerators.claims]
-    found = {"requests": requests, "limits": limits, "claims": claims}
-    return {part: amounts for part, amounts in found.items() if amounts}
+    requirements = {"requests": requests, "limits": limits, "claims": claims}
+    return {part: amounts for part, amounts in requirements.items() if amounts}
 
 
 def asks_for(service: Service, resource: str) -> bool:
     """Whether pods ask for some ``cpu`` or ``memory``."""
-    asked = service.spec.resources
-    return bool({"cpu": asked.cpu, "memory": asked.host_memory or asked.memory}.get(resource))
+    resources = service.spec.resources
+    return bool({"cpu": resources.cpu, "memory": resources.host_memory or resources.memory}.get(resource))
 
 
 def _places(service: Service) -> tuple[Placed, ...]:
@@ -225,11 +225,11 @@ def _places(service: Service) -> tuple[Placed, ...]:
 def _volumes(service: Service) -> tuple[Object, ...]:
     for volume in service.spec.extra_volumes:
         _check_place(service, volume)
-    found = [volume for place in _places(service) for volume in place.volumes]
-    found += [volume for volume, _mount in _folders(service)]
-    found += [scratch(service.settings.adapters.size, LOADER_VOLUME)] if service.looked_after else []
+    pod_volumes = [volume for place in _places(service) for volume in place.volumes]
+    pod_volumes += [volume for volume, _mount in _folders(service)]
+    pod_volumes += [scratch(service.settings.adapters.size, LOADER_VOLUME)] if service.looked_after else []
     # The target and its draft may lie on the same volume.
-    return (*{volume["name"]: volume for volume in found}.values(), *service.spec.extra_volumes)
+    return (*{volume["name"]: volume for volume in pod_volumes}.values(), *service.spec.extra_volumes)
 
 
 def _check_place(service: Service, volume: Object) -> None:
@@ -248,28 +248,28 @@ def _check_place(service: Service, volume: Object) -> None:
 
 
 def _mounts(service: Service) -> tuple[Mount, ...]:
-    found = [mount for place in _places(service) for mount in place.mounts]
-    return tuple(dict.fromkeys((*found, *(mount for _volume, mount in _folders(service)))))
+    mounts = [mount for place in _places(service) for mount in place.mounts]
+    return tuple(dict.fromkeys((*mounts, *(mount for _volume, mount in _folders(service)))))
 
 
 def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
     """Empty folders that the engine needs, but for those that the user mounts something at."""
-    engine, found = service.engine, []
+    engine, folders = service.engine, []
     if engine.shared_memory:
-        found.append((volumes.shared_memory(SHARED_MEMORY), Mount(SHARED_MEMORY, "/dev/shm")))  # noqa: S108
+        folders.append((volumes.shared_memory(SHARED_MEMORY), Mount(SHARED_MEMORY, "/dev/shm")))  # noqa: S108
     if engine.cache_path and service.placed.way == "engine":
-        found.append((volumes.scratch(DOWNLOADS), Mount(DOWNLOADS, engine.cache_path)))
+        folders.append((volumes.scratch(DOWNLOADS), Mount(DOWNLOADS, engine.cache_path)))
     taken = {str(mount.get("mountPath", "")).rstrip("/") for mount in service.spec.extra_volume_mounts}
-    return tuple((volume, mount) for volume, mount in found if mount.path not in taken)
+    return tuple((volume, mount) for volume, mount in folders if mount.path not in taken)
 
 
 def _probes(service: Service) -> Probes:
     """The original's, but that the start is looked at each second: a request may wait for this very replica."""
-    asked = service.engine.probes
+    defaults = service.engine.probes
     return Probes(
-        startup=Probe(path=asked.startup.path, period=1, timeout=5, failures=START_SECONDS),
-        readiness=Probe(path=asked.readiness.path, period=10, timeout=5, failures=3),
-        liveness=Probe(path=asked.liveness.path, period=15, timeout=5, failures=3),
+        startup=Probe(path=defaults.startup.path, period=1, timeout=5, failures=START_SECONDS),
+        readiness=Probe(path=defaults.readiness.path, period=10, timeout=5, failures=3),
+        liveness=Probe(path=defaults.liveness.path, period=15, timeout=5, failures=3),
     )
 
 
@@ -281,23 +281,26 @@ def startup_seconds(service: Service) -> int:
 
 def _probe_overrides(service: Service) -> dict[str, Object]:
     given = service.spec.probe_overrides
-    found = {
+    overrides = {
         "startupProbe": given.startup,
         "readinessProbe": given.readiness,
         "livenessProbe": given.liveness,
     }
-    return {field: probe for field, probe in found.items() if probe is not None}
+    return {field: probe for field, probe in overrides.items() if probe is not None}
 
 
 def _scheduling(service: Service) -> Object:
-    spec, found = service.spec, service.accelerators
-    shared = spec.resources.gpu_sharing.mode == "shared" and found.vendor != "amd"
+    spec, accelerators = service.spec, service.accelerators
+    shared = spec.resources.gpu_sharing.mode == "shared" and accelerators.vendor != "amd"
     nodes = llmkube(service.settings).shared_gpu_nodes if shared else {}
     return {
         "nodeSelector": {**nodes, **spec.node_selector, **(service.pool.nodes if service.pool else {})},
-        "resourceClaims": list(found.claims),
-        "affinity": affinity(spec, found),
-        "tolerations": [*(taint for taint in found.tolerations if taint not in spec.tolerations), *spec.tolerations],
+        "resourceClaims": list(accelerators.claims),
+        "affinity": affinity(spec, accelerators),
+        "tolerations": [
+            *(taint for taint in accelerators.tolerations if taint not in spec.tolerations),
+            *spec.tolerations,
+        ],
         "topologySpreadConstraints": list(spec.topology_spread_constraints),
         "runtimeClassName": spec.runtime_class_name,
         "priorityClassName": spec.priority_class_name or class_name(spec.priority),

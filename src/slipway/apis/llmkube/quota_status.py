@@ -62,7 +62,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         first_rejection(_fault(view), rejection), "Services in its namespaces start while the quota has enough GPUs."
     )
     conditions = (accepted, _exceeded(view, used), _fields_used(resource["spec"]))
-    told: Object = {
+    fields: Object = {
         "usedGPUCount": used,
         "usedVRAMBytes": 0,
         "waiting": waiting,
@@ -70,7 +70,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "admissionDenials": before.get("admissionDenials", 0) + more,
     }
     last = timestamp(world.now) if more else before.get("lastDenial")
-    return build_status(resource, told, conditions, trailing={"lastDenial": last} if last else {})
+    return build_status(resource, fields, conditions, trailing={"lastDenial": last} if last else {})
 
 
 def _digests(world: World, name: str) -> list[str]:
@@ -81,10 +81,10 @@ def _digests(world: World, name: str) -> list[str]:
 def _denials(before: Object, digests: list[str] | None, waiting: int) -> int:
     """How many services have begun to wait since the status ``before``. Without digests, only the growth of their
     number is known: there are too many, or the definition in the cluster does not have the field."""
-    known: list[str] | None = before.get("waitingDigests", None if before.get("waiting") else [])
-    if digests is None or known is None:
+    previous: list[str] | None = before.get("waitingDigests", None if before.get("waiting") else [])
+    if digests is None or previous is None:
         return max(0, waiting - int(before.get("waiting", 0)))
-    return len(set(digests).difference(known))
+    return len(set(digests).difference(previous))
 
 
 def _fault(view: View) -> Rejection | None:

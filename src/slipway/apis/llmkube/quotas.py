@@ -123,9 +123,9 @@ def covering(listers: Listers, namespace: str) -> list[Object]:
 
 def covers(listers: Listers, quota: Object, namespace: str) -> bool:
     """Whether a quota that chooses by labels is for a namespace."""
-    found = listers.get(NAMESPACES, Key("", namespace))
+    resource = listers.get(NAMESPACES, Key("", namespace))
     try:
-        return found is not None and chosen(requirements(quota), labels(found))
+        return resource is not None and chosen(requirements(quota), labels(resource))
     except InvalidSelectorError:
         return False
 
@@ -164,7 +164,7 @@ def held(world: World, running: int) -> Record:
     return Record(names=names, gpus=gpus, wanted=gpus) if names else Record()
 
 
-def judge(world: World, wanted: int, running: int, priority: int, *, starts: bool = False) -> Verdict:
+def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool = False) -> Verdict:
     """Whether the service, which could start else, may have so many GPUs. ``running``: see :func:`had`; ``priority``:
     its number; ``starts``: whether it gets its first pods, if it needs no GPUs."""
     service, listers = world.resource, world.listers
@@ -172,21 +172,21 @@ def judge(world: World, wanted: int, running: int, priority: int, *, starts: boo
     if not covered:
         return Verdict(Record())
     before, has = record_of(service), had(service, running)
-    record = Record(names=_names(covered), gpus=min(has, wanted), wanted=wanted)
-    if wanted <= has:
+    record = Record(names=_names(covered), gpus=min(has, gpus), wanted=gpus)
+    if gpus <= has:
         return Verdict(record, _too_low(covered, priority) if starts else None)
-    if out := _too_low(covered, priority) or _too_small(covered, wanted):
+    if out := _too_low(covered, priority) or _too_small(covered, gpus):
         return Verdict(msgspec.structs.replace(record, wanted=record.gpus), out)
-    if before.reserved and before.names == record.names and before.taken == wanted:
+    if before.reserved and before.names == record.names and before.taken == gpus:
         over = [one for one in covered if used(listers, str(key(one))) > _limit(one)]
         lost = next((one for one in over if not _holds(listers, one, service, priority)), None)
         if lost:
-            return Verdict(record, _exceeded(listers, lost, wanted))
+            return Verdict(record, _exceeded(listers, lost, gpus))
         # Only what is written down starts, as the news of others may come until then.
-        return _set_aside(record) if over else _set_aside(msgspec.structs.replace(record, gpus=wanted))
+        return _set_aside(record) if over else _set_aside(msgspec.structs.replace(record, gpus=gpus))
     full = next((one for one in covered if not _fits(listers, one, service, record, before, priority)), None)
     if full:
-        return Verdict(record, _exceeded(listers, full, wanted))
+        return Verdict(record, _exceeded(listers, full, gpus))
     return _set_aside(record)
 
 
@@ -220,10 +220,10 @@ def _too_low(quotas: Iterable[Object], priority: int) -> tuple[str, str] | None:
     return None
 
 
-def _too_small(quotas: Iterable[Object], wanted: int) -> tuple[str, str] | None:
+def _too_small(quotas: Iterable[Object], gpus: int) -> tuple[str, str] | None:
     for one in quotas:
-        if wanted > _limit(one):
-            text = f"The GPUQuota {key(one)} has {_limit(one)} GPUs, and all replicas of the service need {wanted}"
+        if gpus > _limit(one):
+            text = f"The GPUQuota {key(one)} has {_limit(one)} GPUs, and all replicas of the service need {gpus}"
             return "QuotaTooSmall", f"{text}. Request fewer, or ask the operator to raise the quota."
     return None
 
@@ -249,10 +249,10 @@ def _missing(service: Object) -> int:
     return record.wanted - record.taken
 
 
-def _exceeded(listers: Listers, quota: Object, wanted: int) -> tuple[str, str]:
-    found = used(listers, str(key(quota)))
-    has = f"The GPUQuota {key(quota)} has {_limit(quota)} GPUs, of which {found} are in use"
-    text = f"{has}. The service needs {wanted}. It starts when enough are free for it and the services before it."
+def _exceeded(listers: Listers, quota: Object, gpus: int) -> tuple[str, str]:
+    usage = used(listers, str(key(quota)))
+    has = f"The GPUQuota {key(quota)} has {_limit(quota)} GPUs, of which {usage} are in use"
+    text = f"{has}. The service needs {gpus}. It starts when enough are free for it and the services before it."
     return "QuotaExceeded", text
 
 
@@ -272,10 +272,10 @@ def next_in(listers: Listers, quota: str) -> list[Key]:
     """Those of the services that wait for a quota which may have their turn: from the first on as many as fit. Whoever
     has a reservation looks again in any case: it may be time to step back."""
     namespace, _slash, name = quota.partition("/")
-    found = listers.get(KIND, Key(namespace, name))
-    if found is None:
+    gpu_quota = listers.get(KIND, Key(namespace, name))
+    if gpu_quota is None:
         return [key(service) for service, _place in _queue(listers, quota)]
-    room = _limit(found) - used(listers, quota)
+    room = _limit(gpu_quota) - used(listers, quota)
     turns = []
     for service, _place in sorted(_queue(listers, quota, WAITING if room > 0 else RESERVED), key=lambda one: one[1]):
         room -= _missing(service)
@@ -287,8 +287,8 @@ def next_in(listers: Listers, quota: str) -> list[Key]:
 def after(change: Change, listers: Listers) -> Iterable[Key]:
     """The services that may have their turn, as another one has left GPUs, or has another place in the queue."""
     before, now = _records(change)
-    left = now.taken < before.taken or now.reserved < before.reserved or set(before.names) - set(now.names)
-    names = dict.fromkeys((*before.names, *now.names)) if left or _moved(change, before, now) else ()
+    released = now.taken < before.taken or now.reserved < before.reserved or set(before.names) - set(now.names)
+    names = dict.fromkeys((*before.names, *now.names)) if released or _moved(change, before, now) else ()
     return [one for name in names for one in next_in(listers, name) if one != change.key]
 
 

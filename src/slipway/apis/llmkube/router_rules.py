@@ -51,9 +51,9 @@ def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
     targets: list[Target] = []
     active = 0
     for rule in spec.rules:
-        found = tuple(_of_rule(spec, rule, backends, (*ids, *aliases), len(targets)))
-        targets += found
-        active += bool(found)
+        rule_targets = tuple(_of_rule(spec, rule, backends, (*ids, *aliases), len(targets)))
+        targets += rule_targets
+        active += bool(rule_targets)
     for label, backend in labels.items():
         targets.append(_target(spec, backend, When({}, (label,)), len(targets), ""))
     if spec.default_route:
@@ -109,12 +109,12 @@ def _seconds(written: str) -> int:
 def _when(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> When | None:
     """The conditions; None where nothing can fulfil them."""
     headers: dict[str, tuple[str, ...]] = {}
-    said: list[tuple[str, tuple[str, ...]]] = [(name, (value,)) for name, value in match.headers.items()]
+    matchers: list[tuple[str, tuple[str, ...]]] = [(name, (value,)) for name, value in match.headers.items()]
     if match.data_classification:
-        said.append((spec.policy.classification.header_key or CLASS_HEADER, match.data_classification))
+        matchers.append((spec.policy.classification.header_key or CLASS_HEADER, match.data_classification))
     if match.task_complexity:
-        said.append((COMPLEXITY_HEADER, (match.task_complexity,)))
-    for name, values in said:
+        matchers.append((COMPLEXITY_HEADER, (match.task_complexity,)))
+    for name, values in matchers:
         before = headers.get(name.lower(), values)
         headers[name.lower()] = tuple(dict.fromkeys(value for value in values if value in before))
     models = tuple(one for one in ids if any(fnmatchcase(one, pattern) for pattern in match.models))

@@ -107,17 +107,17 @@ def plan(view: View) -> Plan:
     )
     labels, annotations = route_metadata(route)
     spec = {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}
-    made = child(SERVICE, service_name(name), namespace, {**labels, ROUTER_LABEL: label_value(name)}, spec=spec)
-    made["metadata"]["annotations"] = dict(annotations)
-    _check_route(made, resource)
-    return Plan(children=(made,))
+    service = child(SERVICE, service_name(name), namespace, {**labels, ROUTER_LABEL: label_value(name)}, spec=spec)
+    service["metadata"]["annotations"] = dict(annotations)
+    _check_route(service, resource)
+    return Plan(children=(service,))
 
 
-def _check_route(made: Object, resource: Object) -> None:
+def _check_route(service: Object, resource: Object) -> None:
     """Raises InvalidSpecError where the gateway would not take the route, such as for what it cannot compare."""
     since = {"creationTimestamp": resource["metadata"]["creationTimestamp"]}
     try:
-        routed_service({**made, "metadata": made["metadata"] | since})
+        routed_service({**service, "metadata": service["metadata"] | since})
     except InvalidRouteError as error:
         raise InvalidSpecError("InvalidSpec", f"spec.rules cannot be written as a route: {error}") from error
 
@@ -137,13 +137,13 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         _backends_ready(backends),
         _fields_used(resource["spec"]),
     )
-    told: Object = {
+    fields: Object = {
         "phase": _phase(len(backends), answering, rejection),
         "activeRules": router.routing.active if router else 0,
         "backends": backends,
         **model_id(served, (name,), world.routed),
     }
-    return stamped(build_status(resource, told, conditions), resource, CONDITIONS, world.now)
+    return stamped(build_status(resource, fields, conditions), resource, CONDITIONS, world.now)
 
 
 def _phase(backends: int, answering: int, rejection: Rejection | None) -> str:
@@ -154,13 +154,13 @@ def _phase(backends: int, answering: int, rejection: Rejection | None) -> str:
 
 def _backend(world: World, backend: Backend) -> dict[str, Any]:
     name = backend.inference_service_ref.name if backend.inference_service_ref else ""
-    found = world.get(Reference(INFERENCE_SERVICE, key(world.resource).namespace, name))
-    told: Object = (found or {}).get("status") or {}
-    healthy = bool(told.get("readyReplicas"))
+    service = world.get(Reference(INFERENCE_SERVICE, key(world.resource).namespace, name))
+    service_status: Object = (service or {}).get("status") or {}
+    healthy = bool(service_status.get("readyReplicas"))
     told_of = {"name": backend.name, "tier": backend.tier, "healthy": healthy}
-    if told.get("endpoint"):
-        told_of["address"] = told["endpoint"]
-    if found is None:
+    if service_status.get("endpoint"):
+        told_of["address"] = service_status["endpoint"]
+    if service is None:
         told_of["message"] = f"There is no InferenceService {name} in this namespace."
     elif not healthy:
         told_of["message"] = f"No pod of the InferenceService {name} is ready. See its status."

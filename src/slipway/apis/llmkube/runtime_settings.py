@@ -33,9 +33,9 @@ def invalid(spec: Object, rejection: Rejection | None) -> tuple[Condition, ...]:
 def _vllm(world: World, service: Service) -> list[Condition]:
     """What of the settings of vLLM is taken, and what it goes without."""
     config = service.spec.vllm_config
-    asked = config.speculative
-    if asked.enabled and not (asked.model and draft_of(world)):
-        what = f"there is no Model {asked.model}" if asked.model else "speculative.model names no Model"
+    speculative = config.speculative
+    if speculative.enabled and not (speculative.model and draft_of(world)):
+        what = f"there is no Model {speculative.model}" if speculative.model else "speculative.model names no Model"
         text = f"Speculative decoding is off: {what}."
         return [
             Condition("VLLMSpecValid", "False", "SpeculativeMissingModel", text),
@@ -45,8 +45,8 @@ def _vllm(world: World, service: Service) -> list[Condition]:
 
 
 def _sglang(service: Service) -> Condition:
-    asked = service.spec.sglang_config.speculative
-    if asked.enabled and not asked.active:
+    speculative = service.spec.sglang_config.speculative
+    if speculative.enabled and not speculative.active:
         text = "Speculative decoding is off: sglangConfig.speculative needs algorithm and draftModelPath."
         return Condition("SGLangSpecValid", "False", "SpeculativeMissingConfig", text)
     return Condition("SGLangSpecValid", "True", "Valid", "The SGLang settings are valid.")

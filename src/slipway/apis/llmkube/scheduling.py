@@ -50,17 +50,17 @@ class Scheduling(msgspec.Struct, frozen=True):
 
 def scheduling_of_oldest(pods: Sequence[Object], resource: str) -> Scheduling | None:
     """What the oldest pod that has no node is told; ``resource``: the accelerator that the pods ask for, if any."""
-    found = (scheduling_of(pod, resource) for pod in sorted(pods, key=created_unix))
-    return next((one for one in found if one), None)
+    states = (scheduling_of(pod, resource) for pod in sorted(pods, key=created_unix))
+    return next((one for one in states if one), None)
 
 
 def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
     """The same of one pod."""
     conditions = pod.get("status", {}).get("conditions") or ()
-    told: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
-    if told.get("status") != "False" or deleting(pod):
+    condition: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
+    if condition.get("status") != "False" or deleting(pod):
         return None
-    return _judged(told.get("message", ""), told.get("reason") or "Unschedulable", resource)
+    return _judged(condition.get("message", ""), condition.get("reason") or "Unschedulable", resource)
 
 
 def has_node(pod: Object) -> bool:
@@ -96,8 +96,8 @@ def position(world: World, priority: int, resource: str) -> int:
     """The service's place among all that wait for the same resource, from 1. The cost does not grow with their
     number."""
     listers, before = world.listers, 0
-    known = listers.get(KIND, key(world.resource))
-    own = by_rank(known) if known else ()
+    service = listers.get(KIND, key(world.resource))
+    own = by_rank(service) if service else ()
     for other in map(int, listers.values(KIND, PRIORITY)):
         rank = _rank(resource, other)
         if other > priority:
@@ -129,8 +129,8 @@ def _queued(service: Object) -> dict[str, Place]:
 
 def by_resource(service: Object) -> Iterable[str]:
     """Index function for :data:`WAITS_FOR`."""
-    told = str((service.get("status") or {}).get("waitingFor", ""))
-    return (told.partition(":")[0],) if told else ()
+    text = str((service.get("status") or {}).get("waitingFor", ""))
+    return (text.partition(":")[0],) if text else ()
 
 
 def by_rank(service: Object) -> Sequence[str]:

@@ -47,20 +47,24 @@ BEFORE = {
 def given(spec: InferenceServiceSpec) -> tuple[Given, ...]:
     """All fields that are set, and that the runtime might take: those of other runtimes' blocks are not among them."""
     own = BLOCKS.get(spec.runtime, "")
-    found = _found(spec)
+    settings = _found(spec)
     if own == BLOCKS["sglang"] and spec.sglang_config.lora_adapters:
         adapters = adapters_of(spec.sglang_config)
-        found["lora_modules"] = Given(f"{own}.loraAdapters", "lora_modules", adapters)
+        settings["lora_modules"] = Given(f"{own}.loraAdapters", "lora_modules", adapters)
     for name, plain in BEFORE.items():
-        if first := found.pop(name, None):
-            found[plain] = Given(first.field, plain, first.value)
-    return tuple(found.values())
+        if first := settings.pop(name, None):
+            settings[plain] = Given(first.field, plain, first.value)
+    return tuple(settings.values())
 
 
 def outdone(spec: InferenceServiceSpec) -> dict[str, str]:
     """Field of every runtime -> the one of this runtime's own block that goes before it."""
-    found = _found(spec)
-    pairs = [(found[plain].field, found[name].field) for name, plain in BEFORE.items() if {name, plain} <= found.keys()]
+    settings = _found(spec)
+    pairs = [
+        (settings[plain].field, settings[name].field)
+        for name, plain in BEFORE.items()
+        if {name, plain} <= settings.keys()
+    ]
     return {plain: own for plain, own in pairs if "." in own and "." not in plain}
 
 

@@ -23,8 +23,8 @@ def plan(view: View) -> Plan:
     if service.model.hardware.accelerator == METAL:
         return Plan(children=())
     server, scale = pods.server(service, operation.pod_annotations(view, service)), pods.scale(world, service)
-    made = workload.workload(server, scale, (pods.address(service, server.engine),))
-    deployment = made.deployment
+    bundle = workload.workload(server, scale, (pods.address(service, server.engine),))
+    deployment = bundle.deployment
     refuse_sealed(deployment, service.engine.container, service.engine)
     scaler = (autoscaling.scaler(service, server, view.most_replicas),) if autoscaling.autoscaled(service) else ()
     others = (*operation.budget(view, service, server, scale), *operation.objective(service, server))
@@ -32,7 +32,7 @@ def plan(view: View) -> Plan:
     guards = network.ingress(server, world.settings, policed=world.policed)
     # An autoscaler would complain of a Deployment that is not there yet.
     return Plan(
-        children=(*guards, *made.beside, *serving, *(scaler if serving else ()), *others),
+        children=(*guards, *bundle.beside, *serving, *(scaler if serving else ()), *others),
         pending=() if serving == (deployment,) else (deployment,),
         shared=(*_classes(service), *_own_claim(view, service)),
         adapters=pods.adapters(service),
@@ -41,9 +41,9 @@ def plan(view: View) -> Plan:
 
 def granted(view: View, plan: Plan) -> frozenset[Freedom]:
     """Images alone, as nothing else that the operator sets needs trust."""
-    service, made = view.valid(), freedoms((*plan.children, *plan.pending))
+    service, privileges = view.valid(), freedoms((*plan.children, *plan.pending))
     own = (service.own_image, service.settings.loader_image)
-    images = (one for one in made if one.setting == "image_prefixes")
+    images = (one for one in privileges if one.setting == "image_prefixes")
     return frozenset(one for one in images if one.field.startswith(BEFORE) or one.value in own)
 
 
@@ -61,9 +61,9 @@ def _own_claim(view: View, service: Service) -> tuple[Object, ...]:
     if service.placed.way != "loader" or not own_claim(service.spec, service.settings):
         return ()
     name = names.own_claim(service.name)
-    made = cache.claim(service.namespace, llmkube(service.settings).model_cache, name)
+    claim = cache.claim(service.namespace, llmkube(service.settings).model_cache, name)
     owned = {"ownerReferences": [owner_reference(KIND, view.world.resource)]}
-    return ({**made, "metadata": {**made["metadata"], **owned}},)
+    return ({**claim, "metadata": {**claim["metadata"], **owned}},)
 
 
 def _classes(service: Service) -> tuple[Object, ...]:

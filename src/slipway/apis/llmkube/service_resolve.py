@@ -76,8 +76,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def port(self) -> int:
         """The engine's."""
-        asked = self.spec.endpoint.port if self.spec.endpoint else self.engine.port
-        return self.spec.container_port or asked
+        default = self.spec.endpoint.port if self.spec.endpoint else self.engine.port
+        return self.spec.container_port or default
 
     @property
     def endpoint(self) -> Endpoint:
@@ -92,8 +92,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def decoding(self) -> SpeculativeDecoding | None:
         """How llama.cpp has tokens proposed; None: it has not."""
-        asked = self.spec.speculative_decoding
-        return asked if asked and asked.active and self.spec.runtime == "llamacpp" else None
+        decoding = self.spec.speculative_decoding
+        return decoding if decoding and decoding.active and self.spec.runtime == "llamacpp" else None
 
     @property
     def waits_for_idle(self) -> bool:
@@ -225,10 +225,10 @@ def resolve(world: World) -> View:
         return msgspec.structs.replace(view, quota=view.unstarted)
     if waits:
         return msgspec.structs.replace(view, quota=_kept(view, service))
-    known = priority(world, service)
-    number = VALUES["normal"] if known is None else known
-    wanted, starts = _most(service) * _count(service), _starts_without_gpus(service, deployment)
-    verdict = quotas.judge(world, wanted, view.running, number, starts=starts)
+    class_value = priority(world, service)
+    number = VALUES["normal"] if class_value is None else class_value
+    gpus, starts = _most(service) * _count(service), _starts_without_gpus(service, deployment)
+    verdict = quotas.judge(world, gpus, view.running, number, starts=starts)
     return msgspec.structs.replace(view, waits=verdict.waits, quota=verdict.record)
 
 
@@ -282,8 +282,8 @@ def priority(world: World, service: Service) -> int | None:
     given = service.spec.priority_class_name
     if not given:
         return VALUES[service.spec.priority]
-    found: int | None = (world.get(Reference(PRIORITY_CLASS, "", given)) or {}).get("value")
-    return found
+    number: int | None = (world.get(Reference(PRIORITY_CLASS, "", given)) or {}).get("value")
+    return number
 
 
 def read(world: World) -> Service:
@@ -302,11 +302,11 @@ def read(world: World) -> Service:
         raise InvalidSpecError("ModelNotFound", f"{text}{suggestion(world, spec.model_ref)}")
     needless = not usage.given_weights(resource["spec"])
     name = key(resource).name
-    wanted = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
-    if wanted.spec.hardware.accelerator == METAL:
+    request = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
+    if request.spec.hardware.accelerator == METAL:
         nowhere = Placed(way="image", weights=Unnamed())
         return Service(
-            resource=resource, spec=spec, model=wanted.spec, placed=nowhere, draft=None, settings=world.settings
+            resource=resource, spec=spec, model=request.spec, placed=nowhere, draft=None, settings=world.settings
         )
     missing = usage.draft_name(resource["spec"]) if draft is None and spec.runtime == "llamacpp" else ""
     if missing:
@@ -320,8 +320,8 @@ def read(world: World) -> Service:
     service = Service(
         resource=resource,
         spec=spec,
-        model=wanted.spec,
-        placed=_placed(wanted, spec, world.settings),
+        model=request.spec,
+        placed=_placed(request, spec, world.settings),
         draft=_placed(second, spec, world.settings) if second else None,
         settings=world.settings,
         loras=loras.of_service(world, resource),
@@ -332,11 +332,11 @@ def read(world: World) -> Service:
     return service
 
 
-def _placed(wanted: Wanted, spec: InferenceServiceSpec, settings: Settings) -> Placed:
+def _placed(request: Wanted, spec: InferenceServiceSpec, settings: Settings) -> Placed:
     try:
-        return placement.placed(wanted, spec, settings)
+        return placement.placed(request, spec, settings)
     except InvalidSpecError as error:
-        name = wanted.resource["metadata"]["name"]
+        name = request.resource["metadata"]["name"]
         raise InvalidSpecError(error.reason, f"The Model {name} cannot be served: {error.message}") from error
 
 
@@ -383,10 +383,10 @@ def mode(spec: InferenceServiceSpec) -> str:
     if spec.mode:
         return spec.mode
     given, path = given_flags(user_args(spec)), (spec.endpoint or Endpoint()).path.rstrip("/")
-    told = (name for name, words in MODE_FLAGS.items() if given.intersection(words))
+    flag_modes = (name for name, words in MODE_FLAGS.items() if given.intersection(words))
     paths = {"/rerank": "rerank", "/embeddings": "embedding"}
-    asked = (name for end, name in paths.items() if path.endswith(end))
-    return next(told, next(asked, "chat"))
+    path_modes = (name for end, name in paths.items() if path.endswith(end))
+    return next(flag_modes, next(path_modes, "chat"))
 
 
 def _takes_files(spec: InferenceServiceSpec) -> bool:
@@ -409,9 +409,9 @@ def waits_for(world: World, service: Service) -> tuple[str, str] | None:
     """
     models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:
-        found = (
+        obstacle = (
             placement.unready(model, place.way) if place and model and place.way not in ("loader", "image") else None
         )
-        if found:
-            return found
+        if obstacle:
+            return obstacle
     return None

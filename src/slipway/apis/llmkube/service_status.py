@@ -79,36 +79,38 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
-    found, world = _found(view, rejection), view.world
+    observed, world = _found(view, rejection), view.world
     resource = world.resource
     metadata = resource["metadata"]
     served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
-    ids = (metadata["name"], *(found.service.further_names if found.service else ()))
+    ids = (metadata["name"], *(observed.service.further_names if observed.service else ()))
     # Nothing is made for a service that a Mac computes, and so nothing is to be told of that.
-    route = () if found.rejection is OUT_OF_REACH else (routed(served, ids, world.routed),)
-    others = (*route, *_others(view, found), *_at_gateway(found, route))
-    fetches = found.service is not None and found.service.placed.way == "engine"
+    route = () if observed.rejection is OUT_OF_REACH else (routed(served, ids, world.routed),)
+    others = (*route, *_others(view, observed), *_at_gateway(observed, route))
+    fetches = observed.service is not None and observed.service.placed.way == "engine"
     starting = STARTING if fetches else "No replica answers yet."
-    told = report((Component(found.deployment, found.diagnosis),), found.rejection, others, found.pending, starting)
+    state = report(
+        (Component(observed.deployment, observed.diagnosis),), observed.rejection, others, observed.pending, starting
+    )
     fields: Object = {
-        "phase": _phase(world, found, told),
-        "replicas": told.replicas,
-        "desiredReplicas": _desired(world, found),
-        "readyReplicas": told.ready_replicas,
+        "phase": _phase(world, observed, state),
+        "replicas": state.replicas,
+        "desiredReplicas": _desired(world, observed),
+        "readyReplicas": state.ready_replicas,
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
-        **_of_service(world, found),
+        **_of_service(world, observed),
         **(model_id(served, ids, world.routed) if route else {}),
-        **_gateway(found, route),
-        **_adapters(found),
+        **_gateway(observed, route),
+        **_adapters(observed),
         **_quota(view, rejection),
         "observedModels": _observed_models(world),
     }
-    ages = operation.recycles_in(view, found.service) if found.service else None
+    ages = operation.recycles_in(view, observed.service) if observed.service else None
     result = build_status(
         resource,
         fields,
-        (*told.conditions, _degraded(told)),
-        rechecks=(found.diagnosis.recheck_seconds, ages),
+        (*state.conditions, _degraded(state)),
+        rechecks=(observed.diagnosis.recheck_seconds, ages),
         passed_through=PASSED_THROUGH,
     )
     return stamped(result, resource, CONDITIONS, world.now)
@@ -150,34 +152,34 @@ def _quota(view: View, rejection: Rejection | None) -> Object:
     return {"quota": msgspec.to_builtins(record)} if record.names else {}
 
 
-def _adapters(found: Found) -> Object:
+def _adapters(observed: Found) -> Object:
     """What LoRAAdapters read of themselves."""
-    if not (found.service and found.adapters):
+    if not (observed.service and observed.adapters):
         return {}
-    stopped = found.deployment is not None and not found.deployment["spec"].get("replicas", 1)
-    told = []
-    for lora, one in zip(found.service.loras, found.adapters, strict=True):
+    stopped = observed.deployment is not None and not observed.deployment["spec"].get("replicas", 1)
+    entries = []
+    for lora, one in zip(observed.service.loras, observed.adapters, strict=True):
         message = {"message": one.message} if one.message else {}
         phase = "Stopped" if stopped else one.phase
-        told.append({"name": lora.name, "path": lora.path, "phase": phase, **message})
-    return {"adapters": told}
+        entries.append({"name": lora.name, "path": lora.path, "phase": phase, **message})
+    return {"adapters": entries}
 
 
-def _adapters_loaded(found: Found) -> Condition:
+def _adapters_loaded(observed: Found) -> Condition:
     """Whether every replica has all of them; how each is, its LoRAAdapter says."""
-    for one in found.adapters:
+    for one in observed.adapters:
         if one.phase == "Failed":
             return Condition("AdaptersLoaded", "False", "AdapterFailed", f"{one.adapter.name} {one.message}")
-    loading = [one.adapter.name for one in found.adapters if one.phase == "Loading"]
+    loading = [one.adapter.name for one in observed.adapters if one.phase == "Loading"]
     if loading:
         return Condition("AdaptersLoaded", "False", "LoadingAdapters", f"On their way: {', '.join(loading)}.")
-    loaded = ", ".join(one.adapter.name for one in found.adapters)
+    loaded = ", ".join(one.adapter.name for one in observed.adapters)
     return Condition("AdaptersLoaded", "True", "Loaded", f"Every replica has {loaded}.")
 
 
 def _queues(pod: Object, resource: str) -> bool:
-    found = scheduling_of(pod, resource)
-    return found is not None and bool(found.resource)
+    scheduling = scheduling_of(pod, resource)
+    return scheduling is not None and bool(scheduling.resource)
 
 
 def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Pending:
@@ -210,56 +212,56 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
     return diagnose(deployment, judged, limits, world.now, partial(engine.explain, download=download))
 
 
-def _desired(world: World, found: Found) -> int:
+def _desired(world: World, observed: Found) -> int:
     """Desired replicas: the number in the Deployment, which an autoscaler may have set. A member of a pool without a
     Deployment gets none, so that the others need not wait for it."""
-    resource, deployment = world.resource, found.deployment
-    uncreated = found.service is None or found.service.stopped or found.rejection is OUT_OF_REACH
+    resource, deployment = world.resource, observed.deployment
+    uncreated = observed.service is None or observed.service.stopped or observed.rejection is OUT_OF_REACH
     if deployment is None and uncreated and pool_of(world):
         return 0
     spec = resource["spec"] if deployment is None else deployment["spec"]
-    wanted: int = spec.get("replicas", 1)
-    return 0 if resource["spec"].get("suspend") else wanted
+    replicas: int = spec.get("replicas", 1)
+    return 0 if resource["spec"].get("suspend") else replicas
 
 
-def _phase(world: World, found: Found, told: Report) -> str:
-    suspended = found.service is not None and found.service.spec.suspend
-    refused = permanent(found.rejection)
-    ready, desired = told.ready_replicas, _desired(world, found)
+def _phase(world: World, observed: Found, state: Report) -> str:
+    suspended = observed.service is not None and observed.service.spec.suspend
+    refused = permanent(observed.rejection)
+    ready, desired = state.ready_replicas, _desired(world, observed)
     if suspended:
         return "Suspended"
-    if not ready and (refused or found.diagnosis.failure):
+    if not ready and (refused or observed.diagnosis.failure):
         return "Failed"
-    if found.deployment is not None and desired == 0:
+    if observed.deployment is not None and desired == 0:
         return "Stopped"
     if ready:
         return "Ready" if ready >= desired else "Progressing"
-    if found.scheduling and found.scheduling.resource:
+    if observed.scheduling and observed.scheduling.resource:
         return WAITING
-    return "Pending" if found.pending else "Creating"
+    return "Pending" if observed.pending else "Creating"
 
 
-def _of_service(world: World, found: Found) -> Object:
+def _of_service(world: World, observed: Found) -> Object:
     """What only a service that can be read has."""
-    service, scheduling = found.service, found.scheduling
-    told: Object = {"queuePosition": 0}
+    service, scheduling = observed.service, observed.scheduling
+    fields: Object = {"queuePosition": 0}
     if scheduling:
-        told |= {"schedulingStatus": scheduling.status, "schedulingMessage": scheduling.message}
+        fields |= {"schedulingStatus": scheduling.status, "schedulingMessage": scheduling.message}
     if service is None:
         # What runs goes on answering where it did, though its Model is gone.
-        before = (world.resource.get("status") or {}) if found.deployment else {}
-        return told | {name: before[name] for name in ("mode", "endpoint") if name in before}
+        before = (world.resource.get("status") or {}) if observed.deployment else {}
+        return fields | {name: before[name] for name in ("mode", "endpoint") if name in before}
     number = priority(world, service)
     if number is not None:
-        told["effectivePriority"] = number
+        fields["effectivePriority"] = number
     if scheduling and scheduling.resource:
-        told["waitingFor"] = f"{scheduling.resource}: {service.accelerators.count}"
-        told["queuePosition"] = _position(world, service, scheduling)
+        fields["waitingFor"] = f"{scheduling.resource}: {service.accelerators.count}"
+        fields["queuePosition"] = _position(world, service, scheduling)
     model = model_of(world, service.spec.model_ref)
-    told |= {"mode": mode(service.spec), "modelReady": model is not None and unready(model) is None}
+    fields |= {"mode": mode(service.spec), "modelReady": model is not None and unready(model) is None}
     # Where nothing is made for a service there is no address either.
     outside = service.model.hardware.accelerator == METAL
-    return told if outside else told | {"endpoint": pods.endpoint_url(service)}
+    return fields if outside else fields | {"endpoint": pods.endpoint_url(service)}
 
 
 def _observed_models(world: World) -> list[Object]:
@@ -277,32 +279,32 @@ def _observed_models(world: World) -> list[Object]:
     ]
 
 
-def _gateway(found: Found, route: Sequence[Condition]) -> Object:
+def _gateway(observed: Found, route: Sequence[Condition]) -> Object:
     """What became of the further name at the gateway, where there is one."""
-    names = found.service.further_names if found.service else ()
+    names = observed.service.further_names if observed.service else ()
     ready = any(one.status == "True" for one in route)
     return {"gateway": {"modelName": names[0], "routeReady": ready}} if names else {}
 
 
-def _at_gateway(found: Found, route: Sequence[Condition]) -> list[Condition]:
-    if not (found.service and found.service.further_names and route):
+def _at_gateway(observed: Found, route: Sequence[Condition]) -> list[Condition]:
+    if not (observed.service and observed.service.further_names and route):
         return []
     return [msgspec.structs.replace(one, type="GatewayReady") for one in route]
 
 
-def _others(view: View, found: Found) -> tuple[Condition, ...]:
-    service, world = found.service, view.world
+def _others(view: View, observed: Found) -> tuple[Condition, ...]:
+    service, world = observed.service, view.world
     if service is None:
-        return runtime_settings.invalid(world.resource["spec"], found.rejection)
-    if found.rejection is OUT_OF_REACH:
+        return runtime_settings.invalid(world.resource["spec"], observed.rejection)
+    if observed.rejection is OUT_OF_REACH:
         return ()
     conditions = [fields_used(unused(service, world.resource["spec"]))]
-    if service.accelerators.count and _desired(world, found):
-        conditions.append(_gpu_available(found))
-    if found.adapters:
-        conditions.append(_adapters_loaded(found))
+    if service.accelerators.count and _desired(world, observed):
+        conditions.append(_gpu_available(observed))
+    if observed.adapters:
+        conditions.append(_adapters_loaded(observed))
     if pool := pool_of(world):
-        conditions.append(pools.granted(pool, service.pool, _obstacle(view, found), off=service.off))
+        conditions.append(pools.granted(pool, service.pool, _obstacle(view, observed), off=service.off))
     if autoscaling.autoscaled(service):
         conditions.append(_scaling_active(world))
     conditions += runtime_settings.conditions(world, service)
@@ -313,35 +315,35 @@ def _others(view: View, found: Found) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _obstacle(view: View, found: Found) -> str:
+def _obstacle(view: View, observed: Found) -> str:
     """Why the service would not start. Empty: it would."""
-    refused = permanent(found.rejection)
+    refused = permanent(observed.rejection)
     return refused.message if refused else (view.waits or ("", ""))[1]
 
 
 def unused(service: Service, written: Object) -> dict[str, str]:
     """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
     spec = service.spec
-    found = dict.fromkeys(service_flags.strangers(spec, written), NOT_KNOWN)
-    found |= {field: f"{other} takes precedence" for field, other in service_flags.outdone(spec).items()}
+    reasons = dict.fromkeys(service_flags.strangers(spec, written), NOT_KNOWN)
+    reasons |= {field: f"{other} takes precedence" for field, other in service_flags.outdone(spec).items()}
     idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
-    found |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
+    reasons |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
     retired = service.renewal.changes
-    found |= {f"extraArgs {flag}": f"the default image does not support it, {what}" for flag, what in retired.items()}
-    found |= _outdone(service) | operation.without_effect(service)
+    reasons |= {f"extraArgs {flag}": f"the default image does not support it, {what}" for flag, what in retired.items()}
+    reasons |= _outdone(service) | operation.without_effect(service)
     cache = spec.model_cache
     if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
-        found["modelCache"] = "the weights come from elsewhere"
+        reasons["modelCache"] = "the weights come from elsewhere"
     elif cache.persistence == "Cached" and place.way == "loader" and not own_claim(spec, service.settings):
-        found["modelCache.persistence"] = "the operator keeps no caches"
+        reasons["modelCache.persistence"] = "the operator keeps no caches"
     for metric in spec.autoscaling.metrics if spec.autoscaling else ():
         if metric.type == "Resource" and not pods.asks_for(service, metric.name):
-            found[f"autoscaling.metrics: {metric.name}"] = "the pods request none, so there is no utilization"
+            reasons[f"autoscaling.metrics: {metric.name}"] = "the pods request none, so there is no utilization"
     if service.endpoint.node_port and service.endpoint.type == "ClusterIP":
-        found["endpoint.nodePort"] = "a Service of type ClusterIP has none"
+        reasons["endpoint.nodePort"] = "a Service of type ClusterIP has none"
     if spec.resources.gpu_memory and not (service.accelerators.count and service.accelerators.vendor == "nvidia"):
-        found["resources.gpuMemory"] = "it selects nodes with NVIDIA GPUs, and the service requests none"
-    return found
+        reasons["resources.gpuMemory"] = "it selects nodes with NVIDIA GPUs, and the service requests none"
+    return reasons
 
 
 def _outdone(service: Service) -> dict[str, str]:
@@ -349,7 +351,7 @@ def _outdone(service: Service) -> dict[str, str]:
     spec, count = service.spec, service.model.hardware.gpu.count
     draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
     sglang = spec.sglang_config.speculative
-    told = (
+    rows = (
         ("autoscaling", spec.autoscaling and service.off, "the service has no replicas"),
         ("autoscaling", spec.autoscaling and service.pool, pools.IN_POOL),
         ("replicas", spec.replicas > 1 and service.pool, pools.IN_POOL),
@@ -372,13 +374,13 @@ def _outdone(service: Service) -> dict[str, str]:
         ),
         ("vllmConfig.speculative.model", draft.model and not draft.enabled, "speculative.enabled is not true"),
     )
-    return {field: why for field, idle, why in told if idle}
+    return {field: why for field, idle, why in rows if idle}
 
 
-def _gpu_available(found: Found) -> Condition:
-    if found.scheduling and found.scheduling.resource:
-        return Condition("GPUAvailable", "False", found.scheduling.status, found.scheduling.message)
-    if found.deployment is None or found.scheduling:
+def _gpu_available(observed: Found) -> Condition:
+    if observed.scheduling and observed.scheduling.resource:
+        return Condition("GPUAvailable", "False", observed.scheduling.status, observed.scheduling.message)
+    if observed.deployment is None or observed.scheduling:
         return Condition("GPUAvailable", "Unknown", "NotScheduled", "No pod has been scheduled yet.")
     return Condition("GPUAvailable", "True", "Scheduled", "No pod waits for accelerators.")
 
@@ -386,19 +388,19 @@ def _gpu_available(found: Found) -> Condition:
 def _scaling_active(world: World) -> Condition:
     """What the autoscaler says of its metrics: without them the replicas stay as they are, and nothing else tells."""
     name = pods.workload_name(world.resource["metadata"]["name"])
-    told = find(autoscaling.observed(world, name), autoscaling.ACTIVE)
-    if told is None:
+    condition = find(autoscaling.observed(world, name), autoscaling.ACTIVE)
+    if condition is None:
         return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not evaluated its metrics yet.")
-    return Condition(autoscaling.ACTIVE, told["status"], told["reason"], told.get("message", ""))
+    return Condition(autoscaling.ACTIVE, condition["status"], condition["reason"], condition.get("message", ""))
 
 
-def _degraded(told: Report) -> Condition:
+def _degraded(state: Report) -> Condition:
     """True while something is wrong that does not pass by itself."""
-    by_type = {condition.type: condition for condition in told.conditions}
+    by_type = {condition.type: condition for condition in state.conditions}
     accepted, progressing = by_type["Accepted"], by_type["Progressing"]
     if accepted.status == "False":
         return Condition("Degraded", "True", accepted.reason, "See the condition Accepted.")
     if progressing.status == "False" and progressing.reason != "Complete":
-        text = "See the condition Progressing." if told.ready_replicas else "See the condition Available."
+        text = "See the condition Progressing." if state.ready_replicas else "See the condition Available."
         return Condition("Degraded", "True", progressing.reason, text)
     return Condition("Degraded", "False", "AsExpected", "No failure prevents serving.")

@@ -57,8 +57,8 @@ def model_names(service: Object) -> tuple[str, ...]:
 
 def draft_name(spec: Object) -> str:
     """Name of the Model that proposes tokens; empty: there is none."""
-    asked = (spec.get("vllmConfig") or {}).get("speculative") or {}
-    vllm: str = asked.get("model", "") if asked.get("enabled") else ""
+    speculative = (spec.get("vllmConfig") or {}).get("speculative") or {}
+    vllm: str = speculative.get("model", "") if speculative.get("enabled") else ""
     decoding = spec.get("speculativeDecoding") or {}
     llamacpp: str = decoding.get("draftModelRef", "") if decoding.get("type") not in UNDRAFTED else ""
     return {"vllm": vllm, "llamacpp": llamacpp}.get(spec.get("runtime", "llamacpp"), "")
@@ -115,8 +115,8 @@ def undecided(world: World) -> float:
 def readers(world: World, model: Object, cache_key: str) -> list[str]:
     """Names of the services because of which weights have to stay: those whose pods read them, and those that want
     pods which will."""
-    found = {key(service).name for service in services_of(world, model) if _wants_pods(service)}
-    return sorted(found | {_service(pod) for pod in pods_that_read(world, key(model).namespace, cache_key)})
+    services = {key(service).name for service in services_of(world, model) if _wants_pods(service)}
+    return sorted(services | {_service(pod) for pod in pods_that_read(world, key(model).namespace, cache_key)})
 
 
 def wanted_by_pods(world: World, model: Object) -> bool:
@@ -132,8 +132,8 @@ def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]
 
 def reads(pod: Object) -> list[str]:
     """Cache keys of what a pod reads."""
-    told: str = (pod["metadata"].get("annotations") or {}).get(USES, "")
-    return [part.partition("=")[0] for part in told.split()]
+    text: str = (pod["metadata"].get("annotations") or {}).get(USES, "")
+    return [part.partition("=")[0] for part in text.split()]
 
 
 def annotation(used: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -145,8 +145,8 @@ def annotation(used: Iterable[tuple[str, str]]) -> dict[str, str]:
 def digest(status: Object, *, alone: bool) -> str:
     """Tells weights from those that were there before, as far as a Model's status does. ``alone``: it is one file, of
     which a hash says all; a server's ETag may change where the bytes do not."""
-    told = [str(status.get(field, "")) for field in ("sha256", "sourceETag", "sourceContentLength")]
-    text = told[0] if alone and told[0] else " ".join(told)
+    parts = [str(status.get(field, "")) for field in ("sha256", "sourceETag", "sourceContentLength")]
+    text = parts[0] if alone and parts[0] else " ".join(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
 
 

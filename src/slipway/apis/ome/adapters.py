@@ -56,12 +56,12 @@ def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adap
     if len(adapters) - len(added) > 1:
         raise _refused(adapters, "only one can replace the model")
     flags = (*(_flags(seen, added) if added else ()), *_names(seen, name))
-    found = arguments.told(container, flags) if flags else container
-    if found is None and added:
+    extended = arguments.told(container, flags) if flags else container
+    if extended is None and added:
         raise _refused(
             adapters, "the engine's script does not end with the command: write the command as a list of words"
         )
-    return container if found is None else found
+    return container if extended is None else extended
 
 
 def _flags(seen: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
@@ -72,8 +72,8 @@ def _flags(seen: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
         what = seen.engine.name if seen.engine else "an unknown engine"
         raise _refused(added, f"{what} cannot load them at startup. Use vLLM, SGLang, TGI or llama.cpp")
     flags = taken({adapter.mount.name: adapter.path for adapter in added})
-    if said := next((flag for flag in flags if flag.startswith("--") and given(seen.args, flag)), None):
-        raise _refused(added, f"the engine's arguments already contain {said}")
+    if duplicate := next((flag for flag in flags if flag.startswith("--") and given(seen.args, flag)), None):
+        raise _refused(added, f"the engine's arguments already contain {duplicate}")
     return flags
 
 
@@ -81,10 +81,10 @@ def _names(seen: Recognised, name: str) -> tuple[str, ...]:
     """vLLM answers to no name that it was not told, and the gateway knows the service by its own."""
     if seen.engine is not VLLM or name in seen.served_names:
         return ()
-    told = (*seen.served_names, name) if seen.served_names else (name, *given(seen.args, "--model")[:1])
-    return ("--served-model-name", *told)
+    names = (*seen.served_names, name) if seen.served_names else (name, *given(seen.args, "--model")[:1])
+    return ("--served-model-name", *names)
 
 
 def _refused(adapters: Sequence[Adapter], why: str) -> InvalidSpecError:
-    found = ", ".join(adapter.mount.name for adapter in adapters)
-    return InvalidSpecError("FineTunedWeightNotServed", f"spec.model.fineTunedWeights: {found} cannot be served: {why}")
+    names = ", ".join(adapter.mount.name for adapter in adapters)
+    return InvalidSpecError("FineTunedWeightNotServed", f"spec.model.fineTunedWeights: {names} cannot be served: {why}")

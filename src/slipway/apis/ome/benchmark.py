@@ -86,14 +86,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
     """What benchmarks read: their Jobs, the service that they measure, and its model."""
-    kind, service, found = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
+    kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
         *owned_by(kind, JOB),
         Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
-        Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=found),
-        Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=found),
-        Watch(kind=names.FINE_TUNED_WEIGHT, enqueue=nobody, indexes=found),
+        Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
+        Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
+        Watch(kind=names.FINE_TUNED_WEIGHT, enqueue=nobody, indexes=indexes),
         folders.NODES,
     )
 
@@ -119,15 +119,15 @@ def _by_model(service: Object) -> Iterable[str]:
 
 def resolve(world: World) -> View:
     """Raises nothing: why there can be no benchmark is part of its view."""
-    made = world.child(JOB, key(world.resource).name)
-    view = View(world=world, made=made, pods=pods_of(made, world.pods))
+    job = world.child(JOB, key(world.resource).name)
+    view = View(world=world, made=job, pods=pods_of(job, world.pods))
     if view.kept:
         return view
     try:
-        found = _job(world)
+        outcome = _job(world)
     except InvalidSpecError as error:
         return msgspec.structs.replace(view, fault=error)
-    return msgspec.structs.replace(view, **({"job": found} if isinstance(found, Job) else {"pending": found}))
+    return msgspec.structs.replace(view, **({"job": outcome} if isinstance(outcome, Job) else {"pending": outcome}))
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
@@ -152,18 +152,18 @@ def _job(world: World) -> Job | Pending:
         raise _invalid("spec.endpoint needs exactly one of inferenceService and endpoint")
     if min(spec.max_time_per_iteration, spec.max_requests_per_iteration, *spec.num_concurrency) < 1:
         raise _invalid("maxTimePerIteration, maxRequestsPerIteration and numConcurrency must be positive")
-    found = _of_service(world, service) if service else _of_endpoint(world, endpoint)
-    if isinstance(found, Pending):
-        return found
-    target, access, node_label = found
+    subject = _of_service(world, service) if service else _of_endpoint(world, endpoint)
+    if isinstance(subject, Pending):
+        return subject
+    target, access, node_label = subject
     output, results = _output(spec.output_location)
     dataset, data = _dataset(spec.dataset)
     if spec.result_folder_name and not (
         FOLDER.fullmatch(spec.result_folder_name) and spec.result_folder_name.strip(".")
     ):
         raise _invalid(f"resultFolderName {spec.result_folder_name[:60]!r} is not a directory name")
-    told = spec.service_metadata
-    server = {"engine": told.engine, "gpu-type": told.gpu_type, "version": told.version} if told else {}
+    metadata = spec.service_metadata
+    server = {"engine": metadata.engine, "gpu-type": metadata.gpu_type, "version": metadata.version} if metadata else {}
     benchmark = Benchmark(
         **target,
         task=spec.task,
@@ -174,7 +174,7 @@ def _job(world: World) -> Job | Pending:
         folder=spec.result_folder_name or "",
         params=spec.additional_request_params,
         dataset=dataset,
-        server=server | ({"gpu-count": str(told.gpu_count)} if told else {}),
+        server=server | ({"gpu-count": str(metadata.gpu_count)} if metadata else {}),
         output=output,
     )
     wrong = genai_bench.fault(benchmark)
@@ -227,11 +227,11 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
     """Raises InvalidSpecError."""
     model = _model(world, service)
     metadata = ((model or {}).get("spec") or {}).get("additionalMetadata") or {}
-    told = str(annotations_of(world.resource).get(TOKENIZER_ANNOTATION) or metadata.get(TOKENIZER) or "")
-    if told and not REPOSITORY.fullmatch(told):
-        raise InvalidSpecError("TokenizerUnknown", f"The tokenizer {told[:80]!r} is not a repository of the hub.")
-    if told:
-        return told, Access(), ""
+    tokenizer = str(annotations_of(world.resource).get(TOKENIZER_ANNOTATION) or metadata.get(TOKENIZER) or "")
+    if tokenizer and not REPOSITORY.fullmatch(tokenizer):
+        raise InvalidSpecError("TokenizerUnknown", f"The tokenizer {tokenizer[:80]!r} is not a repository of the hub.")
+    if tokenizer:
+        return tokenizer, Access(), ""
     text = "Set additionalMetadata.tokenizer of the model to a repository of the hub."
     if model is None:
         raise InvalidSpecError("TokenizerUnknown", f"The service's model is unknown. {text}")
@@ -298,9 +298,9 @@ def _upload(provider: str, bucket: str, prefix: str) -> tuple[str, ...]:
     return (*into, "--storage-prefix", prefix) if prefix else into
 
 
-def _options(location: StorageSpec, known: Mapping[str, str]) -> tuple[str, ...]:
+def _options(location: StorageSpec, options: Mapping[str, str]) -> tuple[str, ...]:
     given = location.parameters
-    return tuple(word for name, option in known.items() if given.get(name) for word in (option, given[name]))
+    return tuple(word for name, option in options.items() if given.get(name) for word in (option, given[name]))
 
 
 def _dataset(location: StorageSpec | None) -> tuple[str, Access]:

@@ -75,22 +75,22 @@ def granted(view: View, planned: Plan) -> frozenset[Freedom]:
     return freedoms([_made(view, {})] if view.job else planned.children)
 
 
-def _kept(made: Object) -> Object:
+def _kept(observed: Object) -> Object:
     """A Job as it is: nothing of it can be changed."""
-    metadata = {field: made["metadata"].get(field) or {} for field in ("name", "namespace", "labels")}
-    metadata["annotations"] = {SPEC: made["metadata"]["annotations"][SPEC]}
-    return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": metadata, "spec": made["spec"]}
+    metadata = {field: observed["metadata"].get(field) or {} for field in ("name", "namespace", "labels")}
+    metadata["annotations"] = {SPEC: observed["metadata"]["annotations"][SPEC]}
+    return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": metadata, "spec": observed["spec"]}
 
 
 def _made(view: View, override: Object) -> Object:
     """``override``: podOverride as it is written. Raises InvalidSpecError."""
-    wanted, world = view.job, view.world
-    if wanted is None:
+    desired, world = view.job, view.world
+    if desired is None:
         raise view.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
     (namespace, name), settings = key(world.resource), world.settings
     scratch = mounted(volumes.scratch(SCRATCH_VOLUME), SCRATCH)
     home = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "MPLCONFIGDIR": SCRATCH, "ENABLE_UI": "false"}
-    access = Access(env=variables(home)) + scratch + wanted.access
+    access = Access(env=variables(home)) + scratch + desired.access
     task = Task(
         name=name,
         namespace=namespace,
@@ -98,7 +98,7 @@ def _made(view: View, override: Object) -> Object:
         container=Container(
             name=CONTAINER,
             image=settings.images.get(CONTAINER, genai_bench.IMAGE),
-            args=(*genai_bench.arguments(wanted.benchmark), "--log-dir", SCRATCH),
+            args=(*genai_bench.arguments(desired.benchmark), "--log-dir", SCRATCH),
             env=access.env,
             mounts=access.mounts,
             resources=RESOURCES,
@@ -109,18 +109,18 @@ def _made(view: View, override: Object) -> Object:
         security=restricted(settings.user(settings.run_as_user)),
         tolerations=(TOLERATION,),
     )
-    made = job(task)
-    made["metadata"]["annotations"] = {SPEC: spec_digest(world)}
-    template = made["spec"]["template"]
+    manifest = job(task)
+    manifest["metadata"]["annotations"] = {SPEC: spec_digest(world)}
+    template = manifest["spec"]["template"]
     template["metadata"]["annotations"] = {"logging-forward": "true"}
-    node = {"nodeSelector": {wanted.node_label: names.READY}} if wanted.node_label else {}
+    node = {"nodeSelector": {desired.node_label: names.READY}} if desired.node_label else {}
     template["spec"] |= {
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         **node,
         "initContainers": [_sidecar(view, access)],
     }
     template["spec"] = _overridden(template["spec"], override)
-    return made
+    return manifest
 
 
 def _sidecar(view: View, access: Access) -> Object:
@@ -169,31 +169,31 @@ def _secrets(container: Object) -> list[str]:
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     """Once a benchmark is over, what was told of it stays."""
-    resource, made = view.world.resource, view.made or {}
+    resource, manifest = view.world.resource, view.made or {}
     before = resource.get("status") or {}
     over = before.get("state") in ("Completed", "Failed") and before.get("observedGeneration") == generation(resource)
     refused = permanent(rejection)
     if over and view.kept and not refused and before.get("completionTime"):
         own = [one for one in before.get("conditions") or () if one.get("type") in CONDITIONS]
         return StatusResult({**before, "conditions": own})
-    told = _refused(refused) if refused else _told(view)
-    observed = made.get("status") or {}
+    outcome = _refused(refused) if refused else _told(view)
+    observed = manifest.get("status") or {}
     failed: Object = next((one for one in observed.get("conditions") or () if one["type"] == "Failed"), {})
     times = {"startTime": observed.get("startTime")}
-    if told.state in ("Completed", "Failed"):
+    if outcome.state in ("Completed", "Failed"):
         times["completionTime"] = observed.get("completionTime") or failed.get("lastTransitionTime")
     times["lastReconcileTime"] = times.get("completionTime") or times["startTime"]
-    found = {
-        "state": told.state,
+    fields = {
+        "state": outcome.state,
         **{name: value for name, value in times.items() if value and view.kept},
-        **({"failureMessage": told.failure.message} if told.failure else {}),
-        **({"details": results.details(told.summary)} if told.summary else {}),
+        **({"failureMessage": outcome.failure.message} if outcome.failure else {}),
+        **({"details": results.details(outcome.summary)} if outcome.summary else {}),
     }
     return build_status(
         resource,
-        found,
-        _conditions(told, rejection),
-        rechecks=(told.recheck_seconds,),
+        fields,
+        _conditions(outcome, rejection),
+        rechecks=(outcome.recheck_seconds,),
         passed_through=PASSED_THROUGH,
     )
 
@@ -211,10 +211,10 @@ def _told(view: View) -> Told:
     over = ended(view.made, "Complete"), ended(view.made, "Failed")
     if any(over):
         return _outcome(view, max(time for time in over if time is not None), failed=over[1] is not None)
-    found = (
+    diagnosis = (
         diagnose(None, view.pods, _limits(view.world), view.world.now, lambda _log: None) if view.pods else Diagnosis()
     )
-    found = found if view.pods else without_pods(view.made, "measures the service", view.world.now)
+    diagnosis = diagnosis if view.pods else without_pods(view.made, "measures the service", view.world.now)
     running = any(pod.get("status", {}).get("phase") == "Running" for pod in view.pods)
     waiting = (
         Pending("Running", "Requests are being sent.") if running else Pending("WaitingForPod", "Its pod is starting.")
@@ -222,17 +222,17 @@ def _told(view: View) -> Told:
     return Told(
         state="Running" if running else "Pending",
         pending=waiting,
-        failure=found.failure,
-        recheck_seconds=found.recheck_seconds,
+        failure=diagnosis.failure,
+        recheck_seconds=diagnosis.recheck_seconds,
     )
 
 
 def _outcome(view: View, at: float, *, failed: bool) -> Told:
     """Of a Job that is over since ``at``, in Unix seconds."""
-    summary, left = _summary(view), at + SUMMARY_SECONDS - view.world.now
-    if summary is None and left > 0:
+    summary, remaining = _summary(view), at + SUMMARY_SECONDS - view.world.now
+    if summary is None and remaining > 0:
         waiting = Pending("Running", "The benchmark has ended, and its results are being read.")
-        return Told(state="Running", pending=waiting, recheck_seconds=left)
+        return Told(state="Running", pending=waiting, recheck_seconds=remaining)
     failure = _failure(view, summary, failed=failed)
     return Told(state="Failed" if failure else "Completed", failure=failure, summary=summary)
 
@@ -272,15 +272,15 @@ def _limits(world: World) -> Limits:
     return Limits(startup_seconds=0, unschedulable_grace_seconds=grace, container="")
 
 
-def _conditions(told: Told, rejection: Rejection | None) -> tuple[Condition, ...]:
-    if told.failure:
-        available = ("Available", "False", told.failure.reason, told.failure.message)
-        progressing = ("Progressing", "False", told.failure.reason, "See the condition Available.")
-    elif told.pending:
-        available = ("Available", "False", told.pending.reason, told.pending.message)
-        progressing = ("Progressing", "True", told.pending.reason, told.pending.message)
+def _conditions(outcome: Told, rejection: Rejection | None) -> tuple[Condition, ...]:
+    if outcome.failure:
+        available = ("Available", "False", outcome.failure.reason, outcome.failure.message)
+        progressing = ("Progressing", "False", outcome.failure.reason, "See the condition Available.")
+    elif outcome.pending:
+        available = ("Available", "False", outcome.pending.reason, outcome.pending.message)
+        progressing = ("Progressing", "True", outcome.pending.reason, outcome.pending.message)
     else:
-        count = told.summary.requests if told.summary else 0
+        count = outcome.summary.requests if outcome.summary else 0
         available = ("Available", "True", "Completed", f"{count} requests were answered, and none failed.")
         progressing = ("Progressing", "False", "Complete", "The benchmark is complete.")
     return verdict(rejection, "The spec is valid."), Condition(*available), Condition(*progressing)

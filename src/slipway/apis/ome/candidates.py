@@ -120,22 +120,22 @@ def candidate(runtime: Object) -> Candidate | Broken:
 
 def parse_size(text: str) -> int:
     """The number of parameters that ``7B``, ``1.5b``, ``350M``, ``20K`` or ``1000`` says. Raises ValueError."""
-    found = SIZE.fullmatch(text)
-    if found is None:
+    match = SIZE.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text[:32]!r} is not a size such as 7B or 350M")
-    return int(Decimal(found[1]) * UNITS[found[2].upper()])
+    return int(Decimal(match[1]) * UNITS[match[2].upper()])
 
 
 def covers(entry: Mapping[str, Any], pipeline: Mapping[str, Any] | None) -> bool:
     """Whether a diffusion pipeline has all that an entry asks of one."""
     if pipeline is None:
         return False
-    for name, asked in entry.items():
-        found = pipeline.get(name)
-        if isinstance(asked, Mapping):
-            if not covers(asked, found if isinstance(found, Mapping) else None):
+    for name, requirement in entry.items():
+        component = pipeline.get(name)
+        if isinstance(requirement, Mapping):
+            if not covers(requirement, component if isinstance(component, Mapping) else None):
                 return False
-        elif asked and asked != found:
+        elif requirement and requirement != component:
             return False
     return True
 

@@ -42,8 +42,8 @@ def condition(spec: Object, fields: Mapping[str, str], *others: str) -> tuple[Co
 
 def rows() -> list[str]:
     """The table of the documentation."""
-    said: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for kind, fields in (("", SERVICES), (" of models", MODELS)):
         for field, why in fields.items():
-            said.setdefault(why, []).append(f"`{field}`{kind}")
-    return [f"| {', '.join(fields)} | {why[0].upper()}{why[1:]}. |" for why, fields in said.items()]
+            reasons.setdefault(why, []).append(f"`{field}`{kind}")
+    return [f"| {', '.join(fields)} | {why[0].upper()}{why[1:]}. |" for why, fields in reasons.items()]

@@ -42,10 +42,10 @@ class Asked:
         """What keeps a runtime from the model. Of one for other models altogether no more than that."""
         gaps, closest = NO_ENTRY, None
         for entry in candidate.entries:
-            found = self._gaps(entry)
-            if found < gaps:
-                gaps, closest = found, entry
-                if not found:
+            entry_gaps = self._gaps(entry)
+            if entry_gaps < gaps:
+                gaps, closest = entry_gaps, entry
+                if not entry_gaps:
                     break
         if gaps >= ARCHITECTURE:
             return Judged(gaps, candidate, closest, 0)
@@ -73,8 +73,8 @@ class Asked:
         if gaps:
             return gaps
         # A runtime cannot name any other word in OME, so any other word does not keep it from the model.
-        known = model.quantization if model.quantization in QUANTIZATIONS else ""
-        if entry.quantization not in (model.quantization, known):
+        quantization = model.quantization if model.quantization in QUANTIZATIONS else ""
+        if entry.quantization not in (model.quantization, quantization):
             gaps |= QUANTIZATION
         if not agrees(entry.format.version, self.format.version, entry.format.operator):
             gaps |= FORMAT_VERSION
@@ -127,14 +127,17 @@ def _other_version(entry: ModelFormat, model: Named) -> str:
 REASONS: Sequence[tuple[int, Callable[[Asked, Candidate, Entry], str]]] = (
     (NO_ENTRY, lambda *_: "it lists no model format"),
     (DIFFUSION, lambda *_: "it is for another diffusion pipeline"),
-    (FORMAT, lambda asked, _, entry: _other("format", entry.format.name, asked.format.name)),
-    (FRAMEWORK, lambda asked, _, entry: _other("framework", entry.framework.name, asked.framework.name)),
-    (ARCHITECTURE, lambda asked, _, entry: _other("architecture", entry.architecture, asked.model.architecture)),
-    (QUANTIZATION, lambda asked, _, entry: _other("quantization", entry.quantization, asked.model.quantization)),
-    (FORMAT_VERSION, lambda asked, _, entry: _other_version(entry.format, asked.format)),
-    (FRAMEWORK_VERSION, lambda asked, _, entry: _other_version(entry.framework, asked.framework)),
-    (SIZES, lambda asked, one, _: f"it is for models of {one.size_range}, {asked.said_size()}"),
-    (CLASSES, lambda asked, one, _: f"it does not list the accelerator class {min(asked.classes - one.classes):.64}"),
+    (FORMAT, lambda request, _, entry: _other("format", entry.format.name, request.format.name)),
+    (FRAMEWORK, lambda request, _, entry: _other("framework", entry.framework.name, request.framework.name)),
+    (ARCHITECTURE, lambda request, _, entry: _other("architecture", entry.architecture, request.model.architecture)),
+    (QUANTIZATION, lambda request, _, entry: _other("quantization", entry.quantization, request.model.quantization)),
+    (FORMAT_VERSION, lambda request, _, entry: _other_version(entry.format, request.format)),
+    (FRAMEWORK_VERSION, lambda request, _, entry: _other_version(entry.framework, request.framework)),
+    (SIZES, lambda request, one, _: f"it is for models of {one.size_range}, {request.said_size()}"),
+    (
+        CLASSES,
+        lambda request, one, _: f"it does not list the accelerator class {min(request.classes - one.classes):.64}",
+    ),
     (DISABLED, lambda *_: "it is disabled"),
     (NOT_OFFERED, lambda *_: "it matches, but is not for automatic selection: set it in spec.runtime"),
 )

@@ -98,9 +98,9 @@ def _path(model: Object, settings: Settings, kept: Container[str] = ()) -> str:
 def recorded_paths(world: World, model: Object) -> frozenset[str]:
     """The folders that nodes have of a model, by their records. A folder that contains those of all models without a
     path belongs to no single model."""
-    found = {_record_path(nodes.read(node), model) for node in world.list(NODE)} - {""}
-    shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in found for scheme in storage.FETCHED}
-    return frozenset(found - shared)
+    paths = {_record_path(nodes.read(node), model) for node in world.list(NODE)} - {""}
+    shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in paths for scheme in storage.FETCHED}
+    return frozenset(paths - shared)
 
 
 def may_have(listers: Listers, settings: Settings, model: Object, path: str) -> bool:

@@ -90,8 +90,8 @@ def inspection(view: View, stored: Stored) -> Errand | None:
 
 
 def is_bound(view: View, stored: Stored) -> bool:
-    found = view.world.get(stored.claim) if stored.claim else None
-    return found is not None and not deleting(found) and found.get("status", {}).get("phase") == "Bound"
+    claim = view.world.get(stored.claim) if stored.claim else None
+    return claim is not None and not deleting(claim) and claim.get("status", {}).get("phase") == "Bound"
 
 
 def made(view: View, errand: Errand) -> Object:
@@ -121,17 +121,17 @@ def observed(view: View, errand: Errand) -> Run:
 def donor_of(view: View, errand: Errand) -> str | None:
     """The folder whose files the existing Job may reuse, by its own words, which may be forged. Empty: it reuses none;
     None: there is no Job."""
-    found = view.world.children.get((JOB, _name(view, errand)))
-    if found is None or deleting(found):
+    job = view.world.children.get((JOB, _name(view, errand)))
+    if job is None or deleting(job):
         return None
-    return next((word.removeprefix(REUSE) for word in words_of(found) if word.startswith(REUSE)), "")
+    return next((word.removeprefix(REUSE) for word in words_of(job) if word.startswith(REUSE)), "")
 
 
 def _name(view: View, errand: Errand) -> Key:
     """Models of the cluster have their Jobs, and their Secrets, where the operator says."""
     name = key(view.resource).name
-    told = "\0".join((uid(view.resource), errand.what, *errand.place))
-    digest = hashlib.sha256(told.encode()).hexdigest()[:10]
+    identity = "\0".join((uid(view.resource), errand.what, *errand.place))
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
     beginning = f"{name[:40].rstrip('-.')}-{errand.what}-{digest}"
     return Key(view.namespace, beginning)
 
@@ -188,9 +188,9 @@ def _source(view: View, stored: Stored) -> Access:
     access = of_operator(settings.loader)
     match stored.scheme:
         case "hf":
-            told = variables({huggingface.TOKEN: parameters["token"]}) if parameters.get("token") else ()
+            inline_token = variables({huggingface.TOKEN: parameters["token"]}) if parameters.get("token") else ()
             token = from_secret(secret, {huggingface.TOKEN: parameters.get("secretKey") or TOKEN_KEY})
-            return access + Access(env=(*hub_mirror(settings.hugging_face_endpoint), *(token or told)))
+            return access + Access(env=(*hub_mirror(settings.hugging_face_endpoint), *(token or inline_token)))
         case "s3":
             region = variables({"AWS_REGION": stored.region} if stored.region else {})
             return access + Access(env=from_secret(secret, {one: one for one in BUCKET_KEYS})) + Access(env=region)

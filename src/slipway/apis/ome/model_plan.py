@@ -56,13 +56,13 @@ def plan(view: View) -> Plan:
     stored, done = view.valid(), visits(view)
     runs = [one.run for one in done]
     inspected: tuple[Object, ...] = ()
-    if asked := inspection(view, stored):
-        runs.append(run := observed(view, asked))
-        inspected = run.children(made(view, asked), view.world.now) if is_bound(view, stored) else ()
-    wanted = _visiting(view, done)
+    if errand := inspection(view, stored):
+        runs.append(run := observed(view, errand))
+        inspected = run.children(made(view, errand), view.world.now) if is_bound(view, stored) else ()
+    base = _visiting(view, done)
     return msgspec.structs.replace(
-        wanted,
-        children=(*inspected, *wanted.children),
+        base,
+        children=(*inspected, *base.children),
         self_patch=_filled(view, runs),
         finalizer=names.MODEL_FINALIZERS[view.resource["kind"]],
     )
@@ -97,31 +97,31 @@ def _there(view: View, node: Node, errand: Errand | None) -> Visit:
     desired = Desired(stored, record)
     if desired.lacks_room(view.resource, node):
         return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
-    said = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
+    update = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
     if errand is None or stored.scheme == "vendor":
-        return Visit(node=node, stage="loading", says=msgspec.structs.replace(said, state="Ready"))
+        return Visit(node=node, stage="loading", says=msgspec.structs.replace(update, state="Ready"))
     seal = record.seal_of(stored.path) if record and stored.url else ""
-    said = msgspec.structs.replace(
-        said, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
+    update = msgspec.structs.replace(
+        update, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
     )
     errand = errand.to(node)
     errand = errand.knowing(seal, _donor(view, stored, node, errand))
     run = observed(view, errand)
     report, again = run.report, None if run.outlived(view.world.now) else errand
     if report is not None and report.fault:
-        unsound = msgspec.structs.replace(said, state="Failed", message=report.fault)
+        unsound = msgspec.structs.replace(update, state="Failed", message=report.fault)
         return Visit(node=node, stage="failed", says=unsound, errand=again, run=run)
     if report is not None:
         ready = msgspec.structs.replace(
-            said, state="Ready", size=report.size, revision=report.revision, seal=report.seal
+            update, state="Ready", size=report.size, revision=report.revision, seal=report.seal
         )
         return Visit(node=node, stage="loading", says=ready, errand=errand, run=run)
     if run.failed_since is not None:
-        failed = msgspec.structs.replace(said, state="Failed", message=run.fault[1])
+        failed = msgspec.structs.replace(update, state="Failed", message=run.fault[1])
         return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
     if run.made is not None or has_turn(view.world, node, desired):
-        return Visit(node=node, stage="loading", says=said, errand=again, run=run)
-    kept = record if record is None or record.state == "Failed" else said
+        return Visit(node=node, stage="loading", says=update, errand=again, run=run)
+    kept = record if record is None or record.state == "Failed" else update
     return Visit(node=node, stage="waiting", says=kept)
 
 
@@ -143,8 +143,8 @@ def _donors(view: View, stored: Stored, node: Node) -> Iterator[tuple[str, State
     world, namespace = view.world, key(view.resource).namespace
     owners = dict.fromkeys(("", namespace))
     values = [repository_of(owner, stored.url) for owner in owners]
-    found = (one for kind in KINDS.values() for value in values for one in world.list(kind, REPOSITORY, value))
-    for model in islice(found, MOST_DONORS):
+    models = (one for kind in KINDS.values() for value in values for one in world.list(kind, REPOSITORY, value))
+    for model in islice(models, MOST_DONORS):
         record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
         if uid(model) == uid(view.resource) or deleting(model) or record is None:
             continue
@@ -239,24 +239,24 @@ def _filled(view: View, runs: Iterable[Run]) -> Object:
     safetensors, and a quantization that OME has no word for stays out. All else would keep a model from its runtime.
     The real size of a quantized model is in additionalMetadata, for runtimes that are written for that."""
     spec, annotations = view.resource["spec"], annotations_of(view.resource)
-    told = next((report.model for run in runs if (report := run.report) and report.model), None)
+    facts = next((report.model for run in runs if (report := run.report) and report.model), None)
     fixed = annotations.get(names.SKIP_CONFIG) == "true" or view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind
-    if told is None or fixed:
+    if facts is None or fixed:
         return {}
-    format_ = Named(SAFETENSORS, SAFETENSORS_VERSION) if told.format == Named(PYTORCH) else told.format
-    found = {
-        "modelType": told.model_type,
-        "modelArchitecture": told.architecture,
+    format_ = Named(SAFETENSORS, SAFETENSORS_VERSION) if facts.format == Named(PYTORCH) else facts.format
+    fields = {
+        "modelType": facts.model_type,
+        "modelArchitecture": facts.architecture,
         "modelFormat": format_ and msgspec.to_builtins(format_),
-        "modelFramework": told.framework and msgspec.to_builtins(told.framework),
-        "modelParameterSize": told.stored_size or told.parameter_size,
-        "modelCapabilities": list(told.capabilities),
-        "quantization": told.quantization if told.quantization in QUANTIZATIONS else "",
-        "maxTokens": min(told.max_tokens, MOST_TOKENS),
-        "diffusionPipeline": told.diffusion_pipeline,
+        "modelFramework": facts.framework and msgspec.to_builtins(facts.framework),
+        "modelParameterSize": facts.stored_size or facts.parameter_size,
+        "modelCapabilities": list(facts.capabilities),
+        "quantization": facts.quantization if facts.quantization in QUANTIZATIONS else "",
+        "maxTokens": min(facts.max_tokens, MOST_TOKENS),
+        "diffusionPipeline": facts.diffusion_pipeline,
     }
-    unset = {field: value for field, value in found.items() if value and not spec.get(field)}
-    differs = told.stored_size not in ("", told.parameter_size)
+    unset = {field: value for field, value in fields.items() if value and not spec.get(field)}
+    differs = facts.stored_size not in ("", facts.parameter_size)
     if differs and "modelParameterSize" in unset and PARAMETER_SIZE not in (spec.get("additionalMetadata") or {}):
-        unset["additionalMetadata"] = {PARAMETER_SIZE: told.parameter_size}
+        unset["additionalMetadata"] = {PARAMETER_SIZE: facts.parameter_size}
     return {"spec": unset} if unset else {}

@@ -89,8 +89,8 @@ def resolve(world: World) -> View:
     stored, label = _stored(world), storage.node_label(resource)
     view = View(world=world, resource=resource, stored=stored, label=label, nodes=())
     busy = set(map(nodes.node_of, view.jobs))
-    found = (nodes.read(node) for node in world.list(NODE))
-    mine = [one for one in found if one.name in busy or _says(one, label) or view.is_for(one)]
+    all_nodes = (nodes.read(node) for node in world.list(NODE))
+    mine = [one for one in all_nodes if one.name in busy or _says(one, label) or view.is_for(one)]
     return msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
 
 

@@ -47,27 +47,31 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     rejection = first_rejection(view.stored, rejection)
-    refused, told = permanent(rejection), _told(view)
-    if refused is not None and not told.available and not view.leaving:
-        told = msgspec.structs.replace(
-            told, state="Failed", reason=refused.reason, message=refused.message, under_way=""
+    refused, outcome = permanent(rejection), _told(view)
+    if refused is not None and not outcome.available and not view.leaving:
+        outcome = msgspec.structs.replace(
+            outcome, state="Failed", reason=refused.reason, message=refused.message, under_way=""
         )
     conditions = [
         verdict(rejection, "The spec is valid."),
-        Condition("Available", "True" if told.available else "False", told.reason, told.message),
-        Condition("Progressing", "True" if told.under_way else "False", *_progress(told)),
+        Condition("Available", "True" if outcome.available else "False", outcome.reason, outcome.message),
+        Condition("Progressing", "True" if outcome.under_way else "False", *_progress(outcome)),
         *fields_ignored.condition(view.resource.get("spec") or {}, fields_ignored.MODELS),
     ]
     kept = {"lifecycle": (view.resource.get("status") or {}).get("lifecycle")}
-    fields = {name: value for name, value in {**kept, **told.fields}.items() if value}
-    found = {"state": told.state, **fields}
-    return build_status(view.resource, found, conditions, rechecks=(told.recheck,), passed_through=PASSED_THROUGH)
+    fields = {name: value for name, value in {**kept, **outcome.fields}.items() if value}
+    status_fields = {"state": outcome.state, **fields}
+    return build_status(
+        view.resource, status_fields, conditions, rechecks=(outcome.recheck,), passed_through=PASSED_THROUGH
+    )
 
 
-def _progress(told: Told) -> tuple[str, str]:
-    if told.under_way:
-        return LOADING, told.under_way
-    return (COMPLETE, "Nothing is in progress.") if told.available else (told.reason, "See the condition Available.")
+def _progress(outcome: Told) -> tuple[str, str]:
+    if outcome.under_way:
+        return LOADING, outcome.under_way
+    return (
+        (COMPLETE, "Nothing is in progress.") if outcome.available else (outcome.reason, "See the condition Available.")
+    )
 
 
 def _told(view: View) -> Told:
@@ -77,12 +81,12 @@ def _told(view: View) -> Told:
     if view.leaving:
         return _leaving(done)
     stored = view.valid()
-    told = _on_claim(view, stored) if stored.claim else _on_nodes(view, done)
+    outcome = _on_claim(view, stored) if stored.claim else _on_nodes(view, done)
     clears = any(one.stage in ("leaving", "in use") or (one.says and one.says.former) for one in done)
     waits = any(one.stage in ("waiting", "full") for one in done)
     seconds = TURN_SECONDS if clears else turns.recheck_seconds(view.world) if waits else None
-    checks = [one for one in (told.recheck, seconds) if one is not None]
-    return msgspec.structs.replace(told, recheck=min(checks, default=None))
+    checks = [one for one in (outcome.recheck, seconds) if one is not None]
+    return msgspec.structs.replace(outcome, recheck=min(checks, default=None))
 
 
 def _leaving(done: Sequence[Visit]) -> Told:
@@ -103,14 +107,14 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
         [one for one in meant if one.stage == stage] for stage in ("there", "failed", "loading", "waiting", "full")
     )
     moving = [progress.moving(one.run, view.world, does=f"{one.node.name} is downloading the files") for one in loading]
-    told = [one.progress for one in moving if one.progress]
+    transfers = [one.progress for one in moving if one.progress]
     size = max((one.says.size for one in there if one.says), default=0)
     fields: Object = {
         "nodesReady": [one.node.name for one in there],
         "nodesFailed": [one.node.name for one in failed],
         "size": facts.human(size) if size else "",
-        "doneBytes": sum(one.done_bytes for one in told),
-        "totalBytes": sum(one.total_bytes for one in told),
+        "doneBytes": sum(one.done_bytes for one in transfers),
+        "totalBytes": sum(one.total_bytes for one in transfers),
     }
     retries = [at - view.world.now for one in (*failed, *loading) if (at := one.run.retried_at()) is not None]
     checks = [one.diagnosis.recheck_seconds for one in moving if one.diagnosis.recheck_seconds is not None]
@@ -183,25 +187,25 @@ def _without_room(view: View, full: Sequence[Visit]) -> list[str]:
 
 def _named(visits_: Sequence[Visit]) -> str:
     """The first few nodes, and how many there are beside them."""
-    found = [one.node.name for one in visits_]
-    if not found:
+    names = [one.node.name for one in visits_]
+    if not names:
         return "the nodes"
-    rest = len(found) - MOST_NAMED
-    return ", ".join(found[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # On a claim
 
 
 def _on_claim(view: View, stored: Stored) -> Told:
-    asked, claim = inspection(view, stored), stored.claim
-    if asked is None or claim is None or view.world.get(claim) is None:
+    errand, claim = inspection(view, stored), stored.claim
+    if errand is None or claim is None or view.world.get(claim) is None:
         text = f"There is no claim {claim.name if claim else ''} in the namespace {claim.namespace if claim else ''}."
         return Told(state="Failed", reason="ClaimNotFound", message=text, recheck=MISSING_SECONDS)
     if not is_bound(view, stored):
         text = f"The claim {claim.name} has no volume yet."
         return Told(state="In_Transit", reason="ClaimNotBound", message=text, under_way=text, recheck=MISSING_SECONDS)
-    run = observed(view, asked)
+    run = observed(view, errand)
     at = run.retried_at()
     recheck = max(at - view.world.now, 1.0) if at is not None else None
     report, before = run.report, view.resource.get("status") or {}
@@ -210,8 +214,8 @@ def _on_claim(view: View, stored: Stored) -> Told:
         return Told(state="Failed", reason=reason, message=text, recheck=recheck)
     if report is not None and report.fault:
         return Told(state="Failed", reason=UNSOUND, message=sentence(report.fault), recheck=recheck)
-    known = before.get("state") == "Ready" and before.get("observedGeneration") == generation(view.resource)
-    if report is None and not known:
+    inspected = before.get("state") == "Ready" and before.get("observedGeneration") == generation(view.resource)
+    if report is None and not inspected:
         moving = progress.moving(run, view.world)
         failure, seconds = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
         if failure:

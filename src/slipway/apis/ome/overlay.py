@@ -87,15 +87,15 @@ def _stands(name: Name, runtime: Object) -> bool:
 
 def runner(pod: Object) -> Object:
     """The container that answers, of a component's pod."""
-    found: Object = pod["containers"][0]
-    return found
+    container: Object = pod["containers"][0]
+    return container
 
 
 def _of_runtime(spec: Object, name: Name) -> Object:
     """What a runtime says of a component. One of earlier versions says it of the engine alone, as a pod."""
-    found = spec.get(f"{name}Config")
-    if found is not None or name != "engine":
-        return as_object(found)
+    config = spec.get(f"{name}Config")
+    if config is not None or name != "engine":
+        return as_object(config)
     pod = {field: value for field, value in spec.items() if field in POD_FIELDS or field in ("labels", "annotations")}
     return pod | ({"worker": spec["workers"]} if spec.get("workers") else {})
 
@@ -105,23 +105,25 @@ def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Comp
     config = merged(*_both("config", base, patch))
     whole = Laid.over(base, patch)
     computes = runtime if name != "router" else {}
-    found = Component(
+    component = Component(
         name=name,
         extension=extension,
         pod={},
         config={str(key): str(value) for key, value in config.items()},
     )
-    if not any(said.get(field) is not None for said in (base, patch) for field in GROUP):
-        return msgspec.structs.replace(found, pod=_pod(whole, name, computes, base, patch))
+    if not any(layer.get(field) is not None for layer in (base, patch) for field in GROUP):
+        return msgspec.structs.replace(component, pod=_pod(whole, name, computes, base, patch))
     first = Laid.over(*_both("leader", base, patch)).within(whole)
     leader = _pod(first, f"{name}.leader", computes, base, patch, "leader")
-    found = msgspec.structs.replace(found, pod=whole.pod_spec(name) if whole.runs else leader, leader=leader)
+    component = msgspec.structs.replace(component, pod=whole.pod_spec(name) if whole.runs else leader, leader=leader)
     if base.get("worker") is None and patch.get("worker") is None:
-        return found
-    said = _both("worker", base, patch)
-    others = Laid.over(*said).within(whole)
+        return component
+    worker_layers = _both("worker", base, patch)
+    others = Laid.over(*worker_layers).within(whole)
     worker = _pod(others, f"{name}.worker", computes, base, patch, "worker")
-    return msgspec.structs.replace(found, worker=worker, worker_size=_size(name, merged(*said).get("size", 1)))
+    return msgspec.structs.replace(
+        component, worker=worker, worker_size=_size(name, merged(*worker_layers).get("size", 1))
+    )
 
 
 def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
@@ -182,11 +184,13 @@ class Laid(msgspec.Struct, frozen=True):
         """The spec of the pod, its runner the first container. Raises InvalidSpecError where nothing runs in it."""
         containers = _objects(self.pod.get("containers"))
         name = str(self.runner.get("name") or predictor.RUNNER)
-        wanted = (name,) if self.runner else (predictor.RUNNER, *self.first, *(one.get("name") for one in containers))
-        found = next((one for name in wanted for one in containers if one.get("name") == name), {})
-        main = merged(found, {**self.runner, "name": name}, "Container") if self.runner else found
-        if self.runner.get("args") and found.get("args"):
-            main["args"] = [*found["args"], *self.runner["args"]]
+        candidates = (
+            (name,) if self.runner else (predictor.RUNNER, *self.first, *(one.get("name") for one in containers))
+        )
+        container = next((one for name in candidates for one in containers if one.get("name") == name), {})
+        main = merged(container, {**self.runner, "name": name}, "Container") if self.runner else container
+        if self.runner.get("args") and container.get("args"):
+            main["args"] = [*container["args"], *self.runner["args"]]
         if not main:
             text = f"spec.{place}: neither the service nor its runtime has a container: it needs a runner with an image"
             raise InvalidSpecError("NoRunner", text)
@@ -195,7 +199,7 @@ class Laid(msgspec.Struct, frozen=True):
                 f"spec.{place}: the container {main.get('name')} has no image, neither in the service nor its runtime"
             )
             raise InvalidSpecError("NoImage", text)
-        return {**self.pod, "containers": [main, *(one for one in containers if one is not found)]}
+        return {**self.pod, "containers": [main, *(one for one in containers if one is not container)]}
 
 
 def _with_account(pod: Object) -> Object:
@@ -215,16 +219,18 @@ def _extension(name: Name, base: Object, patch: Object) -> ComponentExtensionSpe
         if any(rival in patches for rival in rivals):
             bases.pop(field, None)
     try:
-        mine, found = (msgspec.convert(said, ComponentExtensionSpec) for said in (patches, merged(bases, patches)))
+        mine, extension = (
+            msgspec.convert(fields, ComponentExtensionSpec) for fields in (patches, merged(bases, patches))
+        )
     except msgspec.ValidationError as error:
         raise InvalidSpecError("InvalidSpec", f"spec.{name}: {error}") from error
-    least = 1 if found.min_replicas is None else found.min_replicas
-    most = found.max_replicas or max(MOST_REPLICAS[name], least)
+    least = 1 if extension.min_replicas is None else extension.min_replicas
+    most = extension.max_replicas or max(MOST_REPLICAS[name], least)
     # Of a bound of the service's and one of the runtime's, the service's stays. Of two of one author, as in OME, the
     # lower one does.
     if mine.max_replicas and mine.min_replicas is None:
         least = min(least, most)
-    return msgspec.structs.replace(found, min_replicas=least, max_replicas=max(least, most))
+    return msgspec.structs.replace(extension, min_replicas=least, max_replicas=max(least, most))
 
 
 def _size(name: Name, size: Any) -> int:
@@ -234,7 +240,7 @@ def _size(name: Name, size: Any) -> int:
 
 
 def _both_of(fields: frozenset[str], base: Object, patch: Object) -> tuple[Object, Object]:
-    below, above = ({field: value for field, value in said.items() if field in fields} for said in (base, patch))
+    below, above = ({field: value for field, value in layer.items() if field in fields} for layer in (base, patch))
     return below, above
 
 

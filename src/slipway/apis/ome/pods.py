@@ -85,8 +85,8 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
 
     Raises InvalidSpecError where the manifests ask for what cannot be served.
     """
-    said = {"pod": component.pod, "leader": component.leader, "worker": component.worker}[role]
-    spec = _rendered(said or component.pod, context.service)
+    pod = {"pod": component.pod, "leader": component.leader, "worker": component.worker}[role]
+    spec = _rendered(pod or component.pod, context.service)
     own = _variables(component, role, spec["containers"][0], context)
     mounts = _mounts(component, spec["containers"][0], context)
     main = _with_models(_with_variables(spec["containers"][0], own), mounts)
@@ -128,20 +128,20 @@ def _rendered(pod: Object, service: Object) -> Object:
     text = msgspec.json.encode(pod).decode()
     if "{{" not in text:
         return pod
-    values = [_value(found, service["metadata"]) for found in PLACEHOLDER.finditer(text)]
+    values = [_value(match, service["metadata"]) for match in PLACEHOLDER.finditer(text)]
     if sum(map(len, values)) > MOST_RENDERED:
-        told = f"its rendered text has more than {MOST_RENDERED} characters: shorten the annotations"
-        raise InvalidSpecError("InvalidSpec", told)
+        message = f"its rendered text has more than {MOST_RENDERED} characters: shorten the annotations"
+        raise InvalidSpecError("InvalidSpec", message)
     rest = iter(values)
     rendered: Object = msgspec.json.decode(PLACEHOLDER.sub(lambda _found: json.dumps(next(rest))[1:-1], text))
     return rendered
 
 
-def _value(found: re.Match[str], metadata: Object) -> str:
+def _value(match: re.Match[str], metadata: Object) -> str:
     """Empty for a label or an annotation that is not there."""
-    if found[1]:
-        return str(metadata.get(found[1].lower(), ""))
-    return str((metadata.get(found[2].lower()) or {}).get(found[3], ""))
+    if match[1]:
+        return str(metadata.get(match[1].lower(), ""))
+    return str((metadata.get(match[2].lower()) or {}).get(match[3], ""))
 
 
 def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mount, ...]:
@@ -151,37 +151,37 @@ def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mo
         line = " ".join(map(str, (*(main.get("command") or ()), *(main.get("args") or ()))))
         reads = served and served.path and (MODEL_PATH in line or served.path in line)
         return (served,) if served and reads else ()
-    found = [*([served] if served else []), *(adapter.mount for adapter in context.adapters if not adapter.merged)]
-    return tuple({mount.path: mount for mount in found if mount.path}.values())
+    mounts = [*([served] if served else []), *(adapter.mount for adapter in context.adapters if not adapter.merged)]
+    return tuple({mount.path: mount for mount in mounts if mount.path}.values())
 
 
 def _variables(component: Component, role: Role, main: Object, context: PodContext) -> tuple[Object, ...]:
     """Before those of the manifest, which may refer to them."""
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     if context.served and context.served.path:
-        found[MODEL_PATH] = context.served.path
+        environment[MODEL_PATH] = context.served.path
     if component.name != "router":
         gpus = _gpus(main) * (1 if role == "pod" else 1 + component.worker_size)
-        found |= {PARALLELISM: str(gpus)} if gpus else {}
-        found[SERVED_NAME] = context.service["metadata"]["name"]
+        environment |= {PARALLELISM: str(gpus)} if gpus else {}
+        environment[SERVED_NAME] = context.service["metadata"]["name"]
     if wrong := [name for name in component.config if not VARIABLE.fullmatch(name)]:
         text = f"spec.router.config: {wrong[0][:64]!r} is not a variable name: use only letters, digits and -._"
         raise InvalidSpecError("InvalidSpec", text)
-    return variables({**found, **component.config})
+    return variables({**environment, **component.config})
 
 
 def _with_variables(main: Object, own: Sequence[Object]) -> Object:
-    said = main.get("env") or ()
-    found = [*env.without(own, said), *said]
-    return {**main, "env": found} if found else main
+    declared = main.get("env") or ()
+    combined = [*env.without(own, declared), *declared]
+    return {**main, "env": combined} if combined else main
 
 
 def _check_port(main: Object, seen: Recognised) -> None:
     """Raises InvalidSpecError for arguments that move the engine to a port of which nothing else knows."""
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
     if declared and seen.told_port and seen.told_port not in declared:
-        known = ", ".join(map(str, declared))
-        text = f"the arguments of {main['name']} set port {seen.told_port}, but its ports are {known}"
+        ports = ", ".join(map(str, declared))
+        text = f"the arguments of {main['name']} set port {seen.told_port}, but its ports are {ports}"
         raise InvalidSpecError("InvalidSpec", f"{text}. Make them match")
 
 
@@ -230,10 +230,10 @@ def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) ->
         return spec
     own = [_volume(mount, context) for mount in mounts]
     taken = {volume["name"] for volume in own}
-    found = {**spec, "volumes": [*(one for one in spec.get("volumes") or () if one.get("name") not in taken), *own]}
+    pod_spec = {**spec, "volumes": [*(one for one in spec.get("volumes") or () if one.get("name") not in taken), *own]}
     labels = {mount.node_label: names.READY for mount in mounts if mount.node_label}
     selected = {**labels, **(spec.get("nodeSelector") or {})}
-    return found | ({"nodeSelector": selected} if selected else {})
+    return pod_spec | ({"nodeSelector": selected} if selected else {})
 
 
 def _volume(mount: Mount, context: PodContext) -> Object:
@@ -283,9 +283,9 @@ def _flag(given: Sequence[object]) -> str:
 
 
 def _annotations(component: Component, role: Role, context: PodContext, mounts: Iterable[Mount]) -> Object:
-    said = {**as_object(context.service["metadata"].get("annotations")), **component.extension.annotations}
+    inherited = {**as_object(context.service["metadata"].get("annotations")), **component.extension.annotations}
     dropped = (*NOT_OF_PODS, SCRAPED) if role == "worker" else NOT_OF_PODS
-    found = {name: text for name, text in said.items() if not name.startswith(dropped)}
+    kept = {name: text for name, text in inherited.items() if not name.startswith(dropped)}
     model, weights = context.model, context.adapters
     own = {"ome.io/serving-runtime": context.runtime}
     if model:
@@ -298,4 +298,4 @@ def _annotations(component: Component, role: Role, context: PodContext, mounts: 
     if weights:
         own["ome.io/fine-tuned-weight-ft-strategy"] = weights[0].strategy
     own[USES] = " ".join(use_of(mount.path) for mount in mounts if not mount.claim)
-    return {**found, **{name: text for name, text in own.items() if text}}
+    return {**kept, **{name: text for name, text in own.items() if text}}

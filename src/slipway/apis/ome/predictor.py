@@ -36,15 +36,15 @@ def _parts(predictor: Object) -> Object:
     runner = main(containers)
     rest = [one for one in containers if one is not runner]
     own = {field: value for field, value in model.items() if value and field not in NOT_OF_CONTAINERS}
-    found: Object = {"engine": pod | ({"containers": rest} if rest else {}) | ({"worker": worker} if worker else {})}
+    parts: Object = {"engine": pod | ({"containers": rest} if rest else {}) | ({"worker": worker} if worker else {})}
     if runner or own:
-        found["engine"]["runner"] = merged(runner or {"name": RUNNER}, own, "Container")
+        parts["engine"]["runner"] = merged(runner or {"name": RUNNER}, own, "Container")
     if name := model.get("baseModel"):
         weights = model.get("fineTunedWeights")
-        found["model"] = {"name": name} | ({"fineTunedWeights": weights} if weights else {})
+        parts["model"] = {"name": name} | ({"fineTunedWeights": weights} if weights else {})
     if runtime := model.get("runtime"):
-        found["runtime"] = {"name": runtime}
-    return found
+        parts["runtime"] = {"name": runtime}
+    return parts
 
 
 def main(containers: list[Object]) -> Object | None:

@@ -68,8 +68,8 @@ def scaler(
         instead = f"set the annotation {names.AUTOSCALER_CLASS}: keda, or use scaleMetric: concurrency"
         raise InvalidSpecError("ScaleMetricNotServed", f"spec.{name}: only KEDA scales by {metric}: {instead}")
     if metric == "concurrency" or lowest == 0:
-        asked = extension.scale_target if metric == "concurrency" else None
-        target = max(asked or extension.container_concurrency or CONCURRENCY, 1)
+        own_target = extension.scale_target if metric == "concurrency" else None
+        target = max(own_target or extension.container_concurrency or CONCURRENCY, 1)
         return Scaler(by="requests", lowest=lowest, highest=highest, metric=metric, target=target)
     if metric not in ("cpu", "memory"):
         raise InvalidSpecError("InvalidSpec", f"{names.METRICS}: {metric[:32]!r} is neither cpu nor memory")
@@ -93,20 +93,20 @@ def trigger(
     Raises InvalidSpecError.
     """
     configs = [one for one in (extension.keda_config, keda) if one]
-    told = {
+    settings = {
         field: next((text for text in (annotations.get(first), *(getattr(one, second) for one in configs)) if text), "")
         for field, (first, second) in ANNOTATIONS.items()
     }
-    told["query"] = told["query"].replace("%s", workload) or usual
+    settings["query"] = settings["query"].replace("%s", workload) or usual
     credentials = next((one.authentication_ref for one in configs if one.authentication_ref), None)
-    found = Trigger(
+    keda_trigger = Trigger(
         metric=extension.scale_metric or "tps",
         authentication=msgspec.to_builtins(credentials) if credentials else None,
-        **{field: text for field, text in told.items() if text},
+        **{field: text for field, text in settings.items() if text},
     )
-    if fault := found.fault():
+    if fault := keda_trigger.fault():
         raise InvalidSpecError("InvalidSpec", f"spec.{name}: KEDA cannot scale it: {fault}")
-    return found
+    return keda_trigger
 
 
 def running_requests(metrics: Metrics | None, namespace: str, workload: str) -> str:
@@ -116,15 +116,15 @@ def running_requests(metrics: Metrics | None, namespace: str, workload: str) -> 
 
 
 def _class(annotations: Mapping[str, str], *configs: KedaConfig | None) -> str:
-    found = annotations.get(names.AUTOSCALER_CLASS)
-    if found is None:
-        told = next((one.enable_keda for one in configs if one and one.enable_keda is not None), False)
-        return "keda" if told else "hpa"
-    if found not in CLASSES:
+    class_name = annotations.get(names.AUTOSCALER_CLASS)
+    if class_name is None:
+        enabled = next((one.enable_keda for one in configs if one and one.enable_keda is not None), False)
+        return "keda" if enabled else "hpa"
+    if class_name not in CLASSES:
         raise InvalidSpecError(
-            "InvalidSpec", f"{names.AUTOSCALER_CLASS}: {found[:32]!r} is not one of {', '.join(CLASSES)}"
+            "InvalidSpec", f"{names.AUTOSCALER_CLASS}: {class_name[:32]!r} is not one of {', '.join(CLASSES)}"
         )
-    return found
+    return class_name
 
 
 def _utilization(annotations: Mapping[str, str]) -> int:

@@ -89,32 +89,32 @@ def select(
     ``model.parameter_size`` is what OME counts, the numbers that are stored. Of a quantized model ``model.parameters``
     are more: a runtime for models of that size serves it where none for the other does.
     """
-    found = _select(model, candidates, wanted, current, required_classes)
+    selection = _select(model, candidates, wanted, current, required_classes)
     size = in_words(model.parameters)
-    if not size or size == model.parameter_size or (found.chosen is not None and found.fits):
-        return found
+    if not size or size == model.parameter_size or (selection.chosen is not None and selection.fits):
+        return selection
     real = msgspec.structs.replace(model, parameter_size=size)
     other = _select(real, candidates, wanted, current, required_classes)
-    return other if other.chosen is not None and other.fits else found
+    return other if other.chosen is not None and other.fits else selection
 
 
 def _select(
     model: ModelFacts,
     candidates: Sequence[Candidate | Broken],
-    wanted: Reference | None,
+    reference: Reference | None,
     current: Reference | None,
     required_classes: frozenset[str],
 ) -> Selection:
-    asked = Asked(model, required_classes)
-    if wanted is not None:
-        return _named(wanted, candidates, asked)
-    judged = [asked.judge(one) for one in candidates if isinstance(one, Candidate)]
-    fitting = sorted((one for one in judged if not one.gaps), key=asked.order)
+    request = Asked(model, required_classes)
+    if reference is not None:
+        return _named(reference, candidates, request)
+    judged = [request.judge(one) for one in candidates if isinstance(one, Candidate)]
+    fitting = sorted((one for one in judged if not one.gaps), key=request.order)
     ranked = tuple(Chosen(reference=one.candidate.reference, score=one.score) for one in fitting)
     kept = next((one for one in judged if one.candidate.reference == current and _serves(one, model)), None)
     if kept is not None:
         chosen = Chosen(reference=kept.candidate.reference, score=kept.score)
-        beaten = bool(fitting) and (kept.gaps > 0 or asked.order(fitting[0])[:-1] < asked.order(kept)[:-1])
+        beaten = bool(fitting) and (kept.gaps > 0 or request.order(fitting[0])[:-1] < request.order(kept)[:-1])
         return Selection(chosen=chosen, ranked=ranked, better=ranked[0] if beaten else None)
     if ranked:
         return Selection(chosen=ranked[0], ranked=ranked)
@@ -122,7 +122,7 @@ def _select(
         return _refused("BaseModelNotReady", UNKNOWN)
     closest = heapq.nsmallest(MOST_EXCLUDED, judged, key=_closeness)
     broken = (Excluded(one.reference, (f"it {one.message}",)) for one in candidates if isinstance(one, Broken))
-    excluded = (*(Excluded(one.candidate.reference, asked.reasons(one)) for one in closest), *broken)[:MOST_EXCLUDED]
+    excluded = (*(Excluded(one.candidate.reference, request.reasons(one)) for one in closest), *broken)[:MOST_EXCLUDED]
     fault = InvalidSpecError("NoRuntime", _no_runtime(model, excluded, len(candidates)))
     return Selection(excluded=excluded, excluded_count=len(candidates), fault=fault)
 
@@ -178,23 +178,23 @@ def _identity(reference: Reference) -> Object:
     return {"name": reference.name, "kind": reference.kind.kind}
 
 
-def _named(wanted: Reference, candidates: Sequence[Candidate | Broken], asked: Asked) -> Selection:
-    called = [one for one in candidates if one.reference.name == wanted.name]
-    found = min(called, key=lambda one: not one.reference.kind.namespaced, default=None)
-    if found is None:
+def _named(reference: Reference, candidates: Sequence[Candidate | Broken], request: Asked) -> Selection:
+    called = [one for one in candidates if one.reference.name == reference.name]
+    runtime = min(called, key=lambda one: not one.reference.kind.namespaced, default=None)
+    if runtime is None:
         kinds = "no ServingRuntime in its namespace and no ClusterServingRuntime"
-        meant = did_you_mean(wanted.name, sorted({one.reference.name for one in candidates}))
-        text = f"spec.runtime names {wanted.name}, but there is {kinds} of this name"
+        meant = did_you_mean(reference.name, sorted({one.reference.name for one in candidates}))
+        text = f"spec.runtime names {reference.name}, but there is {kinds} of this name"
         return _refused("RuntimeNotFound", f"{text}{meant}")
-    known = f"the {found.reference.kind.kind} {wanted.name}"
-    if isinstance(found, Broken):
-        return _refused("RuntimeInvalid", f"{known} {found.message}")
-    if found.disabled:
-        return _refused("RuntimeDisabled", f"{known} is disabled: enable it, or set another one in spec.runtime")
-    judged = asked.judge(found)
+    subject = f"the {runtime.reference.kind.kind} {reference.name}"
+    if isinstance(runtime, Broken):
+        return _refused("RuntimeInvalid", f"{subject} {runtime.message}")
+    if runtime.disabled:
+        return _refused("RuntimeDisabled", f"{subject} is disabled: enable it, or set another one in spec.runtime")
+    judged = request.judge(runtime)
     judged = judged._replace(gaps=judged.gaps & ~NOT_OFFERED)
-    unfit = asked.reasons(judged) if asked.model.format else ()
-    return Selection(chosen=Chosen(reference=found.reference, score=judged.score, by="Service", unfit=unfit))
+    unfit = request.reasons(judged) if request.model.format else ()
+    return Selection(chosen=Chosen(reference=runtime.reference, score=judged.score, by="Service", unfit=unfit))
 
 
 def _refused(reason: str, message: str) -> Selection:
@@ -221,9 +221,9 @@ def _no_runtime(model: ModelFacts, excluded: Sequence[Excluded], count: int) -> 
 
 
 def _in_words(model: ModelFacts) -> str:
-    said = [f"{one.name} {one.version}".strip() for one in (model.format, model.framework) if one]
+    formats = [f"{one.name} {one.version}".strip() for one in (model.format, model.framework) if one]
     return ", ".join(
-        f"{one:.64}" for one in (*said, model.architecture, model.quantization, model.parameter_size) if one
+        f"{one:.64}" for one in (*formats, model.architecture, model.quantization, model.parameter_size) if one
     )
 
 

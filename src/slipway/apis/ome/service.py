@@ -113,9 +113,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def route_labels(self) -> dict[str, str]:
         """Its labels, as many as a route takes."""
-        found = sorted(labels(self.resource).items())[:MOST_LABELS]
-        upto = accumulate(len(name) + len(value) for name, value in found)
-        return dict(item for item, length in zip(found, upto, strict=True) if length <= MOST_LABEL_CHARACTERS)
+        pairs = sorted(labels(self.resource).items())[:MOST_LABELS]
+        upto = accumulate(len(name) + len(value) for name, value in pairs)
+        return dict(item for item, length in zip(pairs, upto, strict=True) if length <= MOST_LABEL_CHARACTERS)
 
     @property
     def by_requests(self) -> Part | None:

@@ -64,19 +64,19 @@ def component_fields(view: View, service: Service | None, one: Found) -> Object:
     tried = view.world.child(DEPLOYMENT, service_rollout.canary_name(key(resource).name, one.name))
     before = ((resource.get("status") or {}).get("components") or {}).get(one.name) or {}
     stable, newer = (canary.revision(workload) for workload in (one.workload, tried))
-    told = {field: before[field] for field in REVISIONS if field in before}
+    fields = {field: before[field] for field in REVISIONS if field in before}
     part = service.part(one.name) if service else None
     address = address_of(resource, part.port, own) if part else {}
     address |= {"restURL": address["url"]} if address else {}
     if stable is None:
-        return told | address
+        return fields | address
     rolled_out, latest = f"{own}-{stable.digest}", f"{own}-{(newer or stable).digest}"
-    told[CREATED] = latest
+    fields[CREATED] = latest
     if stable.complete or (newer and newer.complete):
-        told[ANSWERS] = latest if newer is None or newer.complete else rolled_out
-    if stable.complete and told.get(ROLLED_OUT) != rolled_out:
-        told |= {PREVIOUS: told[ROLLED_OUT]} if ROLLED_OUT in told else {}
-        told[ROLLED_OUT] = rolled_out
+        fields[ANSWERS] = latest if newer is None or newer.complete else rolled_out
+    if stable.complete and fields.get(ROLLED_OUT) != rolled_out:
+        fields |= {PREVIOUS: fields[ROLLED_OUT]} if ROLLED_OUT in fields else {}
+        fields[ROLLED_OUT] = rolled_out
     percent = part.component.extension.canary_traffic_percent if part else None
     split = canary.decide(newer.digest, percent, stable, newer) if newer and latest != rolled_out else None
     share = split.share if split else canary.ALL
@@ -84,27 +84,27 @@ def component_fields(view: View, service: Service | None, one: Found) -> Object:
     if share < canary.ALL:
         traffic[0]["tag"] = "latest"
         traffic.append({"revisionName": rolled_out, "latestRevision": False, "percent": 100 - share, "tag": "prev"})
-    return told | address | {"traffic": traffic}
+    return fields | address | {"traffic": traffic}
 
 
-def model_status(found: Sequence[Found], rejection: Rejection | None) -> Object:
+def model_status(components: Sequence[Found], rejection: Rejection | None) -> Object:
     """``status.modelStatus``: what became of the model in the engines and decoders."""
-    loading = [one for one in found if one.name != "router"]
+    loading = [one for one in components if one.name != "router"]
     copies = sum(is_ready(pod) for one in loading for pod in one.pods)
     failed = next((one for one in loading if one.diagnosis.failure), None)
     ready = bool(loading) and all(one.component.ready for one in loading)
     current = ready and all(one.workload is not None and complete(one.workload) for one in loading)
-    told: Object = {"modelCopies": {"failedCopies": _failing(loading), "totalCopies": copies}}
+    fields: Object = {"modelCopies": {"failedCopies": _failing(loading), "totalCopies": copies}}
     active = "Loaded" if ready else "Loading" if any(one.pods for one in loading) else "Pending"
     if refused := permanent(rejection):
         reason = FAILURES.get(refused.reason)
-        told["lastFailureInfo"] = {"message": refused.message} | ({"reason": reason} if reason else {})
-        return told | _states("InvalidSpec", active, "")
+        fields["lastFailureInfo"] = {"message": refused.message} | ({"reason": reason} if reason else {})
+        return fields | _states("InvalidSpec", active, "")
     failure = failed.diagnosis.failure if failed else None
     if failed and failure and failure.reason not in OF_CONTAINERS:
-        told["lastFailureInfo"] = _failure_info(failed, failure)
-        return told | _states("BlockedByFailedLoad", "Loaded" if ready else "FailedToLoad", "FailedToLoad")
-    return told | _states("UpToDate" if current else "InProgress", active, "Loaded")
+        fields["lastFailureInfo"] = _failure_info(failed, failure)
+        return fields | _states("BlockedByFailedLoad", "Loaded" if ready else "FailedToLoad", "FailedToLoad")
+    return fields | _states("UpToDate" if current else "InProgress", active, "Loaded")
 
 
 def _states(transition: str, active: str, target: str) -> Object:
@@ -118,16 +118,18 @@ def _failing(loading: Sequence[Found]) -> int:
 
 
 def _failure_info(one: Found, failure: Failure) -> Object:
-    told: Object = {"reason": "ModelLoadFailed", "message": failure.message}
+    info: Object = {"reason": "ModelLoadFailed", "message": failure.message}
     for pod in sorted(one.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True):
         if ended := _ended(pod):
-            told |= {"location": key(pod).name, "exitCode": ended.get("exitCode", 0)}
-            return told | ({"time": ended["finishedAt"]} if ended.get("finishedAt") else {})
-    return told
+            info |= {"location": key(pod).name, "exitCode": ended.get("exitCode", 0)}
+            return info | ({"time": ended["finishedAt"]} if ended.get("finishedAt") else {})
+    return info
 
 
 def _ended(pod: Object) -> Object:
     """How a container of a pod ended last; empty: none did."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    found = (one.get("state", {}).get("terminated") or one.get("lastState", {}).get("terminated") for one in statuses)
-    return next((one for one in found if one), {})
+    terminations = (
+        one.get("state", {}).get("terminated") or one.get("lastState", {}).get("terminated") for one in statuses
+    )
+    return next((one for one in terminations if one), {})

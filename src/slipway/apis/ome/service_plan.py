@@ -45,16 +45,16 @@ SCALED_OBJECT_ROOM = 50
 def plan(view: View) -> Plan:
     """Raises InvalidSpecError."""
     service, world = view.valid(), view.world
-    made: list[Object] = []
+    children: list[Object] = []
     for part in service.parts:
         rolled = roll(world, service, part)
         own = _service(rolled, service, part.name, rolled.answering)
-        made += [*_account(service, part), _exposed(own, part.component.extension.annotations)]
-        made += _workload(rolled, service, world)
+        children += [*_account(service, part), _exposed(own, part.component.extension.annotations)]
+        children += _workload(rolled, service, world)
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
-            made += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
-    return Plan(children=tuple(made))
+            children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
+    return Plan(children=tuple(children))
 
 
 def _routed(rolled: Rolled, service: Service) -> Object:
@@ -74,8 +74,8 @@ def _routed(rolled: Rolled, service: Service) -> Object:
         scale=wakes,
         targets=rolled.split.targets(canary_name(service.name, rolled.part.component.name)),
     )
-    made = _service(rolled, service, service.name, rolled.answering, route)
-    return _exposed(made, annotations_of(service.resource))
+    manifest = _service(rolled, service, service.name, rolled.answering, route)
+    return _exposed(manifest, annotations_of(service.resource))
 
 
 def _guards(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
@@ -84,14 +84,14 @@ def _guards(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...
     return network.among(service.name, service.namespace, whole, rolled.part.port, world.settings)
 
 
-def granted(view: View, made: Plan) -> frozenset[Freedom]:
+def granted(view: View, plan: Plan) -> frozenset[Freedom]:
     """What a ClusterServingRuntime says, which is the operator's, and the models' folders on the nodes. Raises
     InvalidSpecError."""
     service = view.valid()
     folders, alone = {mount.path for mount in service.mounts if not mount.claim}, _alone(view, service)
-    queries = [one for one in made.children if one["kind"] == SCALED_OBJECT.kind]
+    queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
     scaled = _queries(view, service) if queries else {}
-    workloads, files = [one for one in made.children if templates(one)], trust.files_of(service, view.world.settings)
+    workloads, files = [one for one in plan.children if templates(one)], trust.files_of(service, view.world.settings)
     return frozenset().union(
         *(grants.granted(one, alone.get(one["metadata"]["name"]), folders, files) for one in workloads),
         *(grants.granted_query(one, scaled.get(one["metadata"]["name"])) for one in queries),
@@ -106,16 +106,16 @@ def remedy(view: View, refused: frozenset[Freedom]) -> str:
 
 def _alone(view: View, service: Service) -> dict[str, Object]:
     """Name -> workload as the operator's runtime would have it by itself; a canary is like what it may replace."""
-    found = {one["metadata"]["name"]: one for one in _of_runtime(view, service) if templates(one)}
+    workloads = {one["metadata"]["name"]: one for one in _of_runtime(view, service) if templates(one)}
     canaries = {one.name: canary_name(service.name, one.component.name) for one in service.parts}
-    tried = {canaries[name]: one for name, one in found.items() if name in canaries}
-    return found | {name: {**one, "metadata": {**one["metadata"], "name": name}} for name, one in tried.items()}
+    tried = {canaries[name]: one for name, one in workloads.items() if name in canaries}
+    return workloads | {name: {**one, "metadata": {**one["metadata"], "name": name}} for name, one in tried.items()}
 
 
 def _queries(view: View, service: Service) -> dict[str, Object]:
     """Name -> ScaledObject as the operator's runtime would have it by itself."""
-    made = _of_runtime(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
-    return {one["metadata"]["name"]: one for one in made if one["kind"] == SCALED_OBJECT.kind}
+    objects = _of_runtime(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
+    return {one["metadata"]["name"]: one for one in objects if one["kind"] == SCALED_OBJECT.kind}
 
 
 def _of_runtime(view: View, service: Service, **metadata: Object) -> tuple[Object, ...]:
@@ -170,17 +170,17 @@ def _workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
             replicas=number,
             size=part.component.worker_size + 1,
         )
-        made = groups.leader_worker_set(rolled.template, rolled.worker, group)
+        workload = groups.leader_worker_set(rolled.template, rolled.worker, group)
         served = msgspec.structs.replace(group, name=part.name)
         budget = _budget(rolled, served, world, group.size)
-        return [replicas.said(made, number), *_scalers(rolled, group, service), *budget]
+        return [replicas.said(workload, number), *_scalers(rolled, group, service), *budget]
     rollout = _rollout(rolled, service, part.name, number)
-    made = _deployment(rolled, rollout)
+    workload = _deployment(rolled, rollout)
     if rolled.split.kept and rolled.observed:
-        made = kept(rolled.observed, number)
+        workload = kept(rolled.observed, number)
     budget = _budget(rolled, rollout, world)
     tried = _tried(rolled, service) if rolled.split.canary else []
-    return [replicas.said(made, number), *tried, *_scalers(rolled, rollout, service), *budget]
+    return [replicas.said(workload, number), *tried, *_scalers(rolled, rollout, service), *budget]
 
 
 def _rollout(rolled: Rolled, service: Service, name: str, number: int | None) -> Rollout:
@@ -195,8 +195,8 @@ def _rollout(rolled: Rolled, service: Service, name: str, number: int | None) ->
 
 
 def _deployment(rolled: Rolled, rollout: Rollout) -> Object:
-    made, strategy = deployment_of(rolled.template, rollout), rolled.part.component.extension.deployment_strategy
-    return {**made, "spec": {**made["spec"], "strategy": strategy}} if strategy else made
+    deployment, strategy = deployment_of(rolled.template, rollout), rolled.part.component.extension.deployment_strategy
+    return {**deployment, "spec": {**deployment["spec"], "strategy": strategy}} if strategy else deployment
 
 
 def _tried(rolled: Rolled, service: Service) -> list[Object]:
@@ -284,19 +284,19 @@ def _service(
     port = rolled.part.port
     ports = [{"name": PORT_NAME, "port": port, "targetPort": port, "protocol": "TCP"}]
     spec: Object = {"type": "ClusterIP", "selector": dict(selector), "ports": ports}
-    made = child(SERVICE, name, service.namespace, rolled.labels, spec=spec)
+    manifest = child(SERVICE, name, service.namespace, rolled.labels, spec=spec)
     if route is not None:
-        told, written = route_metadata(route)
-        made["metadata"]["labels"] |= told
-        made["metadata"]["annotations"] = dict(written)
-    return made
+        labels, written = route_metadata(route)
+        manifest["metadata"]["labels"] |= labels
+        manifest["metadata"]["annotations"] = dict(written)
+    return manifest
 
 
-def _exposed(made: Object, annotations: Mapping[str, str]) -> Object:
+def _exposed(manifest: Object, annotations: Mapping[str, str]) -> Object:
     """With the type and the address that annotations ask for."""
     kind, address = annotations.get(names.SERVICE_TYPE, "ClusterIP"), annotations.get(names.LOAD_BALANCER_IP)
     if kind not in SERVICE_TYPES:
         text = f"{names.SERVICE_TYPE}: {kind[:32]!r} is not one of {', '.join(SERVICE_TYPES)}"
         raise InvalidSpecError("InvalidSpec", text)
     balanced = {"loadBalancerIP": address} if address and kind == "LoadBalancer" else {}
-    return {**made, "spec": {**made["spec"], "type": kind, **balanced}}
+    return {**manifest, "spec": {**manifest["spec"], "type": kind, **balanced}}

@@ -54,7 +54,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def resolve(world: World) -> View:
     """Raises nothing: why a service cannot be served is part of its view."""
-    found: Selection | None = None
+    choice: Selection | None = None
     try:
         resource = predictor.migrated(world.resource)
         spec = _spec(resource)
@@ -62,17 +62,17 @@ def resolve(world: World) -> View:
             return View(world=world, service=Service(resource=resource, spec=spec))
         _refuse_unserved(resource, spec)
         model, weights = _models(world, spec)
-        found = _selection(world, resource, spec, model)
-        service = _service(world, resource, spec, model, weights, found)
-        return View(world=world, service=service, selection=found)
+        choice = _selection(world, resource, spec, model)
+        service = _service(world, resource, spec, model, weights, choice)
+        return View(world=world, service=service, selection=choice)
     except InvalidSpecError as error:
-        return View(world=world, service=error, selection=found)
+        return View(world=world, service=error, selection=choice)
 
 
 def name_of(reference: object) -> str:
     """Of a reference as it is written, which need not be one."""
-    found = reference.get("name") if isinstance(reference, dict) else None
-    return found if isinstance(found, str) else ""
+    name = reference.get("name") if isinstance(reference, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def places(kinds: Sequence[Kind], namespace: str, name: str) -> tuple[Reference, ...]:
@@ -116,39 +116,39 @@ def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tu
     """The base model and what is added to it. Raises InvalidSpecError."""
     if spec.model is None:
         return None, ()
-    namespace, wanted, weights = key(world.resource).namespace, spec.model.name, spec.model.fine_tuned_weights
+    namespace, base_name, weights = key(world.resource).namespace, spec.model.name, spec.model.fine_tuned_weights
     if spec.model.kind == names.FINE_TUNED_WEIGHT.kind:
         weights = (spec.model.name, *weights)
-        wanted = name_of((_weight(world, spec.model.name).get("spec") or {}).get("baseModelRef"))
-    model = _found(world, places(MODELS, namespace, wanted))
+        base_name = name_of((_weight(world, spec.model.name).get("spec") or {}).get("baseModelRef"))
+    model = _found(world, places(MODELS, namespace, base_name))
     if model is None:
-        text = f"There is neither a BaseModel {wanted} in {namespace} nor a ClusterBaseModel of this name"
+        text = f"There is neither a BaseModel {base_name} in {namespace} nor a ClusterBaseModel of this name"
         raise InvalidSpecError("BaseModelNotFound", text)
     if (model.get("spec") or {}).get("disabled"):
-        raise InvalidSpecError("BaseModelDisabled", f"The {model['kind']} {wanted} is disabled")
+        raise InvalidSpecError("BaseModelDisabled", f"The {model['kind']} {base_name} is disabled")
     if len(weights) >= MOST_IDS:
         raise InvalidSpecError("InvalidSpec", f"spec.model.fineTunedWeights: {MOST_IDS - 1} at most")
-    return model, tuple(_adapter(world, name, wanted) for name in dict.fromkeys(weights))
+    return model, tuple(_adapter(world, name, base_name) for name in dict.fromkeys(weights))
 
 
 def _weight(world: World, name: str) -> Object:
-    found = world.get(Reference(names.FINE_TUNED_WEIGHT, "", name))
-    if found is None:
+    weight = world.get(Reference(names.FINE_TUNED_WEIGHT, "", name))
+    if weight is None:
         raise InvalidSpecError("FineTunedWeightNotFound", f"There is no FineTunedWeight {name}")
-    return found
+    return weight
 
 
 def _adapter(world: World, name: str, base: str) -> Object:
-    found = _weight(world, name)
-    own = name_of((found.get("spec") or {}).get("baseModelRef"))
+    weight = _weight(world, name)
+    own = name_of((weight.get("spec") or {}).get("baseModelRef"))
     if own != base:
         text = f"The FineTunedWeight {name} is for the base model {own}, and the service's is {base}"
         raise InvalidSpecError("FineTunedWeightMismatch", text)
-    return found
+    return weight
 
 
 def _found(world: World, places: Sequence[Reference]) -> Object | None:
-    return next((found for place in places if (found := world.get(place)) is not None), None)
+    return next((resource for place in places if (resource := world.get(place)) is not None), None)
 
 
 def _selection(world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None) -> Selection | None:
@@ -167,14 +167,14 @@ def _selection(world: World, resource: Object, spec: InferenceServiceSpec, model
         *world.list(names.SERVING_RUNTIME, NAMESPACE, namespace),
         *world.list(names.CLUSTER_SERVING_RUNTIME),
     )
-    wanted = Reference(names.CLUSTER_SERVING_RUNTIME, "", spec.runtime.name) if spec.runtime else None
-    found = selection.select(
+    reference = Reference(names.CLUSTER_SERVING_RUNTIME, "", spec.runtime.name) if spec.runtime else None
+    choice = selection.select(
         _facts(model) if model else ModelFacts(),
         [candidate(runtime) for runtime in runtimes],
-        wanted=wanted,
+        wanted=reference,
         current=_current(resource, namespace),
     )
-    return None if images and found.fault and found.fault.reason == "NoRuntime" else found
+    return None if images and choice.fault and choice.fault.reason == "NoRuntime" else choice
 
 
 def _facts(model: Object) -> ModelFacts:
@@ -207,11 +207,11 @@ def _service(
     spec: InferenceServiceSpec,
     model: Object | None,
     weights: tuple[Object, ...],
-    found: Selection | None,
+    choice: Selection | None,
 ) -> Service:
-    if found is not None and found.fault is not None:
-        raise found.fault
-    runtime = world.get(found.chosen.reference) if found and found.chosen else None
+    if choice is not None and choice.fault is not None:
+        raise choice.fault
+    runtime = world.get(choice.chosen.reference) if choice and choice.chosen else None
     return Service(
         resource=resource,
         spec=spec,

@@ -48,8 +48,8 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def labels(self) -> dict[str, str]:
         """Of its objects: those of its pods."""
-        found = self.template["metadata"].get("labels") or {}
-        return {name: value for name, value in found.items() if not name.startswith(INTERNAL)}
+        pod_labels = self.template["metadata"].get("labels") or {}
+        return {name: value for name, value in pod_labels.items() if not name.startswith(INTERNAL)}
 
 
 def roll(world: World, service: Service, part: Part) -> Rolled:
@@ -78,8 +78,8 @@ def _patient(component: Component, service: Service) -> Component:
     anew again and again, at longer and longer intervals, and answer minutes after its engines."""
     main = overlay.runner(component.pod)
     asleep = any(part.scaler.lowest == 0 for part in service.parts if part.component.name != "router")
-    asked = [(main.get(name) or {}).get("httpGet") for name in ("startupProbe", "readinessProbe")]
-    if component.name != "router" or not asleep or asked[0] is None or asked[0] != asked[1]:
+    probes = [(main.get(name) or {}).get("httpGet") for name in ("startupProbe", "readinessProbe")]
+    if component.name != "router" or not asleep or probes[0] is None or probes[0] != probes[1]:
         return component
     rest = {field: value for field, value in main.items() if field != "startupProbe"}
     pod = {**component.pod, "containers": [rest, *component.pod["containers"][1:]]}

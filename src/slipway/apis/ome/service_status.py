@@ -52,39 +52,39 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         rejection, pending = msgspec.structs.replace(rejection, retryable=True), Pending(NOT_READY, rejection.message)
     if service is not None and not service.parts:
         return _virtual(world.resource, rejection)
-    found, tried = _found(view, service), _tried(view, service)
+    components, tried = _found(view, service), _tried(view, service)
     namespace, name = key(world.resource)
-    if found and all(one.component.ready for one in found):
+    if components and all(one.component.ready for one in components):
         pending = None
     served, ids = f"{namespace}/{name}", service.model_ids if service else (name,)
     # Behind a router that waits for engines nothing is ready: what counts is that none is wanted.
-    asleep = [one for one in found if one.asleep]
-    told = report(
-        [one.component for one in asleep or found] or [Component(None, Diagnosis())],
+    asleep = [one for one in components if one.asleep]
+    state = report(
+        [one.component for one in asleep or components] or [Component(None, Diagnosis())],
         rejection,
         (
             routed(served, ids, world.routed),
-            *map(_ready, [*found, *tried]),
+            *map(_ready, [*components, *tried]),
             Condition("IngressReady", "True", "IngressDisabled", "The gateway replaces an ingress."),
             *_others(view, service),
         ),
         pending,
         "No replica answers yet.",
     )
-    entry = next((one for one in found if one.name == "router"), next(iter(found), None))
+    entry = next((one for one in components if one.name == "router"), next(iter(components), None))
     counts = ((entry.workload if entry else None) or {}).get("status") or {}
     result: Object = {
         **_addresses(world.resource, service),
         **model_id(served, ids, world.routed),
-        "components": {one.name: component_fields(view, service, one) for one in found},
-        "modelStatus": model_status(found, rejection),
+        "components": {one.name: component_fields(view, service, one) for one in components},
+        "modelStatus": model_status(components, rejection),
         **({"runtime": runtime} if view.selection and (runtime := runtime_status(view.selection)) else {}),
         **_excluded(view),
         "replicas": counts.get("replicas", 0),
         "readyReplicas": counts.get("readyReplicas", 0),
     }
-    rechecks = [one.diagnosis.recheck_seconds for one in (*found, *tried)]
-    return build_status(world.resource, result, told.conditions, rechecks=rechecks, passed_through=PASSED_THROUGH)
+    rechecks = [one.diagnosis.recheck_seconds for one in (*components, *tried)]
+    return build_status(world.resource, result, state.conditions, rechecks=rechecks, passed_through=PASSED_THROUGH)
 
 
 def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
@@ -100,7 +100,7 @@ def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
 
 def _found(view: View, service: Service | None) -> list[Found]:
     """The parts that are wanted; of a service that cannot be read those that there are."""
-    world, made = view.world, []
+    world, components = view.world, []
     for name in overlay.NAMES:
         part = service.part(name) if service else None
         own = ((part.kind, part.workload_name),) if part else workload_names(key(world.resource).name, name)
@@ -111,8 +111,10 @@ def _found(view: View, service: Service | None) -> list[Found]:
         if workload is not None and workload["kind"] == LEADER_WORKER_SET.kind:
             workload = as_workload(workload)
         pods = _pods(view, names.component_name(key(world.resource).name, name))
-        made.append(Found(name=name, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods)))
-    return [_judged(one, made, service) for one in made]
+        components.append(
+            Found(name=name, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))
+        )
+    return [_judged(one, components, service) for one in components]
 
 
 def _pods(view: View, name: str) -> list[Object]:
@@ -176,19 +178,19 @@ def _ready(one: Found) -> Condition:
 def _others(view: View, service: Service | None) -> list[Condition]:
     """Told only where there is something to tell."""
     resource, chosen = view.world.resource, view.selection.chosen if view.selection else None
-    told = []
+    conditions = []
     if chosen and chosen.unfit:
         unfit = f"{chosen.reference.name} does not match this model, but the service names it explicitly"
-        told.append(Condition("RuntimeFits", "False", "RuntimeUnfit", f"{unfit}: {'; '.join(chosen.unfit)}."))
+        conditions.append(Condition("RuntimeFits", "False", "RuntimeUnfit", f"{unfit}: {'; '.join(chosen.unfit)}."))
     elif chosen and service and service.model and service.model["spec"].get("modelFormat"):
         text = f"{chosen.reference.name} matches this model."
-        told.append(Condition("RuntimeFits", "True", "Fits", text))
+        conditions.append(Condition("RuntimeFits", "True", "Fits", text))
     idle = (f"{one} Its minReplicas 0 is treated as 1." for one in (_not_woken(service) if service else ()))
-    told += fields_ignored.condition(resource["spec"], fields_ignored.SERVICES, *idle)
+    conditions += fields_ignored.condition(resource["spec"], fields_ignored.SERVICES, *idle)
     if predictor.used(resource):
         text = "spec.predictor is read as spec.engine, spec.model and spec.runtime. Use these fields instead."
-        told.append(Condition("PredictorDeprecated", "True", "Deprecated", text))
-    return told
+        conditions.append(Condition("PredictorDeprecated", "True", "Deprecated", text))
+    return conditions
 
 
 def _not_woken(service: Service) -> list[str]:
@@ -202,10 +204,10 @@ def _not_woken(service: Service) -> list[str]:
 
 
 def _excluded(view: View) -> Object:
-    found = view.selection
-    if found is None or not found.excluded:
+    selection = view.selection
+    if selection is None or not selection.excluded:
         return {}
-    return {"excluded": excluded_status(found), "excludedCount": found.excluded_count}
+    return {"excluded": excluded_status(selection), "excludedCount": selection.excluded_count}
 
 
 def _addresses(resource: Object, service: Service | None) -> Object:

@@ -49,7 +49,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
         REFERENCES: by_reference(service_watches.references),
         service_watches.CHOOSES: service_watches.by_choice,
     }
-    of_model, weight, found = service_watches.of_model, names.FINE_TUNED_WEIGHT, folders.indexes(settings)
+    of_model, weight, folder_indexes = service_watches.of_model, names.FINE_TUNED_WEIGHT, folders.indexes(settings)
     return (
         *owned_by(kind, *OWNED),
         *owned_by(kind, groups.LEADER_WORKER_SET, optional=groups.INSTALLED_BY),
@@ -57,8 +57,12 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
         Watch(kind=kind, enqueue=nobody, indexes=indexes),
         Watch(kind=names.SERVING_RUNTIME, enqueue=runtime, indexes={NAMESPACE: by_namespace}),
         Watch(kind=names.CLUSTER_SERVING_RUNTIME, enqueue=runtime),
-        *(Watch(kind=model, enqueue=of_model(model), indexes=found) for model in service_resolve.MODELS),
-        Watch(kind=weight, enqueue=of_model(weight), indexes={service_watches.BASE: service_watches.by_base, **found}),
+        *(Watch(kind=model, enqueue=of_model(model), indexes=folder_indexes) for model in service_resolve.MODELS),
+        Watch(
+            kind=weight,
+            enqueue=of_model(weight),
+            indexes={service_watches.BASE: service_watches.by_base, **folder_indexes},
+        ),
         folders.NODES,
     )
 

@@ -269,8 +269,8 @@ def _fetched(stored: Stored, rest: str, model: Object, settings: Settings, kept:
     text, region = stored.spec.storage_uri, stored.spec.parameters.get("region", "")
     if stored.scheme in ("s3", "gs"):
         bucket, slash, place = rest.partition("/")
-        bucket, _at, told = bucket.partition("@")
-        region, text = told or region, f"s3://{bucket}{slash}{place}"
+        bucket, _at, bucket_region = bucket.partition("@")
+        region, text = bucket_region or region, f"s3://{bucket}{slash}{place}"
     try:
         source = parse(Request(text=text), settings.sources)
     except SourceError as error:
@@ -314,13 +314,13 @@ def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container
 
 def _on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> Stored:
     place, _slash, sub_path = rest.partition("/")
-    told, colon, claim = place.rpartition(":")
+    home, colon, claim = place.rpartition(":")
     own = key(model).namespace or ome(settings).namespace
     sub_path = sub_path.rstrip("/")
-    if not CLAIM.fullmatch(claim) or (colon and not told) or (sub_path and fault_inside(sub_path)):
+    if not CLAIM.fullmatch(claim) or (colon and not home) or (sub_path and fault_inside(sub_path)):
         raise _invalid(f"{stored.spec.storage_uri!r} does not name a path in a claim: write pvc://claim/path")
-    if told not in ("", own):
-        text = f"The claim {claim} is in the namespace {told}. Pods can only use claims in their own: copy it to {own}."
+    if home not in ("", own):
+        text = f"The claim {claim} is in the namespace {home}. Pods can only use claims in their own: copy it to {own}."
         raise InvalidSpecError("ClaimOfOtherNamespace", text)
     path = stored.path or f"{_first_root(settings) or '/mnt/models'}/{key(model).name}"
     if not _is_path(path):

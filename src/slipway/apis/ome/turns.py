@@ -210,8 +210,8 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
 def recheck_seconds(world: World) -> float:
     """When a model that waits is examined again though nothing changes: one that is behind, with its group."""
     position = _position(world)
-    left = (position.group - position.round) % position.groups or position.groups
-    return RECHECK_SECONDS if position.is_first else left * RECHECK_SECONDS - world.now % RECHECK_SECONDS
+    rounds = (position.group - position.round) % position.groups or position.groups
+    return RECHECK_SECONDS if position.is_first else rounds * RECHECK_SECONDS - world.now % RECHECK_SECONDS
 
 
 def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: float) -> list[Key]:

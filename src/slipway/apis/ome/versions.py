@@ -49,18 +49,18 @@ class Version(msgspec.Struct, frozen=True):
 
 def parse(text: str) -> Version:
     """Raises ValueError for what is no version."""
-    found = VERSION.fullmatch(text)
-    if found is None:
+    match = VERSION.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text[:64]!r} is not a version such as 1.0.0")
-    numbers = [found[name] for name in ("major", "minor", "patch")]
+    numbers = [match[name] for name in ("major", "minor", "patch")]
     major, minor, patch = (int(number or 0) for number in numbers)
     return Version(
-        prefix=found["prefix"],
+        prefix=match["prefix"],
         precision=sum(number is not None for number in numbers),
         release=(major, minor, patch),
-        dev=_words(found["dev"]),
-        pre=_words(found["pre"]),
-        build=_words(found["build"]),
+        dev=_words(match["dev"]),
+        pre=_words(match["pre"]),
+        build=_words(match["build"]),
     )
 
 

@@ -118,8 +118,8 @@ class Page:
             named = request.match_info
             namespace = "" if named["namespace"] == "-" else named["namespace"]
             own = request.headers.get(KEY_HEADER, "")
-            found = await self.detail(named["kind"], namespace, named["name"], own)
-            return answer("application/json", msgspec.json.encode(found)).to(request) if found else _missing()
+            document = await self.detail(named["kind"], namespace, named["name"], own)
+            return answer("application/json", msgspec.json.encode(document)).to(request) if document else _missing()
 
         application.add_routes([web.get(f"/ui/{name}", file) for name in FILES])
         application.add_routes(

@@ -126,16 +126,16 @@ def permitted(cluster: Cluster, table: RoutingTable, backends: Collection[str]) 
 def models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, Figures]) -> list[Model]:
     """All of them, by namespace, name and kind."""
     view = _View(cluster, table, figures)
-    known = {resource.uid for resource in cluster.resources}
-    found = [view.declared(resource) for resource in cluster.resources]
-    found += [view.bare(backend) for backend in view.without(known)]
-    return sorted(found, key=lambda model: (model.namespace, model.name, model.kind))
+    uids = {resource.uid for resource in cluster.resources}
+    rows = [view.declared(resource) for resource in cluster.resources]
+    rows += [view.bare(backend) for backend in view.without(uids)]
+    return sorted(rows, key=lambda model: (model.namespace, model.name, model.kind))
 
 
 def conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
     """What is wrong with the routes of each Service: what cannot be served, and ids that lead to another one."""
-    found = [Conflict(*fault) for fault in (*cluster.faults, *lost_ids(table))]
-    return sorted(found, key=lambda one: (one.namespace, one.service))
+    problems = [Conflict(*fault) for fault in (*cluster.faults, *lost_ids(table))]
+    return sorted(problems, key=lambda one: (one.namespace, one.service))
 
 
 def detail(
@@ -170,9 +170,9 @@ class _View:
         for service, owner in cluster.owners.items():
             self._services.setdefault(owner, []).append(service)
 
-    def without(self, known: set[str]) -> list[Backend]:
+    def without(self, uids: set[str]) -> list[Backend]:
         """Backends of none of these resources."""
-        return [backend for owner, owned in self._owned.items() if owner not in known for backend in owned]
+        return [backend for owner, owned in self._owned.items() if owner not in uids for backend in owned]
 
     def services(self, owner: str) -> tuple[Service, ...]:
         """Those of a resource."""
@@ -188,7 +188,7 @@ class _View:
         backends = self._of(resource.uid)
         services = self._services.get(resource.uid, ())  # those that the table does not have, too
         reachable = not services or any(self._ids.get(name) for name in services)
-        state, told = _state(resource, backends, reachable=reachable)
+        state, condition = _state(resource, backends, reachable=reachable)
         model = self._model(
             backends,
             services,
@@ -198,7 +198,7 @@ class _View:
             state=state,
             created=resource.created,
             wanted=resource.wanted,
-            told=told,
+            told=condition,
         )
         return msgspec.structs.replace(
             model,
@@ -299,11 +299,11 @@ _NOTHING = Told("", "", "", "")
 _UNSEEN = "Check that Slipway's controller is running and serves this API."
 
 
-def _advice(state: str, told: Told) -> str:
+def _advice(state: str, condition: Told) -> str:
     """What to do about a state and the condition that says why."""
     if state == "unseen":
         return _UNSEEN
-    return "" if state in ("ready", "asleep") else advise(told.reason, told.message)
+    return "" if state in ("ready", "asleep") else advise(condition.reason, condition.message)
 
 
 def _state(resource: Resource, backends: Sequence[Backend], *, reachable: bool) -> tuple[str, Told]:

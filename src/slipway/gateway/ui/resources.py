@@ -58,7 +58,7 @@ class Resource(NamedTuple):
 
     def condition(self, type_: str) -> Told | None:
         """The condition of this type, if there is one."""
-        return next((told for told in self.conditions if told.type == type_), None)
+        return next((condition for condition in self.conditions if condition.type == type_), None)
 
 
 class Resources:

@@ -162,8 +162,8 @@ class Agent:
 
     async def _observe(self) -> None:
         self._complete, self._partial = await asyncio.to_thread(self._store.look)
-        known = {Version(adapter.name, adapter.digest) for adapter in self.desired} | self._complete.keys()
-        self._faults = {key: fault for key, fault in self._faults.items() if key[1] in known}
+        versions = {Version(adapter.name, adapter.digest) for adapter in self.desired} | self._complete.keys()
+        self._faults = {key: fault for key, fault in self._faults.items() if key[1] in versions}
         try:
             self._loaded = self._ours(await self._engine.models())
         except EngineDownError:
@@ -179,15 +179,15 @@ class Agent:
     def _ours(self, models: dict[str, str]) -> dict[str, str]:
         """Those that were loaded from this disk -> their digest. An engine that tells no path is taken at its word only
         where there is a single version that it may mean."""
-        found = {}
+        digests = {}
         places = {(one.name, self._store.place(one, url)): one for one, url in self._complete.items()}
         for name, path in models.items():
             version = places.get((name, path)) or self._store.version(path)
             if version and version.name == name:
-                found[name] = version.digest
+                digests[name] = version.digest
             elif not path and len(versions := [other for other in self._complete if other.name == name]) == 1:
-                found[name] = versions[0].digest
-        return found
+                digests[name] = versions[0].digest
+        return digests
 
     def _forget_refusals(self) -> None:
         """The restarted engine may accept what the one before refused."""

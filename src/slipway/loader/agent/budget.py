@@ -56,9 +56,9 @@ class _Bounded:
 
     def listing(self, retry: Retry) -> Listing:
         """As the source's. Raises LoadError where there is no room."""
-        found = self._source.listing(retry)
-        self._budget.admit(self._version, sum(max(entry.size or 0, 0) for entry in found.entries))
-        return found
+        listing = self._source.listing(retry)
+        self._budget.admit(self._version, sum(max(entry.size or 0, 0) for entry in listing.entries))
+        return listing
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """As the source's."""

@@ -64,9 +64,9 @@ class Store:
 
     def look(self) -> tuple[Mapping[Version, str], frozenset[Version]]:
         """Versions that are complete -> the url of each, and others that were begun."""
-        found = {version: self._url(version) for version in self.versions()}
-        complete = {version: url for version, url in found.items() if url is not None}
-        return complete, frozenset(found.keys() - complete.keys())
+        urls = {version: self._url(version) for version in self.versions()}
+        complete = {version: url for version, url in urls.items() if url is not None}
+        return complete, frozenset(urls.keys() - complete.keys())
 
     def versions(self) -> list[Version]:
         """All of which there is anything."""

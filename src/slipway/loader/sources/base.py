@@ -69,10 +69,10 @@ class Listing(msgspec.Struct, frozen=True):
 
 def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
     """All entries, taken one after another. Raises LoadError where there are too many."""
-    found = tuple(islice(entries, MOST_FILES + 1))
-    if len(found) > MOST_FILES:
+    files = tuple(islice(entries, MOST_FILES + 1))
+    if len(files) > MOST_FILES:
         raise LoadError(f"{name} has more than {MOST_FILES} files, more than the limit: name a folder in it")
-    return found
+    return files
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -127,8 +127,8 @@ def open_source(url: str, env: Mapping[str, str], access: Access | None = None) 
     ``access``: by default any address is asked, and none as the machine."""
     match = URL.fullmatch(url)
     if match is None or match["scheme"] not in SCHEMES:
-        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise LoadError(f"cannot load from {redact_url(url)!r}: the address must begin with one of {known}")
+        schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise LoadError(f"cannot load from {redact_url(url)!r}: the address must begin with one of {schemes}")
     module = import_module(f"slipway.loader.sources.{SCHEMES[match['scheme']]}")
     opener: Callable[[str, Mapping[str, str], Access], Source] = module.open_source
     return opener(url, env, access or Access())

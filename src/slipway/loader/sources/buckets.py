@@ -70,8 +70,8 @@ class Bucket:
         """See Source. Raises LoadError where there is nothing."""
         self._provider = retry(self._who)
         self._client = self._opened(self._region)
-        found = Rows(self._rows)
-        rows = iter(partial(retry, partial(self._asked, found.following)), None)
+        cursor = Rows(self._rows)
+        rows = iter(partial(retry, partial(self._asked, cursor.following)), None)
         entries = bounded((entry for row in rows if (entry := self._entry(row))), self._url)
         if not entries:
             raise keys.nothing(self._url)
@@ -220,6 +220,8 @@ def _alibaba(url: str, env: Mapping[str, str], access: Access) -> Source:
         raise LoadError(f"{url}: set {', '.join(missing)} in the environment")
     endpoint = endpoint or f"s3.oss-{region}.aliyuncs.com"
     endpoint = endpoint if "://" in endpoint else f"https://{endpoint}"
-    found = StaticProvider(env["OSS_ACCESS_KEY_ID"], env["OSS_ACCESS_KEY_SECRET"], env.get("OSS_SESSION_TOKEN") or None)
+    provider = StaticProvider(
+        env["OSS_ACCESS_KEY_ID"], env["OSS_ACCESS_KEY_SECRET"], env.get("OSS_SESSION_TOKEN") or None
+    )
     in_host = not ALONE.fullmatch(urlsplit(endpoint).hostname or "")
-    return Bucket(url, endpoint, region or "cn-hangzhou", env, lambda: found, access, chosen=True, in_host=in_host)
+    return Bucket(url, endpoint, region or "cn-hangzhou", env, lambda: provider, access, chosen=True, in_host=in_host)

@@ -69,14 +69,14 @@ class Imported(Artifact):
             if answer.is_redirect or not answer.ok:
                 raise LoadError(f"{host} denied the grant: {answer.status_code} {_first_line(answer)}".strip())
             try:
-                found = decode_json(http.content(answer, GRANT_BYTES), Grant, most=GRANT_BYTES)
+                grant = decode_json(http.content(answer, GRANT_BYTES), Grant, most=GRANT_BYTES)
             except DecodingError as error:
                 raise TransientError(f"{host} did not return a grant") from error
-        if found.digest != self._wanted:
+        if grant.digest != self._wanted:
             raise LoadError(f"{host} returned a grant for a different artifact than {self._wanted}")
-        if not HOST.fullmatch(found.registry) or not REPOSITORY.fullmatch(found.repository):
+        if not HOST.fullmatch(grant.registry) or not REPOSITORY.fullmatch(grant.repository):
             raise LoadError(f"{host} returned a grant for an invalid registry")
-        return found
+        return grant
 
 
 def _first_line(answer: requests.Response) -> str:

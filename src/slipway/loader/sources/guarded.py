@@ -84,25 +84,25 @@ def _connected(connection: HTTPConnection, address_policy: AddressPolicy) -> soc
     as its owner likes."""
     host = connection.host.removeprefix("[").removesuffix("]")
     try:
-        found = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise NameResolutionError(host, connection, error) from error  # type: ignore[arg-type] # any error of it
-    for _family, _kind, _protocol, _name, address in found:
+    for _family, _kind, _protocol, _name, address in addresses:
         refused = address_policy.refusal(host, str(address[0]))
         if refused:
             raise FaultError("SourceNotAllowed", f"{refused}: {HINT}")
     failure: OSError | None = None
-    for family, kind, protocol, _name, address in found:
-        made = socket.socket(family, kind, protocol)
+    for family, kind, protocol, _name, address in addresses:
+        sock = socket.socket(family, kind, protocol)
         try:
             for option in connection.socket_options or ():
-                made.setsockopt(*option)
+                sock.setsockopt(*option)
             if isinstance(connection.timeout, int | float):
-                made.settimeout(connection.timeout)
-            made.connect(address)
+                sock.settimeout(connection.timeout)
+            sock.connect(address)
         except OSError as error:
-            made.close()
+            sock.close()
             failure = error
         else:
-            return made
+            return sock
     raise NewConnectionError(connection, "none of its addresses answers") from failure

@@ -61,8 +61,8 @@ class Session(requests.Session):
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
         """Called by requests, which takes the variables' authorities rather than the session's."""
-        found = super().merge_environment_settings(url, proxies, stream, verify, cert)
-        return {**found, "verify": self.trusted} if self.trusted else found
+        settings = super().merge_environment_settings(url, proxies, stream, verify, cert)
+        return {**settings, "verify": self.trusted} if self.trusted else settings
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """Called by requests; None keeps it from following a redirect."""
@@ -89,14 +89,14 @@ def session(
 ) -> Session:
     """One for all threads of a load. Proxies and certificates come from the usual variables. ``address_policy`` is
     asked at every connection, those of redirects among them; ``stays``: see Session."""
-    made = Session()
-    made.auth, made.stays, made.max_redirects = auth, stays, MOST_REDIRECTS
-    made.headers.update({"User-Agent": f"slipway-loader/{__version__}", "Accept-Encoding": "identity"})
+    client = Session()
+    client.auth, client.stays, client.max_redirects = auth, stays, MOST_REDIRECTS
+    client.headers.update({"User-Agent": f"slipway-loader/{__version__}", "Accept-Encoding": "identity"})
     if not env.get("REQUESTS_CA_BUNDLE") and env.get("SSL_CERT_FILE"):
-        made.verify = env["SSL_CERT_FILE"]
+        client.verify = env["SSL_CERT_FILE"]
     for prefix in ("http://", "https://"):
-        made.mount(prefix, _adapter(address_policy))
-    return made
+        client.mount(prefix, _adapter(address_policy))
+    return client
 
 
 def _adapter(address_policy: AddressPolicy | None) -> HTTPAdapter:
@@ -107,8 +107,8 @@ def _adapter(address_policy: AddressPolicy | None) -> HTTPAdapter:
 
 class HttpBody:
     def __init__(self, raw: urllib3.BaseHTTPResponse, *, verifiable: bool = True) -> None:
-        found = CONTENT_RANGE.match(raw.headers.get("Content-Range", "")) if raw.status == 206 else None
-        self.start = int(found[1]) if found else 0
+        match = CONTENT_RANGE.match(raw.headers.get("Content-Range", "")) if raw.status == 206 else None
+        self.start = int(match[1]) if match else 0
         self.verifiable = verifiable
         self._raw = raw
 
@@ -129,14 +129,14 @@ def connected() -> Iterator[None]:
 
 def content(response: requests.Response, most: int = LARGEST_DOCUMENT) -> bytes:
     """The whole body. Raises LoadError where it has more than ``most`` bytes, TransientError where it breaks off."""
-    found = bytearray()
+    body = bytearray()
     with connected():
         for piece in response.iter_content(PIECE):
-            found += piece
-            if len(found) > most:
+            body += piece
+            if len(body) > most:
                 response.close()
                 raise LoadError(f"{host_of(response.url)} sent a list of more than {most} bytes: check the address")
-    return bytes(found)
+    return bytes(body)
 
 
 def send(
@@ -234,11 +234,11 @@ def _plain(error: BaseException) -> str:
         if isinstance(current, BaseException) and current not in seen:
             seen.append(current)
             pending += [getattr(current, "reason", None), current.__context__, current.__cause__, *current.args]
-    for found in seen:
-        if isinstance(found, urllib3.exceptions.NameResolutionError):
+    for cause in seen:
+        if isinstance(cause, urllib3.exceptions.NameResolutionError):
             return "its name cannot be resolved"
-    reasons = [found.strerror for found in seen if isinstance(found, OSError) and found.strerror]
+    reasons = [cause.strerror for cause in seen if isinstance(cause, OSError) and cause.strerror]
     if reasons:
         return reasons[0].lower()
-    late = any(isinstance(found, urllib3.exceptions.TimeoutError | TimeoutError) for found in seen)
+    late = any(isinstance(cause, urllib3.exceptions.TimeoutError | TimeoutError) for cause in seen)
     return "it timed out" if late else "it ended early"

@@ -129,13 +129,13 @@ class HuggingFace:
 def _tasks(info: ModelInfo) -> tuple[str, ...]:
     """The one of the model's results where they name one, else the hub's own."""
     results = (info.card_data.eval_results if info.card_data else None) or ()
-    found = {result.task_type for result in results if isinstance(result.task_type, str)}
-    return tuple(found) if len(found) == 1 else tuple(filter(None, [info.pipeline_tag]))
+    tasks = {result.task_type for result in results if isinstance(result.task_type, str)}
+    return tuple(tasks) if len(tasks) == 1 else tuple(filter(None, [info.pipeline_tag]))
 
 
 def _licenses(info: ModelInfo) -> tuple[str, ...]:
-    found = info.card_data.get("license") if info.card_data else None
-    names = found if isinstance(found, list) else [found]
+    licenses = info.card_data.get("license") if info.card_data else None
+    names = licenses if isinstance(licenses, list) else [licenses]
     return tuple(name for name in names if isinstance(name, str))
 
 

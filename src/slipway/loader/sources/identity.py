@@ -37,8 +37,8 @@ class Identity(Provider):
     """Credentials that renew themselves, for one thread at a time. The library's messages quote addresses with tokens
     in them; so none of them is passed on."""
 
-    def __init__(self, found: Provider, failure: Failure) -> None:
-        self._found, self._failure = found, failure
+    def __init__(self, provider: Provider, failure: Failure) -> None:
+        self._found, self._failure = provider, failure
         self._lock = threading.Lock()
 
     def retrieve(self) -> Credentials:

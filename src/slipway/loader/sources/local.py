@@ -80,12 +80,12 @@ def _raised(error: OSError) -> None:
 
 
 def _entry(path: Path, name: str) -> Entry:
-    found = path.stat()
-    return Entry(name, str(path), found.st_size, None, _version(found))
+    status = path.stat()
+    return Entry(name, str(path), status.st_size, None, _version(status))
 
 
-def _version(found: os.stat_result) -> str:
-    return f"{found.st_size}-{found.st_mtime_ns}"
+def _version(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def open_source(url: str, _env: Mapping[str, str]) -> Source:

@@ -69,20 +69,20 @@ class Ollama:
         """See Source. Raises LoadError for what is no GGUF model."""
         content = retry(self._manifest)
         try:
-            found = decode_json(content, _Manifest, most=MOST_CONFIG)
+            manifest = decode_json(content, _Manifest, most=MOST_CONFIG)
         except DecodingError as error:
             raise FaultError("UnsupportedSource", f"{self._shown()} has a manifest that cannot be read") from error
-        models = [layer for layer in found.layers if layer.media_type == MODEL]
+        models = [layer for layer in manifest.layers if layer.media_type == MODEL]
         if len(models) != 1:
             raise FaultError("UnsupportedSource", f"{self._shown()} has {len(models)} models in it instead of one")
-        config = self._document(retry(lambda: self._blob(found.config, MOST_CONFIG)))
+        config = self._document(retry(lambda: self._blob(manifest.config, MOST_CONFIG)))
         entry = self._entry(models[0])
         if config.model_format not in ("", "gguf") or retry(lambda: self._magic(entry)) != MAGIC:
             raise FaultError("UnsupportedSource", f"{self._shown()} is not in the format GGUF")
         texts = {
             kind: retry(lambda layer=layer: self._blob(layer, MOST_TEXT)).decode("utf-8", "replace")  # type: ignore[misc]
             for kind in (TEMPLATE, LICENSE)
-            for layer in found.layers
+            for layer in manifest.layers
             if layer.media_type == kind and layer.size <= MOST_TEXT
         }
         features = ("tools",) if TOOLS in texts.get(TEMPLATE, "") else ()
@@ -120,11 +120,11 @@ class Ollama:
         return content
 
     def _magic(self, entry: Entry) -> bytes:
-        found = bytearray()
+        magic = bytearray()
         with self.read(entry, 0) as body:
-            while len(found) < len(MAGIC) and (chunk := body.read(len(MAGIC) - len(found))):
-                found += chunk
-        return bytes(found)
+            while len(magic) < len(MAGIC) and (chunk := body.read(len(MAGIC) - len(magic))):
+                magic += chunk
+        return bytes(magic)
 
     def _document(self, content: bytes) -> _Config:
         try:
@@ -144,7 +144,7 @@ class Ollama:
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
     """The model that an ollama:// URL names. Raises LoadError for a URL that names none."""
-    found = REFERENCE.fullmatch(url.partition("://")[2])
-    if found is None:
+    match = REFERENCE.fullmatch(url.partition("://")[2])
+    if match is None:
         raise LoadError(f"{url!r} does not name a model of Ollama's library: write ollama://NAME[:TAG]")
-    return Ollama(found[1], found[2] or "latest", env, access)
+    return Ollama(match[1], match[2] or "latest", env, access)

@@ -43,19 +43,19 @@ class Session(msgspec.Struct, frozen=True):
 
 def session_of(registry: Registry, retry: Retry) -> Session | None:
     """The repository's upload; None: there is none. Raises LoadError for one that is not complete."""
-    found = retry(lambda: registry.manifest(session.TAG))
-    if found is None:
+    manifest = retry(lambda: registry.manifest(session.TAG))
+    if manifest is None:
         return None
     try:
-        whole = modelpack.read(found.content)
+        whole = modelpack.read(manifest.content)
     except DecodingError as error:
         raise FaultError("InvalidFileSet", f"the upload's session cannot be read: {error}") from error
-    made = Session(found.digest, whole.annotations.get(session.FILE_NAME, ""), whole.layers)
-    told = whole.annotations
-    complete = told.get(session.COMPLETE) == "true" and str(made.size) == told.get(session.LENGTH)
+    upload = Session(manifest.digest, whole.annotations.get(session.FILE_NAME, ""), whole.layers)
+    notes = whole.annotations
+    complete = notes.get(session.COMPLETE) == "true" and str(upload.size) == notes.get(session.LENGTH)
     if whole.artifact_type != session.ARTIFACT_TYPE or not complete:
         raise FaultError("InvalidFileSet", "the upload is not complete: send the rest of it")
-    return made
+    return upload
 
 
 class Pieces:
@@ -71,16 +71,16 @@ class Pieces:
             if start >= piece.size:
                 start -= piece.size
                 continue
-            left = piece.size - start
+            remaining = piece.size - start
             with self._registry.blob(piece.digest, start) as body:
                 skip = start - body.start
-                while left and (chunk := body.read(CHUNK)):
+                while remaining and (chunk := body.read(CHUNK)):
                     if skip:
                         chunk, skip = chunk[skip:], max(0, skip - len(chunk))
-                    left -= len(chunk)
+                    remaining -= len(chunk)
                     if chunk:
                         yield chunk
-            if left:
+            if remaining:
                 raise TransientError("the connection ended in the middle of a piece")
             start = 0
 

@@ -71,8 +71,8 @@ class Pool(urllib3.PoolManager):
                 f"{http.host_of(url)} redirects to another host, and signed requests do not follow redirects:"
                 " set the endpoint to the store's own address"
             )
-        told = XML in raw.headers.get("Content-Type", "").split(";") and raw.data
-        if raw.status not in SUCCESS and not told:
+        error_document = XML in raw.headers.get("Content-Type", "").split(";") and raw.data
+        if raw.status not in SUCCESS and not error_document:
             raise HttpStatusError(raw.status)
         return raw
 

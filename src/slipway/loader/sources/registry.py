@@ -45,8 +45,8 @@ class Artifact:
         if manifest is None:
             raise FaultError("SourceNotFound", f"{self._registry.host} has nothing with the digest {self._digest}")
         try:
-            found = modelpack.read(manifest.content)
-            self._layers = modelpack.layers_of(found)
+            model = modelpack.read(manifest.content)
+            self._layers = modelpack.layers_of(model)
         except DecodingError as error:
             raise FaultError("UnsupportedSource", f"{self._digest} is not a model: {error}") from error
         entries: list[Entry] = []
@@ -55,7 +55,7 @@ class Artifact:
                 entries += retry(lambda layer=layer: self._unpacked(layer))  # type: ignore[misc] # no argument
             else:
                 entries.append(self.entry(layer))
-        facts, name = modelpack.facts_of(found), found.annotations.get(modelpack.TITLE, "")
+        facts, name = modelpack.facts_of(model), model.annotations.get(modelpack.TITLE, "")
         return Listing(self._digest, tuple(entries), name[:LONGEST_NAME], facts.tasks, facts.features)
 
     @contextmanager
@@ -97,11 +97,11 @@ def _entries(layer: Layer, stream: Forward) -> Iterator[Entry]:
 
 
 def _sha256(stream: Forward, size: int) -> str:
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     while size and (chunk := stream.chunk(min(CHUNK, size))):
-        found.update(chunk)
+        checksum.update(chunk)
         size -= len(chunk)
-    return found.hexdigest()
+    return checksum.hexdigest()
 
 
 class _Checked:
@@ -147,12 +147,12 @@ class _Part:
 def reference_of(url: str) -> Reference:
     """Raises LoadError for what does not name an artifact by its digest."""
     try:
-        found = references.parse(url.partition("://")[2])
+        reference = references.parse(url.partition("://")[2])
     except ValueError as error:
         raise LoadError(str(error)) from error
-    if not found.digest:
+    if not reference.digest:
         raise LoadError(f"{url!r} does not name an artifact: write registry://HOST/REPOSITORY@sha256:...")
-    return found
+    return reference
 
 
 def open_source(url: str, env: Mapping[str, str], _access: Access) -> Source:

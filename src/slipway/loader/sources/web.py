@@ -30,10 +30,10 @@ class WebFile:
         parts = urlsplit(self._url)
         signed = any(name != "download" for name, _value in parse_qsl(parts.query, keep_blank_values=True))
         paths = (() if signed else parts_of(parts.path)) or (parts.path,)
-        found = [self._entry(urlunsplit(parts._replace(path=path)), retry) for path in paths]
+        files = [self._entry(urlunsplit(parts._replace(path=path)), retry) for path in paths]
         return Listing(
-            " ".join(tag for tag, _entry in found) if all(tag for tag, _entry in found) else "",
-            tuple(entry for _tag, entry in found),
+            " ".join(tag for tag, _entry in files) if all(tag for tag, _entry in files) else "",
+            tuple(entry for _tag, entry in files),
         )
 
     def _entry(self, url: str, retry: Retry) -> tuple[str, Entry]:
