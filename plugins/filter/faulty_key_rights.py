@@ -64,7 +64,7 @@ TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(Z|[+-]\d{2}:\d{2})", re.
 
 
 def faulty_key_rights(
-    rights: Mapping[str, Any], keys: Collection[str], count_tokens: bool = True, accepts_tokens: bool = False
+    rights: Mapping[Any, Any], keys: Collection[Any], count_tokens: bool = True, accepts_tokens: bool = False
 ) -> list[str]:
     return [
         *(f"{name}: {fault}" for name in rights if (fault := _name_fault(name, keys, accepts_tokens))),
@@ -72,9 +72,9 @@ def faulty_key_rights(
     ]
 
 
-def _name_fault(name: str, keys: Collection[str], accepts_tokens: bool) -> str:
-    """Why there is no key or subject of this name; empty if there is."""
-    if not name.startswith("jwt:"):
+def _name_fault(name: Any, keys: Collection[str], accepts_tokens: bool) -> str:
+    """Why there is no key or subject of this name; empty if there is. YAML reads some names, such as 1, as numbers."""
+    if not isinstance(name, str) or not name.startswith("jwt:"):
         return "" if name in keys else "no such key in gateway_api_keys."
     if not accepts_tokens:
         return "the gateway accepts no tokens. Set gateway_jwt."

@@ -78,3 +78,8 @@ def test_an_invalid_subject_is_a_fault(name: str) -> None:
 
 def test_a_key_that_does_not_exist_is_a_fault() -> None:
     assert faulty_key_rights({"bob": {}}, ["alice"]) == ["bob: no such key in gateway_api_keys."]
+
+
+def test_a_name_that_yaml_reads_as_a_number_is_a_name() -> None:
+    assert faulty_key_rights({1: {}}, [1]) == []
+    assert faulty_key_rights({1: {}}, ["alice"]) == ["1: no such key in gateway_api_keys."]
