@@ -45,7 +45,7 @@ def test_a_pod_that_fails_gets_no_more_requests_while_another_answers(
         before = len(bad.bodies)
         assert [ask() for _unused in range(50)] == [200] * 50
         assert len(bad.bodies) == before
-        assert f"static:m1: passing over {bad.endpoint} for 30 s" in (gateway.directory / "control.log").read_text()
+        assert f"static:m1: skipping {bad.endpoint} for 30 s" in (gateway.directory / "control.log").read_text()
 
 
 def test_a_pod_that_answers_4xx_alone_keeps_its_requests(
