@@ -165,10 +165,10 @@ def run(folder: Path, playbook: str, answers: dict[str, Any], credential: Creden
 def stray(path: Path, user: int, began: float) -> bool:
     """Whether a job left it where everybody may write; what kubernetes.core keeps of a server is none."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return False
-    return found.st_uid == user and found.st_mtime >= began and not path.name.startswith(CACHE)
+    return status.st_uid == user and status.st_mtime >= began and not path.name.startswith(CACHE)
 
 
 def main() -> int:
@@ -185,8 +185,8 @@ def main() -> int:
         release(given.folder)
     flags = ("--check", "--diff") if given.check else ()
     job = run(given.folder, given.playbook, json.loads(given.answers.read_text()), credential, *flags)
-    told = {"changed": job.changed, "artifacts": job.artifacts, "user": job.user, "strays": job.strays}
-    print(job.output if job.status else json.dumps(told))
+    outcome = {"changed": job.changed, "artifacts": job.artifacts, "user": job.user, "strays": job.strays}
+    print(job.output if job.status else json.dumps(outcome))
     return job.status
 
 

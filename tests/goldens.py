@@ -102,8 +102,8 @@ class GoldenFile:
             self.path.write_text(render(replace(parse(text), example, lines, set(examples))))
         sections = self.sections()
         assert sections.keys() <= set(examples), f"{self.path} has sections of examples that do not exist"
-        wanted = sections.get(example, Section("", {})).lines
-        assert lines == wanted, "\n".join([f"{self.path}, {example}:", *_differences(lines, wanted)])
+        golden_lines = sections.get(example, Section("", {})).lines
+        assert lines == golden_lines, "\n".join([f"{self.path}, {example}:", *_differences(lines, golden_lines)])
 
     def sections(self) -> dict[str, Section]:
         return _parse_file(self.path, self.path.stat().st_mtime_ns if self.path.exists() else 0)
@@ -173,8 +173,8 @@ def replace(sections: dict[str, Section], example: str, lines: Lines, examples: 
     kept = {name: section.lines for name, section in sections.items() if name in examples} | {example: lines}
     replaced: dict[str, Section] = {}
     for name, own in kept.items():
-        known = name in sections and (not sections[name].base or sections[name].base in replaced)
-        replaced[name] = Section(sections[name].base if known else _nearest(own, replaced), own)
+        keeps_base = name in sections and (not sections[name].base or sections[name].base in replaced)
+        replaced[name] = Section(sections[name].base if keeps_base else _nearest(own, replaced), own)
     return replaced
 
 

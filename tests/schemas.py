@@ -48,23 +48,23 @@ def schema_of(definition: Object) -> Object:
 
 def faults(schema: Object, value: Any) -> list[str]:
     """What is wrong with an object, each with its place: ``spec.replicas: 11 is greater than the maximum of 10``."""
-    found = Draft4Validator(closed(schema), format_checker=TIMES).iter_errors(value)
-    return sorted(f"{'.'.join(map(str, error.absolute_path))}: {error.message}" for error in found)
+    errors = Draft4Validator(closed(schema), format_checker=TIMES).iter_errors(value)
+    return sorted(f"{'.'.join(map(str, error.absolute_path))}: {error.message}" for error in errors)
 
 
 def closed(schema: Object) -> Object:
     """The schema with every unknown field forbidden; but for metadata, which is the API server's own."""
     if not isinstance(schema, dict):
         return schema
-    found = dict(schema)
+    strict_schema = dict(schema)
     if "properties" in schema:
-        found["properties"] = {name: closed(below) for name, below in schema["properties"].items()}
+        strict_schema["properties"] = {name: closed(below) for name, below in schema["properties"].items()}
         if not schema.get(KEEP):
-            found["additionalProperties"] = False
+            strict_schema["additionalProperties"] = False
     for word in ("items", "additionalProperties"):
         if isinstance(schema.get(word), dict):
-            found[word] = closed(schema[word])
-    return found
+            strict_schema[word] = closed(schema[word])
+    return strict_schema
 
 
 def filled(schema: Object, value: Any) -> Any:
@@ -103,11 +103,11 @@ class MadeUp:
         return make(schema, place)
 
     def _object(self, schema: Object, place: str) -> Object:
-        wanted = set(schema.get("required", ()))
+        required = set(schema.get("required", ()))
         fields = {
             name: self.value(below, f"{place}.{name}")
             for name, below in schema.get("properties", {}).items()
-            if name in wanted or self._dice.random() < self._likely
+            if name in required or self._dice.random() < self._likely
         }
         rest = schema.get("additionalProperties")
         return fields | ({"app": self.value(rest, f"{place}.app")} if isinstance(rest, dict) else {})

@@ -44,8 +44,8 @@ def each(rows: Iterable[Any], ids: Callable[[Any], str] = repr) -> Callable[[Cal
                     failures.append(f"{ids(row):.200}\n{describe(error, check)}")
             if failures:
                 more = f"\n... and {len(failures) - MOST_REPORTED} more" if len(failures) > MOST_REPORTED else ""
-                found = "\n".join(failures[:MOST_REPORTED])
-                pytest.fail(f"{len(failures)} of {len(table)} rows:\n{found}{more}", pytrace=False)
+                report = "\n".join(failures[:MOST_REPORTED])
+                pytest.fail(f"{len(failures)} of {len(table)} rows:\n{report}{more}", pytrace=False)
 
         # Without this, pytest would take the parameters of the check for fixtures.
         test.__signature__ = inspect.Signature()  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ class Known(Stores):
         for watch in watches:
             indexes.setdefault(watch.kind, {}).update(watch.indexes)
         trims = {watch.kind: watch.trim for watch in watches if watch.trim}
-        stores = {kind: Store(found) for kind, found in indexes.items()}
+        stores = {kind: Store(index) for kind, index in indexes.items()}
         for reference, obj in self.objects.items():
             trimmed = trims.get(reference.kind, lambda one: one)(_named(reference, obj))
             changes = stores[reference.kind].put(trimmed) if trimmed is not None else []
@@ -72,14 +72,14 @@ def known(
 ) -> Known:
     """``others``: of kinds that the API watches, found by their word; its own kind where they say none."""
     settings = settings or Settings(system_namespace="system")
-    found = dict(objects or {})
+    resources = dict(objects or {})
     watched = [watch.kind for watch in api.watches(settings) if watch.listed and (watch.indexes or not watch.owned)]
     kinds = {kind.kind: kind for kind in (*watched, api.resource.kind)}
     for obj in others:
         kind = kinds[obj["kind"]] if "kind" in obj else api.resource.kind
         metadata = obj["metadata"]
-        found[Reference(kind, metadata.get("namespace", ""), metadata["name"])] = obj
-    return Known(api, settings, found)
+        resources[Reference(kind, metadata.get("namespace", ""), metadata["name"])] = obj
+    return Known(api, settings, resources)
 
 
 def with_objects(world: World, objects: Mapping[Reference, Object]) -> World:

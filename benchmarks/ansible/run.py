@@ -126,10 +126,10 @@ def reachable() -> Iterator[Cluster]:
     """The cluster that the environment names, else one that is made for the time being."""
     given = os.environ.get("K8S_AUTH_KUBECONFIG", "")
     with contextlib.ExitStack() as stack:
-        found = Cluster(given or str(stack.enter_context(cluster(free_port()))))
-        found.prepare()
-        stack.callback(found.remove)
-        yield found
+        bench_cluster = Cluster(given or str(stack.enter_context(cluster(free_port()))))
+        bench_cluster.prepare()
+        stack.callback(bench_cluster.remove)
+        yield bench_cluster
 
 
 def manifests(number: int) -> list[dict[str, Any]]:

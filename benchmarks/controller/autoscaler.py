@@ -41,10 +41,10 @@ class Original:
         if now % INTERVAL:
             return self.replicas
         self._ring.append(requests)
-        wanted = math.ceil(sum(self._ring) / len(self._ring) / TARGET)
-        self._less = self._less + 1 if wanted < self.replicas else 0
-        if wanted > self.replicas or self._less >= DELAY // INTERVAL:
-            self.replicas = wanted
+        replicas = math.ceil(sum(self._ring) / len(self._ring) / TARGET)
+        self._less = self._less + 1 if replicas < self.replicas else 0
+        if replicas > self.replicas or self._less >= DELAY // INTERVAL:
+            self.replicas = replicas
         return self.replicas
 
 
@@ -65,8 +65,8 @@ class Ours:
 
     def second(self, now: int, requests: float) -> int:
         if now % SAMPLE == 0:
-            self._load, wanted = follow(self._load, self._scaling, requests, now)
-            self._scaling = msgspec.structs.replace(self._scaling, replicas=wanted)
+            self._load, replicas = follow(self._load, self._scaling, requests, now)
+            self._scaling = msgspec.structs.replace(self._scaling, replicas=replicas)
         return self._scaling.replicas
 
 
@@ -75,9 +75,9 @@ def course(of: Original | Ours, requests: Requests, seconds: int) -> list[int]:
     return [of.second(now, requests(now)) for now in range(1, seconds + 1)]
 
 
-def until(replicas: list[int], wanted: Callable[[int], bool], since: int = 0) -> int | None:
+def until(replicas: list[int], predicate: Callable[[int], bool], since: int = 0) -> int | None:
     """Seconds from ``since`` on."""
-    return next((now - since for now, number in enumerate(replicas, 1) if now > since and wanted(number)), None)
+    return next((now - since for now, number in enumerate(replicas, 1) if now > since and predicate(number)), None)
 
 
 def overloaded(replicas: list[int], requests: Requests) -> float:

@@ -60,8 +60,8 @@ async def burst(server: ApiServer, name: str, count: int) -> None:
 
 def done(server: ApiServer) -> bool:
     models = [obj for path, obj in server.objects.items() if path.startswith(MODELS)]
-    made = [path for path in server.objects if NAMESPACE in path]
-    return all(model.get("status") for model in models) and len(made) == (1 + CHILDREN) * len(models)
+    paths = [path for path in server.objects if NAMESPACE in path]
+    return all(model.get("status") for model in models) and len(paths) == (1 + CHILDREN) * len(models)
 
 
 def asked(server: ApiServer) -> int:

@@ -39,7 +39,7 @@ class Known(Stores):
         indexes: dict[Any, dict[str, Any]] = {}
         for watch in api.watches(SETTINGS):
             indexes.setdefault(watch.kind, {}).update(watch.indexes)
-        super().__init__({kind: Store(found) for kind, found in indexes.items()})
+        super().__init__({kind: Store(index) for kind, index in indexes.items()})
 
     def pods_of(self, _owner: Any, index: str, value: str) -> list[Object]:
         return list(self.list(POD, index, value))
@@ -65,8 +65,8 @@ def marks(models: Iterable[Object]) -> tuple[dict[str, str], dict[str, str]]:
     annotations: dict[str, str] = {}
     bare = nodes.Node(name="n", uid="n", boot="b", ready=True, labels={}, records={})
     for one in models:
-        path, wanted = one["spec"]["storage"]["path"], storage.read(one, SETTINGS).wanted
-        record = Record(state="Ready", of=one["metadata"]["uid"], wanted=wanted, path=path, boot="b", size=10**11)
+        path, digest = one["spec"]["storage"]["path"], storage.read(one, SETTINGS).wanted
+        record = Record(state="Ready", of=one["metadata"]["uid"], wanted=digest, path=path, boot="b", size=10**11)
         patch = nodes.noted(bare, storage.node_label(one), record)
         labels |= {name: text for name, text in patch.labels.items() if text}
         annotations |= {name: text for name, text in patch.annotations.items() if text}
@@ -84,20 +84,20 @@ def node(number: int, labels: dict[str, str], annotations: dict[str, str]) -> Ob
 
 
 def filled(number: int, *, loaded: bool) -> Known:
-    known, models = Known(), [model(one) for one in range(WEIGHTS)]
-    told = marks(models) if loaded else ({}, {})
+    listers, models = Known(), [model(one) for one in range(WEIGHTS)]
+    model_marks = marks(models) if loaded else ({}, {})
     for one in models:
-        known.store(names.CLUSTER_BASE_MODEL).put(one)
+        listers.store(names.CLUSTER_BASE_MODEL).put(one)
     for one in range(number):
-        known.store(NODE).put(node(one, *told))
-    return known
+        listers.store(NODE).put(node(one, *model_marks))
+    return listers
 
 
-def pass_over(known: Known) -> None:
+def pass_over(listers: Known) -> None:
     """What a reconciliation of the youngest model computes."""
-    resource = known.get(names.CLUSTER_BASE_MODEL, Key("", f"m{WEIGHTS - 1:03}"))
+    resource = listers.get(names.CLUSTER_BASE_MODEL, Key("", f"m{WEIGHTS - 1:03}"))
     assert resource is not None
-    world = World(resource=resource, children={}, pods=(), routed=(), settings=SETTINGS, now=1.8e9, listers=known)
+    world = World(resource=resource, children={}, pods=(), routed=(), settings=SETTINGS, now=1.8e9, listers=listers)
     view = API.resolve(world)
     assert API.plan(view).children == ()
     API.status(view, None)
@@ -113,9 +113,9 @@ def milliseconds(work: Callable[[], object], rounds: int = 5) -> float:
     return best * 1000
 
 
-def enqueued(known: Known, change: Change) -> Callable[[], list[Key]]:
+def enqueued(listers: Known, change: Change) -> Callable[[], list[Key]]:
     (watch,) = [one for one in API.watches(SETTINGS) if one.kind == NODE]
-    return lambda: list(watch.enqueue(change, known))
+    return lambda: list(watch.enqueue(change, listers))
 
 
 def main() -> int:
@@ -126,8 +126,8 @@ def main() -> int:
         beat = {**old, "metadata": {**old["metadata"], "resourceVersion": "2"}}
         assert enqueued(rest, Change(old, beat))() == []
         row = (
-            f"{milliseconds(lambda known=rest: pass_over(known)):>8.2f} ms",
-            f"{milliseconds(lambda known=waiting: pass_over(known)):>8.2f} ms",
+            f"{milliseconds(lambda listers=rest: pass_over(listers)):>8.2f} ms",
+            f"{milliseconds(lambda listers=waiting: pass_over(listers)):>8.2f} ms",
             f"{milliseconds(enqueued(rest, Change(old, beat))) * 1000:>9.0f} us",
             f"{milliseconds(enqueued(waiting, Change(None, waiting.list(NODE)[0]))):>9.2f} ms",
         )

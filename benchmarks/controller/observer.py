@@ -26,12 +26,12 @@ class Observer:
     async def children_of(self, names: Iterable[str], seconds: float) -> dict[str, float]:
         """Waits until all children of these models exist; name -> when the last one was seen."""
         prefix, resources = self._dialect.prefix, self._dialect.children
-        wanted = {name: [(resource, f"{prefix}{name}") for resource in resources] for name in names}
+        expected = {name: [(resource, f"{prefix}{name}") for resource in resources] for name in names}
         async with asyncio.timeout(seconds):
-            while not all(key in self.seen for keys in wanted.values() for key in keys):
+            while not all(key in self.seen for keys in expected.values() for key in keys):
                 self._news.clear()
                 await self._news.wait()
-        return {name: max(self.seen[key] for key in keys) for name, keys in wanted.items()}
+        return {name: max(self.seen[key] for key in keys) for name, keys in expected.items()}
 
     async def quiet(self, calm: float, seconds: float) -> None:
         """Waits until nothing has changed for ``calm`` seconds."""

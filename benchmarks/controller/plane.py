@@ -213,11 +213,11 @@ class Api:
         """``verb resource/subresource`` -> writes that the API server has answered so far, leases left out."""
         async with self.session.get("/metrics") as answer:
             text = await answer.text()
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for resource, subresource, verb, count in METRIC.findall(text):
             if verb in WRITES and resource in (*self.dialect.kinds, "events"):
-                found[f"{verb} {resource}/{subresource}".rstrip("/")] += int(float(count))
-        return found
+                counts[f"{verb} {resource}/{subresource}".rstrip("/")] += int(float(count))
+        return counts
 
 
 def _credentials(kubeconfig: Path) -> tuple[Object, Object]:

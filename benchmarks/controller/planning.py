@@ -75,20 +75,20 @@ def pod(number: int, folder: str) -> Object:
 
 
 def filled(number: int) -> Known:
-    known = Known()
-    known.store(PERSISTENT_VOLUME_CLAIM).put(CLAIM)
+    listers = Known()
+    listers.store(PERSISTENT_VOLUME_CLAIM).put(CLAIM)
     for one in range(number):
-        made = model(one)
-        known.store(MODELS.resource.kind).put(made)
-        known.store(INFERENCE_SERVICE).put(service(one))
-        known.store(POD).put(pod(one, key_of(made)))
-    return known
+        resource = model(one)
+        listers.store(MODELS.resource.kind).put(resource)
+        listers.store(INFERENCE_SERVICE).put(service(one))
+        listers.store(POD).put(pod(one, key_of(resource)))
+    return listers
 
 
-def pass_over(known: Known, name: str) -> None:
+def pass_over(listers: Known, name: str) -> None:
     """What a reconciliation of a Model computes."""
     api = MODELS
-    resource = known.get(api.resource.kind, Key("models", name))
+    resource = listers.get(api.resource.kind, Key("models", name))
     assert resource is not None
     world = World(
         resource=resource,
@@ -97,7 +97,7 @@ def pass_over(known: Known, name: str) -> None:
         routed=(),
         settings=SETTINGS,
         now=NOW,
-        listers=known,
+        listers=listers,
         controller_key="k",
     )
     view = api.resolve(world)
@@ -105,18 +105,18 @@ def pass_over(known: Known, name: str) -> None:
     assert api.status(view, None).status["phase"] == "Ready"
 
 
-def milliseconds(known: Known, number: int, rounds: int = 9, passes: int = 200) -> float:
+def milliseconds(listers: Known, number: int, rounds: int = 9, passes: int = 200) -> float:
     """The best round's mean."""
     best = float("inf")
     for _unused in range(rounds):
         begun = time.process_time()
         for one in range(passes):
-            pass_over(known, f"m{one * 7919 % number}")
+            pass_over(listers, f"m{one * 7919 % number}")
         best = min(best, (time.process_time() - begun) / passes)
     return best * 1000
 
 
-def woken(known: Known, number: int) -> tuple[int, int]:
+def woken(listers: Known, number: int) -> tuple[int, int]:
     """How many Models come back for a record that another Model is handed, and for one that leaves the claim."""
     api = MODELS
     by_kind = {watch.kind: watch for watch in api.watches(SETTINGS) if watch.listed and not watch.owned}
@@ -124,8 +124,8 @@ def woken(known: Known, number: int) -> tuple[int, int]:
     new = {**old, "metadata": {**old["metadata"], "annotations": {}}}
     noted = {**CLAIM, "metadata": {**CLAIM["metadata"], "annotations": dict(old["metadata"]["annotations"])}}
     return (
-        len(set(by_kind[api.resource.kind].enqueue(Change(old, new), known))),
-        len(set(by_kind[PERSISTENT_VOLUME_CLAIM].enqueue(Change(noted, CLAIM), known))),
+        len(set(by_kind[api.resource.kind].enqueue(Change(old, new), listers))),
+        len(set(by_kind[PERSISTENT_VOLUME_CLAIM].enqueue(Change(noted, CLAIM), listers))),
     )
 
 
@@ -134,11 +134,11 @@ def main() -> int:
     print(f"{'Models':>7}  {'plan + status':>13}  {'ratio':>6}  enqueued by a record")
     for number in NUMBERS:
         cache._record.cache_clear()  # noqa: SLF001 - what is read of records must not be from before
-        known = filled(number)
-        took = milliseconds(known, number)
+        listers = filled(number)
+        took = milliseconds(listers, number)
         alone = alone or took
         failed |= took > MOST * alone
-        print(f"{number:>7}  {took:>10.3f} ms  {took / alone:>6.2f}  {woken(known, number)}")
+        print(f"{number:>7}  {took:>10.3f} ms  {took / alone:>6.2f}  {woken(listers, number)}")
     return int(failed)
 
 

@@ -93,10 +93,10 @@ async def burst(api: Api, observer: Observer, process: Running, count: int, resu
     result.burst_seconds = max(done.values()) - started
     await observer.quiet(3.0, PATIENCE)
     result.burst_cpu_seconds = process.cpu_seconds() - cpu
-    made = await api.writes() - before
-    made -= Counter({f"POST {resource}": count for resource in api.dialect.created})  # the benchmark's own
-    result.writes = {what: round(number / count, 2) for what, number in sorted(made.items())}
-    result.writes_per_model = sum(made.values()) / count
+    writes = await api.writes() - before
+    writes -= Counter({f"POST {resource}": count for resource in api.dialect.created})  # the benchmark's own
+    result.writes = {what: round(number / count, 2) for what, number in sorted(writes.items())}
+    result.writes_per_model = sum(writes.values()) / count
 
 
 async def single(api: Api, observer: Observer, result: Round) -> None:
@@ -130,23 +130,23 @@ async def change(api: Api, observer: Observer, process: Running, result: Round) 
     result.change_reconciliations = process.reconciliations() - before
 
 
-async def one_round(api: Api, name: str, kubeconfig: Path, asked: Asked) -> Round:
+async def one_round(api: Api, name: str, kubeconfig: Path, workload: Asked) -> Round:
     result = Round()
     await api.clean()
     with tempfile.TemporaryDirectory() as folder:
         arguments = (CONTESTANTS | ALONE)[name], kubeconfig, Path(folder), free_port()
         async with observing(api) as observer:
             with running(*arguments) as process:
-                await burst(api, observer, process, asked.models, result)
-                say(f"  {name}: {asked.models} Models in {result.burst_seconds:.1f} s")
+                await burst(api, observer, process, workload.models, result)
+                say(f"  {name}: {workload.models} Models in {result.burst_seconds:.1f} s")
                 await single(api, observer, result)
-                await idle(api, observer, process, asked.watch_seconds, result)
+                await idle(api, observer, process, workload.watch_seconds, result)
                 if name in ALONE:
                     await change(api, observer, process, result)
             writes, changes, started = await api.writes(), observer.changes.total(), time.monotonic()
             with running(*arguments):
                 result.restart_seconds = time.monotonic() - started
-                await asyncio.sleep(asked.watch_seconds)
+                await asyncio.sleep(workload.watch_seconds)
                 result.restart_writes = (await api.writes() - writes).total()
                 result.restart_changes = observer.changes.total() - changes
     return result
@@ -201,18 +201,18 @@ def table(results: dict[str, list[Round]]) -> tuple[str, bool]:
     return "\n".join(lines), good
 
 
-async def measure(kubeconfig: Path, asked: Asked) -> dict[str, list[Round]]:
+async def measure(kubeconfig: Path, workload: Asked) -> dict[str, list[Round]]:
     results: dict[str, list[Round]] = {name: [] for name in CONTESTANTS}
     async with Api.connect(kubeconfig) as api:
         await api.prepare()
-        for number in range(asked.rounds):
-            say(f"round {number + 1} of {asked.rounds}")
+        for number in range(workload.rounds):
+            say(f"round {number + 1} of {workload.rounds}")
             for name in CONTESTANTS:
-                results[name].append(await one_round(api, name, kubeconfig, asked))
+                results[name].append(await one_round(api, name, kubeconfig, workload))
         for name, dialect in DIALECTS.items():
             own = Api(api.session, dialect)
             await own.prepare()
-            results[name] = [await one_round(own, name, kubeconfig, asked) for _unused in range(asked.rounds)]
+            results[name] = [await one_round(own, name, kubeconfig, workload) for _unused in range(workload.rounds)]
     return results
 
 
@@ -235,19 +235,19 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smaller run")
     parser.add_argument("--output", type=Path, default=Path("build/bench/controller.json"), help="the JSON file")
     options = parser.parse_args()
-    asked = Asked(200, 1, 15.0) if options.quick else Asked(1000, 2, 60.0)
+    workload = Asked(200, 1, 15.0) if options.quick else Asked(1000, 2, 60.0)
     say("making the cluster (half a minute)")
     with cluster(free_port()) as kubeconfig:
-        results = asyncio.run(measure(kubeconfig, asked))
+        results = asyncio.run(measure(kubeconfig, workload))
     text, good = table(results)
     for name in ALONE:
         more, met = table_alone(name, results[name])
         text, good = f"{text}\n\n{more}", good and met
     machine = f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
-    print(f"\nController: {asked.models} Models, median of {asked.rounds} round(s), {machine}\n\n{text}")
+    print(f"\nController: {workload.models} Models, median of {workload.rounds} round(s), {machine}\n\n{text}")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     document = {
-        "asked": asdict(asked),
+        "asked": asdict(workload),
         "machine": machine,
         "rounds": {name: [asdict(one) for one in rounds] for name, rounds in results.items()},
     }

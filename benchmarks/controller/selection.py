@@ -57,9 +57,9 @@ def ours(models: Sequence[BaseModelSpec], runtimes: Sequence[Object]) -> list[st
     """The runtime of each model; empty: none."""
     chosen = []
     for one in models:
-        found = select(facts(one), [candidate(runtime) for runtime in runtimes])
-        chosen.append((runtime_status(found) or {}).get("name", ""))
-        assert chosen[-1] or len(excluded_status(found)) == 50
+        selection = select(facts(one), [candidate(runtime) for runtime in runtimes])
+        chosen.append((runtime_status(selection) or {}).get("name", ""))
+        assert chosen[-1] or len(excluded_status(selection)) == 50
     return chosen
 
 
@@ -96,22 +96,22 @@ def _entry_misfit(model: BaseModelSpec, entry: SupportedModelFormat) -> str:
         return f"architecture mismatch (model={model.model_architecture}, runtime={entry.model_architecture})"
     if model.quantization != entry.quantization:
         return f"quantization mismatch (model={model.quantization}, runtime={entry.quantization})"
-    for what, asked, had in (
+    for what, required, had in (
         ("format", entry.model_format, model.model_format),
         ("framework", entry.model_framework, model.model_framework),
     ):
-        if had is None or asked.name != had.name or not _agree(asked, had):
-            return f"{what} mismatch (model={had}, runtime={asked})"
+        if had is None or required.name != had.name or not _agree(required, had):
+            return f"{what} mismatch (model={had}, runtime={required})"
     return ""
 
 
-def _agree(asked: ModelFormat, had: ModelFormat) -> bool:
-    if not asked.version or not had.version:
-        return not asked.version and not had.version
-    ours, theirs = parse(asked.version), parse(had.version)
-    if asked.operator == GREATER:
+def _agree(required: ModelFormat, had: ModelFormat) -> bool:
+    if not required.version or not had.version:
+        return not required.version and not had.version
+    ours, theirs = parse(required.version), parse(had.version)
+    if required.operator == GREATER:
         return ours.release > theirs.release
-    if asked.operator == GREATER_OR_EQUAL:
+    if required.operator == GREATER_OR_EQUAL:
         return ours.release >= theirs.release
     return ours.identity == theirs.identity
 

@@ -107,8 +107,8 @@ async def measured(kubeconfig: str) -> dict[str, int]:
         env=environment,
     )
     output, _unused = await process.communicate()
-    found: dict[str, int] = json.loads(output)
-    return found
+    figures: dict[str, int] = json.loads(output)
+    return figures
 
 
 async def main() -> None:

@@ -22,11 +22,11 @@ def _text(size: int, seed: int) -> str:
 def chat(size: int, *, model_first: bool = True, turn: int = 4096) -> bytes:
     """A chat of about ``size`` bytes in turns of ``turn`` bytes."""
     messages = [{"role": "system", "content": "You are a helpful assistant."}]
-    left = size - 150
-    while left > 0:
+    remaining = size - 150
+    while remaining > 0:
         role = "user" if len(messages) % 2 else "assistant"
-        messages.append({"role": role, "content": _text(min(left, turn), len(messages))})
-        left -= turn + 40
+        messages.append({"role": role, "content": _text(min(remaining, turn), len(messages))})
+        remaining -= turn + 40
     options = {"temperature": 0.7, "messages": messages, "max_tokens": 16}
     document = {"model": MODEL, **options} if model_first else {**options, "model": MODEL}
     return json.dumps(document, ensure_ascii=False).encode()

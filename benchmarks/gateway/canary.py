@@ -87,18 +87,18 @@ def answered(gateway: Standalone) -> dict[str, float]:
     """Requests that each model has answered."""
     with urllib.request.urlopen(f"{gateway.control_url}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
-    found = {bodies.MODEL: 0.0, "new": 0.0}
+    counts = {bodies.MODEL: 0.0, "new": 0.0}
     for line in lines:
         name, _unused, value = line.rpartition(" ")
-        for model in found:
+        for model in counts:
             if name.startswith("slipway_gateway_requests_total{") and f'{LABELS[1]}="{model}"' in name:
-                found[model] += float(value)
-    return found
+                counts[model] += float(value)
+    return counts
 
 
-def shares(folder: Path, asked: int) -> tuple[dict[int, float], dict[str, float]]:
+def shares(folder: Path, requests: int) -> tuple[dict[int, float], dict[str, float]]:
     """Percent that the canary got of each share, and what the load generator says."""
-    seconds = asked / RATE
+    seconds = requests / RATE
     with ExitStack() as stack:
         old, new = engines(stack, folder, 2)
         gateway, public = started(stack, folder / "shares", models([old], [], PERCENT[0]))
@@ -168,11 +168,11 @@ def costs(folder: Path, rounds: int, seconds: float) -> dict[str, list[float]]:
     """CPU microseconds per request of 1 KB, of each round in which all were asked often enough."""
     program, body = toolchain.native("load"), folder / "costs.json"
     body.write_bytes(bodies.chat(1024))
-    found: dict[str, list[float]] = {kind: [] for kind in (BEFORE, WITHOUT, WITH)}
+    cpu_times: dict[str, list[float]] = {kind: [] for kind in (BEFORE, WITHOUT, WITH)}
     with ExitStack() as stack:
         endpoints = engines(stack, folder, 4)
         running = {}
-        for kind in found:
+        for kind in cpu_times:
             # As many engines behind one model in each case: more of them cost more.
             stable, canary = (endpoints[:2], endpoints[2:]) if kind == WITH else (endpoints, [])
             table = models(stable, canary, COSTED if kind == WITH else None)
@@ -183,29 +183,29 @@ def costs(folder: Path, rounds: int, seconds: float) -> dict[str, list[float]]:
             await_answer(public, body)
         for number in range(rounds):
             results = {}
-            for kind in list(found)[:: 1 if number % 2 else -1]:
+            for kind in list(cpu_times)[:: 1 if number % 2 else -1]:
                 gateway, public = running[kind]
                 results[kind] = measure(program, public, KEY, gateway.haproxy_pids()[1:], Load(body), seconds)
                 if results[kind].failed:
                     raise SystemExit(f"{kind}: {results[kind].failed} requests failed")
             if all(result.completed >= ENOUGH for result in results.values()):
                 for kind, result in results.items():
-                    found[kind].append(result.cpu_us / result.completed)
-    return found
+                    cpu_times[kind].append(result.cpu_us / result.completed)
+    return cpu_times
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measures canaries.")
     parser.add_argument("--quick", action="store_true", help="4,000 requests, and 15 rounds of 0.3 s")
     parser.add_argument("--output", type=Path, default=Path("build/bench/gateway-canary.json"), help="the JSON file")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
-    number, rounds, seconds = (4000, 15, 0.3) if asked.quick else (20000, 60, 0.5)
+    number, rounds, seconds = (4000, 15, 0.3) if options.quick else (20000, 60, 0.5)
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name:
-        got, said = shares(Path(name), number)
+        got, stats = shares(Path(name), number)
         cpu = costs(Path(name), rounds, seconds)
-    failed = sum(said[count] for count in ("client_errors", "server_errors", "broken", "unanswered"))
-    print(f"{failed:,} of {said['started']:,} requests failed; load {os.getloadavg()[0]:.1f}")
+    failed = sum(stats[count] for count in ("client_errors", "server_errors", "broken", "unanswered"))
+    print(f"{failed:,} of {stats['started']:,} requests failed; load {os.getloadavg()[0]:.1f}")
     for percent, share in got.items():
         print(f"  {percent:3} percent: {share:6.2f}")
     print(f"CPU us per request, and ratio within a round: medians of {len(cpu[BEFORE])} rounds")
@@ -218,9 +218,9 @@ def main() -> int:
         print(f"  {kind:>9}  {median(cpu[kind]):6.2f}  {ratio:.3f}")
     missed = [percent for percent, share in got.items() if abs(share - percent) > POINTS]
     dear = [kind for kind, most in MOST.items() if ratios[kind] > most]
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     figures = {"load": os.getloadavg(), "failed": failed, "shares": got, "cpu_us": cpu}
-    asked.output.write_text(json.dumps(figures, indent=1) + "\n")
+    options.output.write_text(json.dumps(figures, indent=1) + "\n")
     print(f"  {'MISSED' if failed or missed or dear else 'met'}: none fails, shares within {POINTS:g} point, {MOST}")
     return int(bool(failed or missed or dear))
 

@@ -26,26 +26,26 @@ class Case:
 def cases(folder: Path, *, quick: bool) -> list[Case]:
     """The grid; bodies are written into ``folder``. ``closed`` of 1 KB comes first: ``half`` is reckoned from it."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = []
+    grid = []
     for label, size in SIZES.items():
         for place in ("first", "last"):
             if quick and place == "last" and label in ("32 KB", "220 KB"):
                 continue
             body = _written(folder / f"{size}-{place}.json", bodies.chat(size, model_first=place == "first"))
             connections = 32 if size <= 32 << 10 else 16
-            found.append(Case(f"{label}, model {place}", "closed", Load(body, connections), heavy=size > 1 << 10))
+            grid.append(Case(f"{label}, model {place}", "closed", Load(body, connections), heavy=size > 1 << 10))
     small = folder / f"{SIZES['1 KB']}-first.json"
     large = folder / f"{SIZES['1 MB']}-first.json"
     events = _written(folder / "events.json", bodies.stream(200, 5000))
     idle = _written(folder / "idle.json", bodies.stream(2, IDLE_GAP_US))
     rates = RATES[1:2] if quick else RATES
-    found += [Case(f"{rate}/s, 1 KB", "rate", Load(small, 256, rate)) for rate in rates]
-    found.append(Case("half load, 1 KB", "half", Load(small, 256)))
-    found.append(Case("50 streams of 200 events/s", "events", Load(events, 50, events=True), heavy=True))
-    found.append(Case("10 idle streams", "idle", Load(idle, 10, idle=True)))
-    found.append(Case("1,000 idle streams", "idle", Load(idle, 1000, idle=True), heavy=True))
-    found.append(Case("64 bodies of 1 MB at once", "memory", Load(large, 64), heavy=True))
-    return found
+    grid += [Case(f"{rate}/s, 1 KB", "rate", Load(small, 256, rate)) for rate in rates]
+    grid.append(Case("half load, 1 KB", "half", Load(small, 256)))
+    grid.append(Case("50 streams of 200 events/s", "events", Load(events, 50, events=True), heavy=True))
+    grid.append(Case("10 idle streams", "idle", Load(idle, 10, idle=True)))
+    grid.append(Case("1,000 idle streams", "idle", Load(idle, 1000, idle=True), heavy=True))
+    grid.append(Case("64 bodies of 1 MB at once", "memory", Load(large, 64), heavy=True))
+    return grid
 
 
 def _written(path: Path, body: bytes) -> Path:

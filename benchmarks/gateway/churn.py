@@ -47,8 +47,8 @@ PACE = 2000
 def table(endpoints: tuple[str, ...]) -> RoutingTable:
     """Every model with these endpoints."""
     routes = (Route(), Route(strategy="PrefixHash"))
-    found = [Backend("churn", f"m{number}", endpoints, routes[number % 2]) for number in range(MODELS)]
-    return EMPTY._replace(backends={b.name: b for b in found}, models={b.service: b.name for b in found})
+    backends = [Backend("churn", f"m{number}", endpoints, routes[number % 2]) for number in range(MODELS)]
+    return EMPTY._replace(backends={b.name: b for b in backends}, models={b.service: b.name for b in backends})
 
 
 async def exchange(directory: Path, endpoints: list[str], changes: int) -> tuple[float, float]:
@@ -56,10 +56,10 @@ async def exchange(directory: Path, endpoints: list[str], changes: int) -> tuple
     dataplane = DataPlane(load_settings(directory / "gateway.yaml"))
     halves = [DesiredState(table(tuple(sorted(endpoints[half::2]))), ready=True) for half in (0, 1)]
     began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
-    made = number = 0
-    while made < changes:
+    count = number = 0
+    while count < changes:
         await dataplane.apply(halves[number % 2])
-        made += ENGINES * MODELS
+        count += ENGINES * MODELS
         number += 1
         await asyncio.sleep(0.03)  # as the control process gathers changes
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -99,16 +99,16 @@ def measured(folder: Path, changes: int, seconds: float) -> dict[str, float]:
         before, workers = cpu_seconds(gateway.haproxy_pids()), gateway.haproxy_pids()
         took, used = asyncio.run(exchange(folder, endpoints, changes))
         spent = cpu_seconds(gateway.haproxy_pids()) - before
-        said = [json.loads(process.communicate(timeout=seconds + 60)[0]) for process in asking]
-        failed = sum(s["client_errors"] + s["server_errors"] + s["broken"] + s["unanswered"] for s in said)
+        stats = [json.loads(process.communicate(timeout=seconds + 60)[0]) for process in asking]
+        failed = sum(s["client_errors"] + s["server_errors"] + s["broken"] + s["unanswered"] for s in stats)
         return {
             "changes": changes,
             "seconds": took,
             "control_cpu_seconds": used,
             "haproxy_cpu_seconds": spent,
-            "asked": sum(s["started"] for s in said),
+            "asked": sum(s["started"] for s in stats),
             "failed": failed,
-            "p99_us": max(s["p99_us"] for s in said),
+            "p99_us": max(s["p99_us"] for s in stats),
             "reloads": float(gateway.haproxy_pids() != workers),
         }
 
@@ -118,19 +118,21 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="5,000 changes")
     parser.add_argument("--changes", type=int, help="endpoints that come or go, in all (50,000)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/gateway-churn.json"), help="the JSON file")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
-    changes = asked.changes or (5000 if asked.quick else 50000)
+    changes = options.changes or (5000 if options.quick else 50000)
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name:
-        found = measured(Path(name), changes, changes / PACE)
-    rate = found["changes"] / found["seconds"]
-    print(f"{changes:,} changes in {found['seconds']:.1f} s: {rate:,.0f} a second; load {os.getloadavg()[0]:.1f}")
+        figures = measured(Path(name), changes, changes / PACE)
+    rate = figures["changes"] / figures["seconds"]
+    print(f"{changes:,} changes in {figures['seconds']:.1f} s: {rate:,.0f} a second; load {os.getloadavg()[0]:.1f}")
     for who in ("control", "haproxy"):
-        print(f"  {who}: {found[f'{who}_cpu_seconds'] / changes * 1e6:.0f} us of CPU a change")
-    print(f"  {found['failed']:,.0f} of {found['asked']:,.0f} requests failed, p99 {found['p99_us'] / 1000:.1f} ms")
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    asked.output.write_text(json.dumps({"load": os.getloadavg(), **found}, indent=1) + "\n")
-    return int(found["failed"] > 0 or found["reloads"] > 0)
+        print(f"  {who}: {figures[f'{who}_cpu_seconds'] / changes * 1e6:.0f} us of CPU a change")
+    print(
+        f"  {figures['failed']:,.0f} of {figures['asked']:,.0f} requests failed, p99 {figures['p99_us'] / 1000:.1f} ms"
+    )
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps({"load": os.getloadavg(), **figures}, indent=1) + "\n")
+    return int(figures["failed"] > 0 or figures["reloads"] > 0)
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ def measure(program: Path, port: int, key: str, pids: list[int], load: Load, sec
         raise LoadError("no end within the time limit") from error
     if done.returncode:
         raise LoadError(done.stderr.strip().removeprefix("load: ") or f"exit status {done.returncode}")
-    said = json.loads(done.stdout)
-    unanswered = 0 if load.idle else said["unanswered"]
-    failed = said["client_errors"] + said["server_errors"] + said["broken"] + unanswered
+    stats = json.loads(done.stdout)
+    unanswered = 0 if load.idle else stats["unanswered"]
+    failed = stats["client_errors"] + stats["server_errors"] + stats["broken"] + unanswered
     names = Result.__dataclass_fields__.keys() - {"failed"}
-    return Result(**{name: said[name] for name in names}, failed=failed)
+    return Result(**{name: stats[name] for name in names}, failed=failed)

@@ -56,7 +56,7 @@ def measured(folder: Path, engines: int, rounds: int, seconds: float) -> dict[st
     """CPU microseconds per request, by size and model, of each round."""
     program = toolchain.native("load")
     ports = [free_port() for _engine in range(engines)]
-    found: dict[str, dict[str, list[float]]] = {size: {model: [] for model in MODELS} for size in SIZES}
+    cpu_times: dict[str, dict[str, list[float]]] = {size: {model: [] for model in MODELS} for size in SIZES}
     with ExitStack() as stack:
         for port in ports:
             engine = Place(folder, port, (0, 0)).spawn([toolchain.native("mock"), str(port)])
@@ -76,28 +76,28 @@ def measured(folder: Path, engines: int, rounds: int, seconds: float) -> dict[st
                     if result.failed:
                         raise SystemExit(f"{model}, {size}: {result.failed} requests failed")
                     if result.completed >= ENOUGH:
-                        found[size][model].append(result.cpu_us / result.completed)
-    return found
+                        cpu_times[size][model].append(result.cpu_us / result.completed)
+    return cpu_times
 
 
 def main() -> int:
-    asked = arguments()
+    options = arguments()
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
-    rounds, seconds = (8, 0.3) if asked.quick else (8, 2.0)
+    rounds, seconds = (8, 0.3) if options.quick else (8, 2.0)
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name:
-        found = measured(Path(name), asked.engines, rounds, seconds)
+        cpu_times = measured(Path(name), options.engines, rounds, seconds)
     load = os.getloadavg()[0]
-    print(f"CPU us per request, {asked.engines} endpoints, least (median) of {rounds} rounds; load {load:.1f}")
+    print(f"CPU us per request, {options.engines} endpoints, least (median) of {rounds} rounds; load {load:.1f}")
     worse = False
-    for size, by_model in found.items():
+    for size, by_model in cpu_times.items():
         middle = {model: median(costs) for model, costs in by_model.items()}
         # Other work on the machine only adds: the least of all rounds is nearest to the truth.
         ratio = min(by_model["prefix"]) / min(by_model["least"])
         costs = "  ".join(f"{model} {min(by_model[model]):8.1f} ({middle[model]:.1f})" for model in MODELS)
         print(f"  {size:>6}  {costs}  {ratio:.2f}")
         worse = worse or (size in JUDGED and ratio > MOST)
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    asked.output.write_text(json.dumps({"load": os.getloadavg(), "cpu_us": found}, indent=1) + "\n")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps({"load": os.getloadavg(), "cpu_us": cpu_times}, indent=1) + "\n")
     print(f"  {'MISSED' if worse else 'met'}: at most {MOST:g} times as much at {' and '.join(JUDGED)}")
     return int(worse)
 

@@ -176,20 +176,20 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def show(threads: int, found: dict[str, Seen]) -> bool:
+def show(threads: int, by_way: dict[str, Seen]) -> bool:
     """Prints the table of one number of threads; returns whether a goal was missed."""
     print(f"{threads} threads, load {os.getloadavg()[0]:.1f}")
-    for way, seen in found.items():
-        base = mean(found["random"].first_bytes) if "random" in found else 0.0
+    for way, seen in by_way.items():
+        base = mean(by_way["random"].first_bytes) if "random" in by_way else 0.0
         print(
             f"  {way:>7}  hit rate {seen.held / seen.blocks:4.0%}  first byte {mean(seen.first_bytes) * 1000:6.0f} ms"
             f"  p99 {seen.p99 * 1000:6.0f} ms  {seen.tokens / seen.seconds:7,.0f} tokens/s"
             f"  random/this {base / mean(seen.first_bytes):5.1f}  failed {seen.failed}"
         )
-    if "random" not in found or "prefix" not in found:
+    if "random" not in by_way or "prefix" not in by_way:
         return False
-    ratio = mean(found["random"].first_bytes) / mean(found["prefix"].first_bytes)
-    missed = found["prefix"].failed > 0 or (threads >= JUDGED and ratio < BETTER)
+    ratio = mean(by_way["random"].first_bytes) / mean(by_way["prefix"].first_bytes)
+    missed = by_way["prefix"].failed > 0 or (threads >= JUDGED and ratio < BETTER)
     if threads >= JUDGED:
         print(
             f"  {'MISSED' if missed else 'met'}: PrefixHash {ratio:.1f} times better than random, at least {BETTER:g}"
@@ -198,20 +198,20 @@ def show(threads: int, found: dict[str, Seen]) -> bool:
 
 
 def main() -> int:
-    asked = arguments()
+    options = arguments()
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
-    times = (5.0, 8.0) if asked.quick else (10.0, 20.0)
+    times = (5.0, 8.0) if options.quick else (10.0, 20.0)
     missed, rows = False, []
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name:
-        for threads in asked.threads or ([40, 80] if asked.quick else [20, 40, 80, 160]):
-            found = {way: measured(Path(name) / f"{way}{threads}", way, threads, times) for way in asked.ways}
-            missed = show(threads, found) or missed
-            for way, seen in found.items():
+        for threads in options.threads or ([40, 80] if options.quick else [20, 40, 80, 160]):
+            by_way = {way: measured(Path(name) / f"{way}{threads}", way, threads, times) for way in options.ways}
+            missed = show(threads, by_way) or missed
+            for way, seen in by_way.items():
                 numbers = {"mean": mean(seen.first_bytes), "p99": seen.p99, "hit_rate": seen.held / seen.blocks}
                 rate = {"tokens_per_second": seen.tokens / seen.seconds, "failed": seen.failed}
                 rows.append({"threads": threads, "way": way, "load": os.getloadavg()[0], **numbers, **rate})
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    asked.output.write_text(json.dumps(rows, indent=1) + "\n")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(rows, indent=1) + "\n")
     return int(missed)
 
 

@@ -140,15 +140,15 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    asked = arguments()
+    options = arguments()
     # So that whoever ends this early leaves nothing running.
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
-    rounds = asked.rounds or (2 if asked.quick else 5)
-    seconds = asked.seconds or (1.0 if asked.quick else 4.0)
-    chosen = [peer for peer in PEERS if not asked.peers or peer.name in (FLOOR, OURS, *asked.peers)]
+    rounds = options.rounds or (2 if options.quick else 5)
+    seconds = options.seconds or (1.0 if options.quick else 4.0)
+    chosen = [peer for peer in PEERS if not options.peers or peer.name in (FLOOR, OURS, *options.peers)]
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name, ExitStack() as stack:
         folder = Path(name)
-        grid = cases(folder / "bodies", quick=asked.quick)
+        grid = cases(folder / "bodies", quick=options.quick)
         bench = Benchmark(seconds, folder)
         bench.start(chosen, stack)
         for number in range(rounds):
@@ -158,30 +158,32 @@ def main() -> int:
                 for peer in chosen[number % len(chosen) :] + chosen[: number % len(chosen)]:
                     if not (case.heavy and peer.slow):
                         bench.round(case, peer)
-        found = [bench.measured(case, chosen) for case in grid]
+        measurements = [bench.measured(case, chosen) for case in grid]
     print(
         f"{rounds} rounds of {seconds:g} s, interleaved; one thread or process each; median of the rounds. {machine()}"
     )
     for peer in chosen:
         print(f"  {peer.name}: {bench.missing.get(peer.name) or peer.note}")
-    for rows, floors in found:
+    for rows, floors in measurements:
         print(report.table(rows, floors))
-    judged = goals.judge(found)
+    judged = goals.judge(measurements)
     print("\ngoals")
     for goal in judged:
         print(f"  {'met   ' if goal.met else 'MISSED'}  {goal.text}")
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "machine": machine(),
         "rounds": rounds,
         "seconds": seconds,
         "missing": bench.missing,
         "goals": [dataclasses.asdict(goal) for goal in judged],
-        "rows": [report.document(row) for rows, _floors in found for row in rows],
-        "floors": [{"of": name, **report.document(row)} for _rows, floors in found for name, row in floors.items()],
+        "rows": [report.document(row) for rows, _floors in measurements for row in rows],
+        "floors": [
+            {"of": name, **report.document(row)} for _rows, floors in measurements for name, row in floors.items()
+        ],
     }
-    asked.output.write_text(json.dumps(document, indent=1) + "\n")
-    print(f"\nwritten: {asked.output}")
+    options.output.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"\nwritten: {options.output}")
     return 0 if OURS not in bench.missing and all(goal.met for goal in judged) else 1
 
 

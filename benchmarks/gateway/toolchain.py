@@ -35,8 +35,8 @@ def _place(name: str, sources: list[Path]) -> Path:
 def _run(command: list[str | Path], folder: Path = HERE) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS)
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-        raise BuildError(f"{Path(command[0]).name} {command[1]}: {said[:300]}")
+        message = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise BuildError(f"{Path(command[0]).name} {command[1]}: {message[:300]}")
 
 
 def native(name: str) -> Path:

@@ -140,19 +140,19 @@ def measure(place: Path, mebibytes: int, files: int, rounds: int) -> dict[str, d
                     if work == "large" and name in ("ours", "client"):
                         taken.setdefault(("again", name), []).append(bench.run(words))
                     shutil.rmtree(target)
-    found: dict[str, dict[str, Taken]] = {}
+    best: dict[str, dict[str, Taken]] = {}
     for (work, name), all_of_them in taken.items():
-        found.setdefault(work, {})[name] = Taken(
+        best.setdefault(work, {})[name] = Taken(
             min(one.seconds for one in all_of_them),
             min(one.cpu_seconds for one in all_of_them),
             max(one.peak_mebibytes for one in all_of_them),
         )
-    return found
+    return best
 
 
-def table(found: dict[str, dict[str, Taken]], gigabytes: float) -> str:
+def table(best: dict[str, dict[str, Taken]], gigabytes: float) -> str:
     lines = ["work    by         seconds  to client   CPU s  CPU s/GB  peak MiB"]
-    for work, all_of_them in found.items():
+    for work, all_of_them in best.items():
         for name, one in all_of_them.items():
             ratio = one.seconds / all_of_them["client"].seconds
             per = f"{one.cpu_seconds / gigabytes:8.2f}" if work == "large" else " " * 8
@@ -167,18 +167,16 @@ def main() -> int:
     quick = parser.parse_args().quick
     mebibytes, files, rounds = (256, 100, 1) if quick else (1024, 500, 3)
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as place:
-        found = measure(Path(place), mebibytes, files, rounds)
-    print(table(found, mebibytes * (1 << 20) / 1e9))
+        best = measure(Path(place), mebibytes, files, rounds)
+    print(table(best, mebibytes * (1 << 20) / 1e9))
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(
-        json.dumps(
-            {work: {name: asdict(one) for name, one in those.items()} for work, those in found.items()}, indent=1
-        )
+        json.dumps({work: {name: asdict(one) for name, one in those.items()} for work, those in best.items()}, indent=1)
     )
     missed = [
-        f"{work}: {found[work]['ours'].seconds / found[work]['client'].seconds:.2f} of the client's time, not {goal}"
+        f"{work}: {best[work]['ours'].seconds / best[work]['client'].seconds:.2f} of the client's time, not {goal}"
         for work, goal in GOALS.items()
-        if found[work]["ours"].seconds > goal * found[work]["client"].seconds
+        if best[work]["ours"].seconds > goal * best[work]["client"].seconds
     ]
     print("\n".join(f"missed: {line}" for line in missed) or "all goals met")
     return 1 if missed else 0

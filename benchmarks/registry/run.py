@@ -57,10 +57,10 @@ def run(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[T
     with log.open("wb") as output:
         process = subprocess.Popen(command, env={**os.environ, **env}, cwd=folder, stdout=output, stderr=output)
         _pid, status, usage = os.wait4(process.pid, 0)
-    seconds, said = time.monotonic() - started, log.read_text()
+    seconds, text = time.monotonic() - started, log.read_text()
     if status:
-        raise SystemExit(f"{' '.join(command[:4])} ended with {status}: {said[-500:]}")
-    return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024), said
+        raise SystemExit(f"{' '.join(command[:4])} ended with {status}: {text[-500:]}")
+    return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024), text
 
 
 @contextmanager
@@ -111,15 +111,15 @@ class Bench:
         folder.mkdir()
         with RealRegistry(folder / "registry", reserved_port()) as registry:
             reference = f"{registry.host}/{REPOSITORY}"
-            found = (self._our_turn if name == "ours" else self._oras_turn)(folder, reference)
+            times = (self._our_turn if name == "ours" else self._oras_turn)(folder, reference)
         shutil.rmtree(folder)
-        return found
+        return times
 
     def _our_turn(self, folder: Path, reference: str) -> tuple[Taken, Taken]:
         program = [sys.executable, "-m", "slipway", "loader"]
         words = [*program, "publish", "hf://bench/model", reference]
-        sent, said = run(words, folder, ours(self._endpoint))
-        digest = json.loads(said.rpartition("slipway loader: ")[2])["digest"]
+        sent, text = run(words, folder, ours(self._endpoint))
+        digest = json.loads(text.rpartition("slipway loader: ")[2])["digest"]
         os.sync()
         got, _said = run([*program, "pull", f"{reference}@{digest}", str(folder / "out")], folder, ours())
         return sent, got
@@ -143,12 +143,12 @@ def measure(place: Path, mebibytes: int, rounds: int, oras: str) -> dict[str, di
             for name in ("ours", "oras")[:: 1 if number % 2 else -1]:
                 for work, one in zip(("publish", "pull"), bench.turn(name), strict=True):
                     taken.setdefault((work, name), []).append(one)
-    found: dict[str, dict[str, Taken]] = {}
+    figures: dict[str, dict[str, Taken]] = {}
     for (work, name), turns in taken.items():
         best = min(turns, key=lambda one: one.seconds)
         peak = max(one.peak_mebibytes for one in turns)
-        found.setdefault(work, {})[name] = Taken(best.seconds, best.cpu_seconds, peak)
-    return found
+        figures.setdefault(work, {})[name] = Taken(best.seconds, best.cpu_seconds, peak)
+    return figures
 
 
 def main() -> int:
@@ -163,10 +163,10 @@ def main() -> int:
         print("oras is not here: install Debian trixie's package, or name the program in ORAS")
         return 2
     with tempfile.TemporaryDirectory(dir=options.directory) as place:
-        found = measure(Path(place), mebibytes, 1 if options.quick else 3, oras)
+        figures = measure(Path(place), mebibytes, 1 if options.quick else 3, oras)
     print("work     by    seconds   MiB/s  of oras   CPU s  peak MiB")
     missed = []
-    for work, both in found.items():
+    for work, both in figures.items():
         for name, one in both.items():
             part = both["oras"].seconds / one.seconds
             speed = f"{one.seconds:8.2f} {mebibytes / one.seconds:7.0f} {part:8.2f}"
@@ -177,8 +177,8 @@ def main() -> int:
         if both["ours"].peak_mebibytes > MEBIBYTES[work]:
             missed.append(f"{work}: {both['ours'].peak_mebibytes:.0f} MiB of memory, not {MEBIBYTES[work]:.0f}")
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    told = {work: {name: asdict(one) for name, one in both.items()} for work, both in found.items()}
-    RESULTS.write_text(json.dumps(told, indent=1))
+    document = {work: {name: asdict(one) for name, one in both.items()} for work, both in figures.items()}
+    RESULTS.write_text(json.dumps(document, indent=1))
     print("\n".join(f"missed: {line}" for line in missed) or "all goals met")
     return 1 if missed else 0
 

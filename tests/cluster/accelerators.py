@@ -20,11 +20,11 @@ class Node:
         self._patch([(part, resource, count) for part in ("capacity", "allocatable")])
 
         def told() -> object:
-            found = self._cluster.get("Node", "", self.name)
-            return found and [found["status"][part].get(resource) for part in ("capacity", "allocatable")]
+            node = self._cluster.get("Node", "", self.name)
+            return node and [node["status"][part].get(resource) for part in ("capacity", "allocatable")]
 
-        wanted = None if count is None else str(count)
-        wait(f"the node has {count} {resource}", PATIENCE, told, lambda seen: seen == [wanted, wanted])
+        expected = None if count is None else str(count)
+        wait(f"the node has {count} {resource}", PATIENCE, told, lambda seen: seen == [expected, expected])
 
     def forget(self) -> None:
         """Devices of plugins that are gone: by itself the kubelet keeps them for minutes, and their names for ever."""

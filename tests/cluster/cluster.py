@@ -86,37 +86,37 @@ class Cluster:
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         try:
-            found: Object = self._resource(kind).get(name=name, namespace=namespace or None).to_dict()
+            instance: Object = self._resource(kind).get(name=name, namespace=namespace or None).to_dict()
         except NotFoundError:
             return None
-        return found
+        return instance
 
     def list(self, kind: str, namespace: str = "", labels: str = "", fields: str = "") -> list[Object]:
-        found: list[Object] = (
+        items: list[Object] = (
             self._resource(kind)
             .get(namespace=namespace or None, label_selector=labels or None, field_selector=fields or None)
             .to_dict()["items"]
         )
-        return found
+        return items
 
     def create(self, body: Object, *, rehearsed: bool = False) -> Object:
         """``rehearsed``: the API server checks and fills it in, but keeps nothing."""
         kind = body["kind"]
         body = body | {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind.partition(".")[0]}
         options = {"dry_run": "All"} if rehearsed else {}
-        made: Object = (
+        instance: Object = (
             self._resource(kind).create(body=body, namespace=body["metadata"].get("namespace"), **options).to_dict()
         )
-        return made
+        return instance
 
     def patch(self, kind: str, namespace: str, name: str, body: Object) -> Object:
         """A merge patch: a value of None takes a field away."""
         body = {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind.partition(".")[0], **body}
         resource = self._resource(kind)
-        made: Object = resource.patch(
+        instance: Object = resource.patch(
             body=body, name=name, namespace=namespace or None, content_type="application/merge-patch+json"
         ).to_dict()
-        return made
+        return instance
 
     def delete(self, kind: str, namespace: str, name: str, grace: int | None = None) -> None:
         """In the background: what it owned goes a little later. It is no fault if it is gone already."""
@@ -167,14 +167,14 @@ class Cluster:
 
         From the kind node: inside its own container a first process cannot be killed.
         """
-        found = self.get("Pod", namespace, pod)
-        statuses = found["status"].get("containerStatuses", []) if found else []
+        live_pod = self.get("Pod", namespace, pod)
+        statuses = live_pod["status"].get("containerStatuses", []) if live_pod else []
         ids = [status.get("containerID", "") for status in statuses if status["name"] == container]
-        if not found or not ids or not ids[0]:
+        if not live_pod or not ids or not ids[0]:
             return
         kill = ["ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", ids[0].split("//")[1]]
         subprocess.run(
-            ["docker", "exec", found["spec"]["nodeName"], *kill], capture_output=True, timeout=120, check=False
+            ["docker", "exec", live_pod["spec"]["nodeName"], *kill], capture_output=True, timeout=120, check=False
         )
 
     # --- models ------------------------------------------------------------------------------------------------------
@@ -187,9 +187,9 @@ class Cluster:
         return self.patch("Model", namespace, name, {"spec": spec})
 
     def model(self, namespace: str, name: str) -> Object:
-        found = self.get("Model", namespace, name)
-        assert found, f"no model {namespace}/{name}"
-        return found
+        model = self.get("Model", namespace, name)
+        assert model, f"no model {namespace}/{name}"
+        return model
 
     def pods(self, namespace: str, name: str) -> list[Object]:
         """The pods of a model that are not on their way out."""
@@ -198,8 +198,8 @@ class Cluster:
 
     def children(self, namespace: str, name: str) -> dict[str, Object]:
         """Kind -> child, of those that exist."""
-        found = {kind: self.get(kind, namespace, name) for kind in ("Deployment", "Service", "ServiceAccount")}
-        return {kind: child for kind, child in found.items() if child}
+        children = {kind: self.get(kind, namespace, name) for kind in ("Deployment", "Service", "ServiceAccount")}
+        return {kind: child for kind, child in children.items() if child}
 
     def events(self, namespace: str, name: str) -> list[Object]:
         """The Events about a model."""
@@ -233,14 +233,19 @@ class Cluster:
         """Until a condition has this status and reason; returns the condition."""
 
         def reached(model: Object) -> bool:
-            found = condition(model, kind)
-            return observed(model) and (found.get("status"), found.get("reason")) == (status, reason)
+            actual = condition(model, kind)
+            return observed(model) and (actual.get("status"), actual.get("reason")) == (status, reason)
 
         what = f"{name} is {kind}={status}/{reason}"
         return condition(wait(what, seconds, lambda: self.model(namespace, name), reached, self._say), kind)
 
     def wait_gone(self, kind: str, namespace: str, name: str, seconds: float = PATIENCE) -> None:
-        wait(f"{kind} {name} is gone", seconds, lambda: self.get(kind, namespace, name), lambda found: found is None)
+        wait(
+            f"{kind} {name} is gone",
+            seconds,
+            lambda: self.get(kind, namespace, name),
+            lambda instance: instance is None,
+        )
 
     def wait_routed(self, namespace: str, *ids: str, seconds: float = PATIENCE) -> None:
         """Until every gateway lists these models and has all Services of their namespace.
@@ -252,7 +257,9 @@ class Cluster:
         )
 
     def _unknown(self, namespace: str, ids: Iterable[str]) -> list[str]:
-        services = [found["metadata"]["name"] for found in self.list("Service", namespace, "slipway.inference/route")]
+        services = [
+            service["metadata"]["name"] for service in self.list("Service", namespace, "slipway.inference/route")
+        ]
         unknown = [] if services else ["no Service"]
         pods = self.gateways()
         unknown += [] if pods else ["no gateway"]
@@ -355,7 +362,7 @@ def _fail(message: str) -> NoReturn:
 
 def condition(model: Object, kind: str) -> Object:
     conditions: list[Object] = model.get("status", {}).get("conditions", [])
-    return next((found for found in conditions if found["type"] == kind), {})
+    return next((candidate for candidate in conditions if candidate["type"] == kind), {})
 
 
 def observed(model: Object) -> bool:
@@ -370,14 +377,14 @@ def is_ready(model: Object) -> bool:
     return observed(model) and done and model["status"]["phase"] == "Ready"
 
 
-def our_writes(found: Object) -> list[object]:
+def our_writes(instance: Object) -> list[object]:
     """The generation and the times of Slipway's own writes. Kubernetes also writes, for example after a late probe on a
     busy machine."""
-    fields = found["metadata"].get("managedFields", [])
+    fields = instance["metadata"].get("managedFields", [])
     ours = [one for one in fields if one["manager"].startswith("slipway")]
-    assert ours, f"Slipway has not written {found['metadata']['name']}"
+    assert ours, f"Slipway has not written {instance['metadata']['name']}"
     written = [(one["manager"], one.get("subresource"), one.get("time")) for one in ours]
-    return [found["metadata"].get("generation"), *written]
+    return [instance["metadata"].get("generation"), *written]
 
 
 def owners(child: Object) -> Sequence[tuple[str, str, bool]]:
@@ -388,8 +395,8 @@ def owners(child: Object) -> Sequence[tuple[str, str, bool]]:
 
 def container(deployment: Object) -> Object:
     """The engine's container."""
-    found: Object = deployment["spec"]["template"]["spec"]["containers"][0]
-    return found
+    engine: Object = deployment["spec"]["template"]["spec"]["containers"][0]
+    return engine
 
 
 def site(*arguments: str, playbook: str = "site") -> str:

@@ -32,14 +32,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def new_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
     """Makes namespaces; they are deleted after the test, without waiting for it."""
-    made: list[str] = []
+    namespaces: list[str] = []
 
     def make() -> str:
-        made.append(cluster.namespace())
-        return made[-1]
+        namespaces.append(cluster.namespace())
+        return namespaces[-1]
 
     yield make
-    for name in made:
+    for name in namespaces:
         cluster.delete("Namespace", "", name)
 
 

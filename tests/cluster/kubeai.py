@@ -97,9 +97,9 @@ class KubeAI(Cluster):
         return self.patch(MODEL, namespace, name, {"spec": spec})
 
     def model(self, namespace: str, name: str) -> Object:
-        found = self.get(MODEL, namespace, name)
-        assert found, f"no model {namespace}/{name}"
-        return found
+        model = self.get(MODEL, namespace, name)
+        assert model, f"no model {namespace}/{name}"
+        return model
 
     def wait_ready(self, namespace: str, name: str, seconds: float = PATIENCE) -> Object:
         """Until the newest spec is served, by no replica where it may be scaled to none."""

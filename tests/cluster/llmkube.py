@@ -51,36 +51,36 @@ class LLMKube(Cluster):
     # --- what they read ----------------------------------------------------------------------------------------------
 
     def model(self, namespace: str, name: str) -> Object:
-        found = self.get(MODEL, namespace, name)
-        assert found, f"no model {namespace}/{name}"
-        return found
+        model = self.get(MODEL, namespace, name)
+        assert model, f"no model {namespace}/{name}"
+        return model
 
     def service(self, namespace: str, name: str) -> Object:
-        found = self.get(SERVICE, namespace, name)
-        assert found, f"no service {namespace}/{name}"
-        return found
+        service = self.get(SERVICE, namespace, name)
+        assert service, f"no service {namespace}/{name}"
+        return service
 
     def loads(self, namespace: str) -> Counter[str]:
         """Job that loads weights -> pods that it ever had."""
         events = self.list("Event", namespace, fields="involvedObject.kind=Job,reason=SuccessfulCreate")
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for event in events:
             if event["involvedObject"]["name"].endswith("-download"):
-                found[event["involvedObject"]["name"]] += event.get("count") or 1
-        return found
+                counts[event["involvedObject"]["name"]] += event.get("count") or 1
+        return counts
 
     def inventory(self, namespace: str) -> dict[str, Object]:
         """Cache key -> what the Models of the namespace have on record of its folder."""
         annotations = (model["metadata"].get("annotations", {}) for model in self.list(MODEL, namespace))
         written = (item for carried in annotations for item in carried.items())
-        return {found[1]: json.loads(text) for name, text in written if (found := RECORD.fullmatch(name))}
+        return {match[1]: json.loads(text) for name, text in written if (match := RECORD.fullmatch(name))}
 
     def files(self, namespace: str, claim: str = CLAIM) -> list[str]:
         """Paths of the files on a claim that have their final names."""
-        found = self.on_claim(
+        output = self.on_claim(
             namespace, claim, "cd /volume && find . -type f ! -name '.slipway*' ! -path '*/.slipway/*'"
         )
-        return sorted(line.removeprefix("./") for line in found.splitlines())
+        return sorted(line.removeprefix("./") for line in output.splitlines())
 
     def on_claim(self, namespace: str, claim: str, script: str) -> str:
         """What a script prints that runs as root with a claim at /volume."""
@@ -99,12 +99,12 @@ class LLMKube(Cluster):
             f"the script runs: {script}",
             PATIENCE,
             lambda: self.get("Pod", namespace, name) or {"status": {}},
-            lambda found: found["status"].get("phase") in ("Succeeded", "Failed"),
+            lambda live_pod: live_pod["status"].get("phase") in ("Succeeded", "Failed"),
         )
-        told = self.logs(namespace, name)
+        log = self.logs(namespace, name)
         self.delete("Pod", namespace, name, grace=0)
-        assert pod["status"]["phase"] == "Succeeded", told
-        return told
+        assert pod["status"]["phase"] == "Succeeded", log
+        return log
 
     def ask_inside(self, url: str, body: object) -> Any:
         """The answer to a POST by a pod of the cluster; it waits for the nodes to know a Service that has just come."""
@@ -141,21 +141,21 @@ class LLMKube(Cluster):
         """Until a condition of an InferenceService has this status and reason; returns the InferenceService."""
 
         def reached(service: Object) -> bool:
-            found = condition(service, kind)
-            return observed(service) and (found.get("status"), found.get("reason")) == (status, reason)
+            actual = condition(service, kind)
+            return observed(service) and (actual.get("status"), actual.get("reason")) == (status, reason)
 
         what = f"{name} is {kind}={status}/{reason}"
         return wait(what, PATIENCE, lambda: self.service(namespace, name), reached, self._say)
 
     def _wait_phase(self, kind: str, namespace: str, name: str, phase: str, reason: str) -> Object:
         def look() -> Object:
-            found = self.get(kind, namespace, name)
-            assert found, f"no {kind} {namespace}/{name}"
-            return found
+            instance = self.get(kind, namespace, name)
+            assert instance, f"no {kind} {namespace}/{name}"
+            return instance
 
-        def reached(found: Object) -> bool:
-            told = condition(found, "Available").get("reason")
-            return observed(found) and found["status"].get("phase") == phase and reason in ("", told)
+        def reached(instance: Object) -> bool:
+            actual = condition(instance, "Available").get("reason")
+            return observed(instance) and instance["status"].get("phase") == phase and reason in ("", actual)
 
         return wait(f"{name} is {phase} {reason}", PATIENCE, look, reached, self._say)
 

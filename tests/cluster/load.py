@@ -70,8 +70,8 @@ class Load:
             failure = _send(urllib.request.Request(f"{self.url}/v1/chat/completions", data, headers))
             with self._lock:
                 if failure:
-                    told = time.strftime("%H:%M:%S", time.localtime(started))
-                    self.failures.append(f"sent at {told}, after {time.time() - started:.1f} s: {failure}")
+                    timestamp = time.strftime("%H:%M:%S", time.localtime(started))
+                    self.failures.append(f"sent at {timestamp}, after {time.time() - started:.1f} s: {failure}")
                     return
                 self.answered += 1
 

@@ -59,8 +59,8 @@ class OME(Cluster):
 
     def make_service(self, namespace: str, name: str, model: str, weights: Sequence[str] = (), **spec: Any) -> Object:
         """``weights``: fine-tuned ones beside the model."""
-        metadata, asked = {"name": name, "namespace": namespace}, {"name": model, "fineTunedWeights": [*weights]}
-        full = {"model": asked, "engine": {"minReplicas": 1, "maxReplicas": 1}, **spec}
+        metadata, reference = {"name": name, "namespace": namespace}, {"name": model, "fineTunedWeights": [*weights]}
+        full = {"model": reference, "engine": {"minReplicas": 1, "maxReplicas": 1}, **spec}
         return self.create({"kind": SERVICE, "metadata": metadata, "spec": full})
 
     def change_service(self, namespace: str, name: str, **spec: Any) -> Object:
@@ -87,14 +87,14 @@ class OME(Cluster):
     # --- what they read ----------------------------------------------------------------------------------------------
 
     def model(self, _namespace: str, name: str) -> Object:
-        found = self.get(MODEL, "", name)
-        assert found, f"no model {name}"
-        return found
+        model = self.get(MODEL, "", name)
+        assert model, f"no model {name}"
+        return model
 
     def service(self, namespace: str, name: str) -> Object:
-        found = self.get(SERVICE, namespace, name)
-        assert found, f"no service {namespace}/{name}"
-        return found
+        service = self.get(SERVICE, namespace, name)
+        assert service, f"no service {namespace}/{name}"
+        return service
 
     def nodes(self) -> list[str]:
         return [node["metadata"]["name"] for node in self.list("Node")]
@@ -102,8 +102,8 @@ class OME(Cluster):
     def labels_of_nodes(self, name: str) -> dict[str, str]:
         """Node -> what its label says of a model of the cluster."""
         mark = f"models.ome.io/clusterbasemodel.{name}"
-        found = {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in self.list("Node")}
-        return {node: labels[mark] for node, labels in found.items() if mark in labels}
+        labels_by_node = {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in self.list("Node")}
+        return {node: labels[mark] for node, labels in labels_by_node.items() if mark in labels}
 
     # --- waits -------------------------------------------------------------------------------------------------------
 
@@ -128,8 +128,8 @@ class OME(Cluster):
         """Until a condition of an InferenceService has this status and reason; returns the InferenceService."""
 
         def reached(service: Object) -> bool:
-            found = condition(service, kind)
-            return observed(service) and (found.get("status"), found.get("reason")) == (status, reason)
+            actual = condition(service, kind)
+            return observed(service) and (actual.get("status"), actual.get("reason")) == (status, reason)
 
         what = f"{name} is {kind}={status}/{reason}"
         return wait(what, PATIENCE, lambda: self.service(namespace, name), reached, self._say)
@@ -149,8 +149,8 @@ def folder(name: str) -> str:
 
 def files(node: str, path: str) -> list[str]:
     """Files of a folder of a kind node that have their final names; none where it is not there."""
-    told = on_node(node, f"cd {path} 2>/dev/null && find . -type f ! -path '*/.slipway*' || true")
-    return sorted(line.removeprefix("./") for line in told.splitlines())
+    output = on_node(node, f"cd {path} 2>/dev/null && find . -type f ! -path '*/.slipway*' || true")
+    return sorted(line.removeprefix("./") for line in output.splitlines())
 
 
 def on_node(node: str, script: str) -> str:
@@ -194,8 +194,8 @@ def router(*, parts: bool = False) -> Object:
     mine = "ome.io/inferenceservice=$(INFERENCESERVICE_NAME)"
     selector = ["--selector", "component=engine", mine]
     if parts:
-        found = ["--prefill-selector", "component=engine", mine, "--decode-selector", "component=decoder", mine]
-        selector = ["--pd-disaggregation", *found]
+        selectors = ["--prefill-selector", "component=engine", mine, "--decode-selector", "component=decoder", mine]
+        selector = ["--pd-disaggregation", *selectors]
     quick = ["--worker-startup-check-interval", "1", "--health-check-interval-secs", "1", "--policy", "round_robin"]
     return {
         "name": "router",

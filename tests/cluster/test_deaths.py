@@ -24,13 +24,16 @@ def running(cluster: Cluster, labels: str) -> list[Object]:
     return [
         pod
         for pod in pods
-        if any(found["type"] == "Ready" and found["status"] == "True" for found in pod["status"].get("conditions", []))
+        if any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in pod["status"].get("conditions", [])
+        )
     ]
 
 
 def restarts(cluster: Cluster, pod: str, container: str) -> int:
-    found = cluster.get("Pod", SYSTEM, pod)
-    statuses: list[Object] = found["status"].get("containerStatuses", []) if found else []
+    live_pod = cluster.get("Pod", SYSTEM, pod)
+    statuses: list[Object] = live_pod["status"].get("containerStatuses", []) if live_pod else []
     return next((status["restartCount"] for status in statuses if status["name"] == container), 0)
 
 

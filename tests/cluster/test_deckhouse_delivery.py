@@ -61,10 +61,10 @@ class Author:
         return self.cluster.kubectl(*APPLY[self.how], "-f", "-", stdin=json.dumps(self.manifest))
 
     def live(self) -> Object:
-        found: Object = json.loads(
+        instance: Object = json.loads(
             self.cluster.kubectl("get", self.kind, "w", "--namespace", self.namespace, "--output", "json")
         )
-        return found
+        return instance
 
     def delivered(self) -> Object:
         """The workload, as soon as it has the model in every container."""
@@ -77,23 +77,27 @@ class Author:
 
 def template(workload: Object) -> Object:
     spec: Object = workload["spec"]
-    found: Object = spec["jobTemplate"]["spec"]["template"] if "jobTemplate" in spec else spec["template"]
-    return found
+    pod_template: Object = spec["jobTemplate"]["spec"]["template"] if "jobTemplate" in spec else spec["template"]
+    return pod_template
 
 
 def has_models(workload: Object) -> bool:
     spec = template(workload)["spec"]
     containers = [*spec["containers"], *spec.get("initContainers", [])]
-    told = all(any(one["name"] == "AI_MODELS_MODELS" for one in container.get("env", [])) for container in containers)
+    has_env = all(
+        any(one["name"] == "AI_MODELS_MODELS" for one in container.get("env", [])) for container in containers
+    )
     paths = ([mount["mountPath"] for mount in container.get("volumeMounts", [])] for container in containers)
-    return told and all(f"{MODELS}/{MODEL}" in found for found in paths) and "schedulingGates" not in spec
+    return (
+        has_env and all(f"{MODELS}/{MODEL}" in mount_paths for mount_paths in paths) and "schedulingGates" not in spec
+    )
 
 
 def is_clean(workload: Object) -> bool:
     annotations = workload["metadata"].get("annotations", {})
-    left = json.dumps(template(workload))
+    text = json.dumps(template(workload))
     ours = any(name.startswith((f"{GROUP}/", "slipway.inference/")) for name in annotations)
-    return not ours and not any(word in left for word in ("ai-models", "AI_MODELS", GROUP))
+    return not ours and not any(word in text for word in ("ai-models", "AI_MODELS", GROUP))
 
 
 @pytest.fixture
@@ -177,7 +181,7 @@ def test_authors_go_on_applying_and_the_models_stay(cluster: Cluster, place: str
     del author.manifest["metadata"]["annotations"][ASKS]
     author.apply()
     author.clean()
-    wait("the claim is gone", PATIENCE, lambda: cluster.list("PersistentVolumeClaim", place), lambda found: not found)
+    wait("the claim is gone", PATIENCE, lambda: cluster.list("PersistentVolumeClaim", place), lambda claims: not claims)
 
 
 def rest(author: Author) -> None:
@@ -218,7 +222,7 @@ def test_pods_start_with_their_model_and_never_without(cluster: Cluster, place: 
         "no pod waits behind the gate",
         PATIENCE,
         lambda: [pod for pod in cluster.list("Pod", place, labels="app=w") if pod["spec"].get("schedulingGates")],
-        lambda found: not found,
+        lambda gated_pods: not gated_pods,
     )
 
 
@@ -242,14 +246,14 @@ def test_a_workload_without_a_model_waits_and_says_why(cluster: Cluster, namespa
     author = Author(cluster, namespace, "client-side", replicas=1)
     author.apply()
     reason = f"{GROUP}/model-delivery-blocked-reason"
-    found = wait(
+    workload = wait(
         "the workload says why",
         PATIENCE,
         author.live,
         lambda seen: seen["metadata"]["annotations"].get(reason) == "ModelNotFound",
     )
     if serves_policies(cluster):
-        assert template(found)["spec"]["schedulingGates"] == [{"name": GATE}]
+        assert template(workload)["spec"]["schedulingGates"] == [{"name": GATE}]
         pods: Callable[[], Any] = lambda: cluster.list("Pod", namespace, labels="app=w")  # noqa: E731
         wait("there is a pod", PATIENCE, pods)
         holds("it does not start", 5, lambda: all(pod["status"]["phase"] == "Pending" for pod in pods()))

@@ -36,19 +36,19 @@ def settings(node: Node) -> str:
 @pytest.fixture(scope="module")
 def node(cluster: Cluster) -> Iterator[Node]:
     """A node with two GPUs."""
-    found = Node(cluster)
+    gpu_node = Node(cluster)
     try:
-        site("--tags", PARTS, "-e", settings(found))
-        yield found
+        site("--tags", PARTS, "-e", settings(gpu_node))
+        yield gpu_node
     finally:
-        site("--tags", PARTS, "-e", settings(found), playbook="uninstall")
-        found.forget()
+        site("--tags", PARTS, "-e", settings(gpu_node), playbook="uninstall")
+        gpu_node.forget()
 
 
 def offered(cluster: Cluster, node: Node) -> str:
-    found = cluster.get("Node", "", node.name)
-    assert found
-    return str(found["status"]["allocatable"].get("nvidia.com/gpu", "0"))
+    live_node = cluster.get("Node", "", node.name)
+    assert live_node
+    return str(live_node["status"]["allocatable"].get("nvidia.com/gpu", "0"))
 
 
 def say(cluster: Cluster, gpus: dict[str, Any]) -> None:
@@ -76,11 +76,11 @@ def test_models_that_ask_for_a_gpu_get_one_each_and_answer(
 
     [first] = cluster.pods(namespace, krypton)
     [second] = llmkube.pods(llmkube_namespace, service)
-    told = {
+    gpus = {
         given(cluster, namespace, first["metadata"]["name"]),
         given(cluster, llmkube_namespace, second["metadata"]["name"]),
     }
-    assert told == {"GPU-0", "GPU-1"}
+    assert gpus == {"GPU-0", "GPU-1"}
     assert {pod["spec"]["nodeName"] for pod in (first, second)} == {node.name}
     cluster.wait_routed(namespace, krypton)
     assert chat(gateway_url, krypton).status == 200

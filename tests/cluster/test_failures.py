@@ -22,8 +22,8 @@ def test_what_only_the_operator_can_allow(cluster: Cluster, namespace: str) -> N
     cluster.change_model(namespace, name, serviceAccountName="somebody-elses")
     refused = cluster.wait_condition(namespace, name, "Accepted", "False", "NotAllowed")
     assert "authors.serviceAccounts" in refused["message"]
-    found = condition(cluster.model(namespace, name), "Available")
-    assert found["status"] == "True", "what the last good spec made serves on"
+    available = condition(cluster.model(namespace, name), "Available")
+    assert available["status"] == "True", "what the last good spec made serves on"
     cluster.change_model(namespace, name, serviceAccountName="")
     cluster.wait_condition(namespace, name, "Accepted", "True", "Valid")
 
@@ -64,7 +64,7 @@ def test_a_crash_loop_tells_its_last_words_and_is_told_once(cluster: Cluster, na
 
     def restarts() -> int:
         statuses = [pod["status"].get("containerStatuses", []) for pod in cluster.pods(namespace, name)]
-        return max((status["restartCount"] for found in statuses for status in found), default=0)
+        return max((status["restartCount"] for pod_statuses in statuses for status in pod_statuses), default=0)
 
     wait("it was started again", PATIENCE, restarts, lambda count: count >= 2)
     assert cluster.model(namespace, name)["status"]["phase"] == "Failed", "a new attempt is no recovery"
@@ -126,7 +126,7 @@ def test_a_quota_that_leaves_no_room(cluster: Cluster, namespace: str) -> None:
         "the quota counts",
         PATIENCE,
         lambda: cluster.get("ResourceQuota", namespace, "none"),
-        lambda found: bool((found or {}).get("status")),
+        lambda live_quota: bool((live_quota or {}).get("status")),
     )
     cluster.make_model(namespace, name)
     assert "quota" in cluster.wait_failed(namespace, name, "PodsRejected")
@@ -146,8 +146,8 @@ def test_an_argument_that_is_not_the_users_to_set(cluster: Cluster, namespace: s
 
     for arguments, flag in ((["--host=127.0.0.1"], "--host"), (["--alias", "x"], "--alias"), (["-hf", "a/b"], "-hf")):
         cluster.change_model(namespace, name, args=arguments)
-        found = cluster.wait_condition(namespace, name, "Accepted", "False", "InvalidSpec")
-        assert flag in found["message"]
+        refusal = cluster.wait_condition(namespace, name, "Accepted", "False", "InvalidSpec")
+        assert flag in refusal["message"]
         holds("the last good children stay and answer", 1, serves)
     cluster.change_model(namespace, name, args=None)
     cluster.wait_ready(namespace, name)

@@ -212,8 +212,8 @@ def tenant(cluster: Cluster, kubeconfig: str, namespace: str) -> Iterator[Tenant
         )
     yield Tenant(kubeconfig, namespace)
     for kind in ("Deployment", "Service", "Job"):  # their finalizers would keep the namespace
-        for found in cluster.list(kind, namespace):
-            cluster.patch(kind, namespace, found["metadata"]["name"], {"metadata": {"finalizers": None}})
+        for child in cluster.list(kind, namespace):
+            cluster.patch(kind, namespace, child["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
 def restarts(cluster: Cluster) -> dict[str, int]:
@@ -263,7 +263,7 @@ def test_a_hostile_tenant_harms_nobody_but_himself(
             event["involvedObject"]["name"]
             for event in cluster.list("Event", tenant.namespace_, fields="involvedObject.kind=Service,type=Warning")
         },
-        lambda told: {"nested", "many-0"} <= told,
+        lambda names: {"nested", "many-0"} <= names,
     )
 
 

@@ -57,8 +57,8 @@ def test_adapters_are_loaded_replaced_and_unloaded(kubeai: KubeAI, free_namespac
     wait_loaded(kubeai, free_namespace, name)
 
     def labelled() -> list[str]:
-        found = [pod["metadata"]["labels"] for pod in kubeai.pods(free_namespace, name)]
-        return [label for labels in found for label in labels if label == "adapter.kubeai.org/wiki"]
+        label_sets = [pod["metadata"]["labels"] for pod in kubeai.pods(free_namespace, name)]
+        return [label for labels in label_sets for label in labels if label == "adapter.kubeai.org/wiki"]
 
     wait("no pod has its label", PATIENCE, labelled, lambda labels: not labels)
     assert {pod["metadata"]["uid"] for pod in kubeai.pods(free_namespace, name)} == before
@@ -70,8 +70,8 @@ def test_an_adapter_that_cannot_be_had_is_told_and_the_others_serve(
     name = unique("missing")
     nowhere = {"name": "nowhere", "url": "hf://acme/no-such-adapter"}
     kubeai.make_model(free_namespace, name, adapters=[ONE, nowhere])
-    found = kubeai.wait_condition(free_namespace, name, "AdaptersLoaded", "False", "AdapterFailed")
-    assert "nowhere" in found["message"]
+    failure = kubeai.wait_condition(free_namespace, name, "AdaptersLoaded", "False", "AdapterFailed")
+    assert "nowhere" in failure["message"]
     assert chat(gateway_url, f"{name}_wiki").status == 200
     assert chat(gateway_url, name).words[1] == "base"
 

@@ -12,9 +12,9 @@ from .kubeai import ENGINE_STARTS, MODEL, PROFILE_CLAIM, KubeAI, chat
 
 
 def args(pod: Object) -> list[str]:
-    server = next(found for found in pod["spec"]["containers"] if found["name"] == "server")
-    found: list[str] = server["args"]
-    return found
+    server = next(container for container in pod["spec"]["containers"] if container["name"] == "server")
+    arguments: list[str] = server["args"]
+    return arguments
 
 
 def notes(kubeai: KubeAI, namespace: str, name: str) -> Any:
@@ -27,24 +27,28 @@ def notes(kubeai: KubeAI, namespace: str, name: str) -> Any:
 @pytest.mark.usefixtures("shared_volume")
 def test_a_cache_is_filled_once_mounted_and_evicted(kubeai: KubeAI, free_namespace: str, gateway_url: str) -> None:
     name = unique("cached")
-    made = kubeai.make_model(free_namespace, name, minReplicas=2, maxReplicas=2, cacheProfile="shared")
+    instance = kubeai.make_model(free_namespace, name, minReplicas=2, maxReplicas=2, cacheProfile="shared")
     job = wait("the Job is made", PATIENCE, lambda: kubeai.get("Job", free_namespace, f"load-cache-{name}"))
     assert job
     [loader] = job["spec"]["template"]["spec"]["containers"]
-    folder = f"/models/{name}-{made['metadata']['uid']}"
-    told = loader["args"]
-    assert told[told.index("hf://acme/base") + 1] == folder
+    folder = f"/models/{name}-{instance['metadata']['uid']}"
+    arguments = loader["args"]
+    assert arguments[arguments.index("hf://acme/base") + 1] == folder
     model = kubeai.wait_ready(free_namespace, name)
     assert model["status"]["cache"]["loaded"] is True
     assert condition(model, "CacheLoaded")["status"] == "True"
-    assert notes(kubeai, free_namespace, name)["uid"] == made["metadata"]["uid"]
+    assert notes(kubeai, free_namespace, name)["uid"] == instance["metadata"]["uid"]
     kubeai.wait_gone("Job", free_namespace, f"load-cache-{name}")
     claim = kubeai.get("PersistentVolumeClaim", free_namespace, PROFILE_CLAIM)
     assert claim
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     for pod in kubeai.pods(free_namespace, name):
         assert f"--model={folder}" in args(pod)
-        [mount] = [found for found in pod["spec"]["containers"][0]["volumeMounts"] if found["mountPath"] == folder]
+        [mount] = [
+            volume_mount
+            for volume_mount in pod["spec"]["containers"][0]["volumeMounts"]
+            if volume_mount["mountPath"] == folder
+        ]
         assert mount["readOnly"] is True
     assert chat(gateway_url, name).words[1] == "base"
 
@@ -71,8 +75,8 @@ def test_a_cached_model_is_deleted_though_its_profile_or_namespace_goes(kubeai: 
 def test_a_cache_that_cannot_be_filled_says_why(kubeai: KubeAI, free_namespace: str) -> None:
     name = unique("nothing")
     kubeai.make_model(free_namespace, name, url="hf://acme/no-such-model", cacheProfile="shared")
-    found = kubeai.wait_condition(free_namespace, name, "CacheLoaded", "False", "CacheLoadFailed")
-    assert "acme/no-such-model" in found["message"]
+    failure = kubeai.wait_condition(free_namespace, name, "CacheLoaded", "False", "CacheLoadFailed")
+    assert "acme/no-such-model" in failure["message"]
     assert kubeai.pods(free_namespace, name) == []
     kubeai.delete(MODEL, free_namespace, name)
     kubeai.wait_gone(MODEL, free_namespace, name)

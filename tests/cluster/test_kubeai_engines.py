@@ -78,8 +78,8 @@ def test_models_are_listed_by_what_they_can_do(client: openai.OpenAI, models: Mo
     ours = set(models.values())
     assert {card.id for card in client.models.list()} & ours == generating
     assert set(listed(gateway_url, "?feature=SpeechToText")) & ours == {models["FasterWhisper"]}
-    found = listed(gateway_url, "?feature=TextEmbedding&feature=SpeechToText")
-    assert set(found) & ours == {models["Infinity"], models["FasterWhisper"]}
+    cards = listed(gateway_url, "?feature=TextEmbedding&feature=SpeechToText")
+    assert set(cards) & ours == {models["Infinity"], models["FasterWhisper"]}
     card = listed(gateway_url)[models["VLLM"]]
     assert (card["object"], card["owned_by"], card["features"]) == ("model", "tests", ["TextGeneration"])
     assert card["created"] > 1_600_000_000
@@ -118,7 +118,7 @@ def test_kubectl_shows_what_a_person_wants_to_know(kubeai: KubeAI, namespace_of_
 def test_status_tells_a_ready_model(kubeai: KubeAI, namespace_of_all: str, models: Models) -> None:
     status: Object = kubeai.model(namespace_of_all, models["VLLM"])["status"]
     assert (status["replicas"]["all"], status["replicas"]["ready"]) == (1, 1)
-    seen = {found["type"]: (found["status"], found["reason"]) for found in status["conditions"]}
+    seen = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
     assert seen == {
         "Accepted": ("True", "Valid"),
         "Available": ("True", "Ready"),
@@ -132,8 +132,8 @@ def test_status_tells_a_ready_model(kubeai: KubeAI, namespace_of_all: str, model
 
 def test_a_prompt_goes_to_the_pod_that_has_its_prefix(kubeai: KubeAI, free_namespace: str, gateway_url: str) -> None:
     name = unique("prefix")
-    told = {"args": ["--enable-prompt-tokens-details"], "loadBalancing": {"strategy": "PrefixHash"}}
-    kubeai.make_model(free_namespace, name, minReplicas=3, maxReplicas=3, **told)
+    settings = {"args": ["--enable-prompt-tokens-details"], "loadBalancing": {"strategy": "PrefixHash"}}
+    kubeai.make_model(free_namespace, name, minReplicas=3, maxReplicas=3, **settings)
     kubeai.wait_ready(free_namespace, name)
     kubeai.wait_replicas(free_namespace, name, 3)
 

@@ -42,7 +42,7 @@ def test_an_argument_that_the_engine_refuses_is_told_while_the_old_pods_serve(
 
     def told(model: Object) -> bool:
         conditions = model.get("status", {}).get("conditions", [])
-        return any("unrecognized arguments: --no-such-flag" in found.get("message", "") for found in conditions)
+        return any("unrecognized arguments: --no-such-flag" in condition.get("message", "") for condition in conditions)
 
     wait("the engine's words are told", PATIENCE, lambda: kubeai.model(free_namespace, name), told)
     assert chat(gateway_url, name).status == 200
@@ -86,8 +86,8 @@ def test_a_deleted_model_takes_everything_along(kubeai: KubeAI, free_namespace: 
 
     def left() -> list[str]:
         kinds = ("Deployment", "Service", "ConfigMap", "Pod", "ServiceAccount")
-        found = [child["metadata"]["name"] for kind in kinds for child in kubeai.list(kind, free_namespace)]
-        return [child for child in found if child not in ("default", "kube-root-ca.crt")]
+        children = [child["metadata"]["name"] for kind in kinds for child in kubeai.list(kind, free_namespace)]
+        return [child for child in children if child not in ("default", "kube-root-ca.crt")]
 
     wait("nothing is left", PATIENCE, left, lambda names: not names)
 
@@ -95,27 +95,27 @@ def test_a_deleted_model_takes_everything_along(kubeai: KubeAI, free_namespace: 
 def manifests() -> list[Path]:
     """Ours, and those of theirs that need no accelerator."""
     theirs = ["dev/vllm-rerank.yaml", "dev/kind-cpu.yaml", "e2e/lora-adapter.yaml", "e2e/cache-shared-filesystem.yaml"]
-    found = [THEIRS / path for path in theirs] + sorted((THEIRS / "models").glob("*-cpu.yaml"))
-    return sorted(OURS.glob("*.yaml")) + [path for path in found if path.exists()]
+    paths = [THEIRS / path for path in theirs] + sorted((THEIRS / "models").glob("*-cpu.yaml"))
+    return sorted(OURS.glob("*.yaml")) + [path for path in paths if path.exists()]
 
 
 def model_of(manifest: Path) -> Object:
-    documents: list[Object] = [found for found in yaml.safe_load_all(manifest.read_text()) if found]
+    documents: list[Object] = [body for body in yaml.safe_load_all(manifest.read_text()) if body]
     return next(document for document in documents if document["kind"] == "Model")
 
 
 def batches() -> list[list[Path]]:
     """Manifests in as few batches as go together: some are of models of one name, which one cluster has once."""
-    made: list[list[Path]] = []
+    groups: list[list[Path]] = []
     for manifest in manifests():
         name = model_of(manifest)["metadata"]["name"]
-        fitting = (batch for batch in made if name not in {model_of(found)["metadata"]["name"] for found in batch})
+        fitting = (batch for batch in groups if name not in {model_of(member)["metadata"]["name"] for member in batch})
         batch = next(fitting, None)
         if batch is None:
-            made.append([manifest])
+            groups.append([manifest])
         else:
             batch.append(manifest)
-    return made
+    return groups
 
 
 def answers(gateway_url: str, model: Object) -> bool:
@@ -130,7 +130,7 @@ def answers(gateway_url: str, model: Object) -> bool:
         body = {"model": name, "query": "red", "documents": ["blue", "red"]}
         return bool(ask(f"{gateway_url}/v1/rerank", body).json["results"][0]["index"] == 1)
     names = [name, *(f"{name}_{adapter['name']}" for adapter in model["spec"].get("adapters", []))]
-    return all(chat(gateway_url, found).json["choices"] for found in names)
+    return all(chat(gateway_url, model_id).json["choices"] for model_id in names)
 
 
 FORM_TYPE = "multipart/form-data; boundary=between"

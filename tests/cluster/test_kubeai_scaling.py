@@ -85,8 +85,8 @@ def test_a_person_who_scales_is_held_to_the_bounds(kubeai: KubeAI, free_namespac
     name = unique("bounds")
     kubeai.make_model(free_namespace, name, minReplicas=1, maxReplicas=2, scaleDownDelaySeconds=600)
     kubeai.wait_ready(free_namespace, name)
-    for wished, held in ((2, 2), (5, 2), (0, 1)):
-        kubeai.kubectl("scale", "--namespace", free_namespace, f"models.kubeai.org/{name}", f"--replicas={wished}")
+    for target, held in ((2, 2), (5, 2), (0, 1)):
+        kubeai.kubectl("scale", "--namespace", free_namespace, f"models.kubeai.org/{name}", f"--replicas={target}")
         kubeai.wait_replicas(free_namespace, name, held)
 
 

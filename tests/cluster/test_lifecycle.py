@@ -12,10 +12,10 @@ OWNED = ["--host", "0.0.0.0", "--port", "9000", "--hf-repo", "acme/tiny", "--hf-
 
 def test_a_model_becomes_its_documented_children(cluster: Cluster, namespace: str) -> None:
     name = unique("children")
-    made = cluster.make_model(namespace, name, port=9000, args=["--ctx-size", "512"])
+    model = cluster.make_model(namespace, name, port=9000, args=["--ctx-size", "512"])
     cluster.wait_ready(namespace, name)
     children = cluster.children(namespace, name)
-    owner = ("Model", made["metadata"]["uid"], True)
+    owner = ("Model", model["metadata"]["uid"], True)
     assert {kind: list(owners(child)) for kind, child in children.items()} == {
         "Deployment": [owner],
         "Service": [owner],
@@ -36,7 +36,7 @@ def test_status_tells_a_ready_model(cluster: Cluster, namespace: str) -> None:
     status = cluster.wait_ready(namespace, name)["status"]
     assert status["url"] == f"http://{name}.{namespace}.svc:8080/v1"
     assert (status["phase"], status["replicas"], status["readyReplicas"]) == ("Ready", 1, 1)
-    seen = {found["type"]: (found["status"], found["reason"]) for found in status["conditions"]}
+    seen = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
     assert seen == {
         "Accepted": ("True", "Valid"),
         "Available": ("True", "Ready"),
@@ -47,7 +47,8 @@ def test_status_tells_a_ready_model(cluster: Cluster, namespace: str) -> None:
         "Stalled": ("False", "AsExpected"),
     }
     assert all(
-        re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found["lastTransitionTime"]) for found in status["conditions"]
+        re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", condition["lastTransitionTime"])
+        for condition in status["conditions"]
     )
 
 

@@ -62,9 +62,9 @@ def make(llmkube: LLMKube, namespace: str, prefix: str, **spec: Any) -> str:
 
 def replicas(llmkube: LLMKube, namespace: str, name: str) -> int:
     """Those that the Deployment is told."""
-    found = llmkube.get("Deployment", namespace, name)
-    assert found, f"no Deployment {namespace}/{name}"
-    count: int = found["spec"]["replicas"]
+    deployment = llmkube.get("Deployment", namespace, name)
+    assert deployment, f"no Deployment {namespace}/{name}"
+    count: int = deployment["spec"]["replicas"]
     return count
 
 
@@ -87,9 +87,9 @@ def wait_count(llmkube: LLMKube, namespace: str, name: str, count: int, seconds:
 
 def writers_of_replicas(llmkube: LLMKube, namespace: str, name: str) -> set[str]:
     """Who says how many replicas the Deployment has."""
-    found = llmkube.get("Deployment", namespace, name)
-    assert found
-    written = found["metadata"]["managedFields"]
+    deployment = llmkube.get("Deployment", namespace, name)
+    assert deployment
+    written = deployment["metadata"]["managedFields"]
     return {entry["manager"] for entry in written if "f:replicas" in entry["fieldsV1"].get("f:spec", {})}
 
 
@@ -166,7 +166,7 @@ def test_a_person_the_autoscaler_and_the_controller_do_not_fight(llmkube: LLMKub
 
 def knows(autoscaler: Object) -> bool:
     conditions = autoscaler.get("status", {}).get("conditions") or []
-    return any((found["type"], found["status"]) == ("ScalingActive", "True") for found in conditions)
+    return any((condition["type"], condition["status"]) == ("ScalingActive", "True") for condition in conditions)
 
 
 def scale(llmkube: LLMKube, namespace: str, name: str, count: int) -> None:
@@ -178,9 +178,9 @@ def steady(llmkube: LLMKube, namespace: str, name: str, good: Callable[[], bool]
     """Fails the test where somebody writes another number, though it were taken back at once."""
 
     def generation() -> int:
-        found = llmkube.get("Deployment", namespace, name)
-        assert found
-        number: int = found["metadata"]["generation"]
+        deployment = llmkube.get("Deployment", namespace, name)
+        assert deployment
+        number: int = deployment["metadata"]["generation"]
         return number
 
     begun = generation()

@@ -22,16 +22,16 @@ WEIGHTS = ("/acme/tiny/", "/TheBloke/TinyLlama-1.1B", "/bartowski/Llama-3.2-3B",
 
 def documents(manifest: Path) -> list[Object]:
     """The models and services of a file, which has several documents or a List."""
-    found: list[Object] = []
+    bodies: list[Object] = []
     for document in filter(None, yaml.safe_load_all(manifest.read_text())):
-        found += document["items"] if document.get("kind") == "List" else [document]
-    ours = [one for one in found if one.get("kind") in KINDS]
+        bodies += document["items"] if document.get("kind") == "List" else [document]
+    ours = [one for one in bodies if one.get("kind") in KINDS]
     return [one for one in ours if one["apiVersion"] == "inference.llmkube.dev/v1alpha1"]
 
 
 def manifests() -> list[Path]:
-    found = sorted(OURS.glob("*.yaml")) + sorted(THEIRS.glob("*.yaml"))
-    return [path for path in found if documents_or_none(path)]
+    paths = sorted(OURS.glob("*.yaml")) + sorted(THEIRS.glob("*.yaml"))
+    return [path for path in paths if documents_or_none(path)]
 
 
 def documents_or_none(path: Path) -> list[Object]:
@@ -91,15 +91,15 @@ def test_manifests_written_for_llmkube_apply_unchanged_and_become_what_they_say(
     strict = ("--server-side", "--field-manager", "tests", "--validate=strict", "--filename", "-")
     llmkube.kubectl("apply", "--dry-run=server", *strict, stdin=text)
     llmkube.kubectl("apply", *strict, stdin=text)
-    models = {found["metadata"]["name"]: found for found in written if found["kind"] == "Model"}
+    models = {body["metadata"]["name"]: body for body in written if body["kind"] == "Model"}
     for name, model in models.items():
-        found = llmkube.wait_model(manifest_namespace, name, *expected_of_model(model))
-        same(found["spec"], model["spec"], manifest)
-    for service in (found for found in written if found["kind"] == "InferenceService"):
+        actual = llmkube.wait_model(manifest_namespace, name, *expected_of_model(model))
+        same(actual["spec"], model["spec"], manifest)
+    for service in (candidate for candidate in written if candidate["kind"] == "InferenceService"):
         name = service["metadata"]["name"]
         phase = expected_of_service(service, models[service["spec"]["modelRef"]])
-        found = llmkube.wait_phase(manifest_namespace, name, phase)
-        same(found["spec"], service["spec"], manifest)
+        actual = llmkube.wait_phase(manifest_namespace, name, phase)
+        same(actual["spec"], service["spec"], manifest)
         if phase == "Ready":
             llmkube.wait_routed(manifest_namespace, name)
             assert chat(gateway_url, name).status == 200
@@ -108,13 +108,13 @@ def test_manifests_written_for_llmkube_apply_unchanged_and_become_what_they_say(
             assert waiting["status"]["phase"] == "Pending"
 
 
-def same(found: Object, written: Object, manifest: Path) -> None:
+def same(actual: Object, written: Object, manifest: Path) -> None:
     """What was written is what is there; defaults may have come."""
     for field, value in written.items():
         if isinstance(value, dict):
-            same(found[field], value, manifest)
+            same(actual[field], value, manifest)
         else:
-            assert found[field] == value, f"{manifest}: {field}"
+            assert actual[field] == value, f"{manifest}: {field}"
 
 
 def test_all_of_the_original_were_found_where_they_are_there() -> None:
@@ -132,6 +132,6 @@ def test_a_service_is_told_which_of_its_fields_have_no_effect(llmkube: LLMKube, 
     idle = {"flashAttention": True, "vllmConfig": {"maxModelLen": 512}, "args": ["--verbose"]}
     llmkube.make_service(llmkube_namespace, "idle", "weights", **idle)
     service = wait("the fields are told", PATIENCE, lambda: llmkube.service(llmkube_namespace, "idle"), told)
-    found = condition(service, "FieldsUsed")
-    assert found["status"] == "False"
-    assert all(field in found["message"] for field in ("flashAttention", "vllmConfig", "args"))
+    fields_used = condition(service, "FieldsUsed")
+    assert fields_used["status"] == "False"
+    assert all(field in fields_used["message"] for field in ("flashAttention", "vllmConfig", "args"))

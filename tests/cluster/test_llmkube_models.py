@@ -43,8 +43,8 @@ def test_two_services_share_weights_that_are_loaded_once(
     assert status["gguf"]["tensorCount"] > 0
     key = key_of(source)
     assert (status["cacheKey"], status["path"]) == (key, f"/models/{key}/tiny.gguf")
-    told = shelf.look()
-    assert (status["sha256"], status["size"]) == (told["sha256"], f"{told['size'] / 1024:.1f} KiB")
+    report = shelf.look()
+    assert (status["sha256"], status["size"]) == (report["sha256"], f"{report['size'] / 1024:.1f} KiB")
 
     other = unique("other")
     llmkube.make_model(llmkube_namespace, other, source=source)
@@ -101,9 +101,9 @@ def test_a_download_that_is_cut_is_gone_on_with(llmkube: LLMKube, llmkube_namesp
     shelf.change(bytesPerSecond=0)
     llmkube.kill(llmkube_namespace, pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
     status = llmkube.wait_model(llmkube_namespace, weights)["status"]
-    told = shelf.look()
-    assert status["sha256"] == told["sha256"]
-    assert [asked["status"] for asked in told["requests"] if asked["range"] not in ("", "bytes=0-")] == [206]
+    report = shelf.look()
+    assert status["sha256"] == report["sha256"]
+    assert [request["status"] for request in report["requests"] if request["range"] not in ("", "bytes=0-")] == [206]
     assert llmkube.loads(llmkube_namespace) == {f"{weights}-download": 2}
     assert not {"doneBytes", "totalBytes"} & set(status)
 
@@ -231,7 +231,7 @@ def test_pods_load_the_weights_themselves_where_the_service_wants_no_cache(
     assert "cacheKey" not in model["status"]
     assert llmkube.get("PersistentVolumeClaim", llmkube_namespace, CLAIM) is None
     [pod] = llmkube.pods(llmkube_namespace, name)
-    assert [found["name"] for found in pod["spec"]["initContainers"]] == ["model-downloader"]
+    assert [container["name"] for container in pod["spec"]["initContainers"]] == ["model-downloader"]
     assert not [volume for volume in pod["spec"]["volumes"] if "persistentVolumeClaim" in volume]
     llmkube.wait_routed(llmkube_namespace, name)
     assert chat(gateway_url, name).status == 200

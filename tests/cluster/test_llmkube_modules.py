@@ -37,16 +37,16 @@ def test_one_task_registers_a_model_and_its_services(
     assert "changed=0" in play(llmkube, llmkube_namespace, name)[1]
     assert "changed=0" in play(llmkube, llmkube_namespace, name, "--check")[1]
 
-    told, recap = play(llmkube, llmkube_namespace, name, "-e", "tests_context_size=2048", "--check", "--diff")
+    output, recap = play(llmkube, llmkube_namespace, name, "-e", "tests_context_size=2048", "--check", "--diff")
     assert "changed=1" in recap
-    assert "contextSize: 2048" in told
+    assert "contextSize: 2048" in output
     assert "changed=1" in play(llmkube, llmkube_namespace, name, "-e", "tests_context_size=2048")[1]
     [pod] = llmkube.pods(llmkube_namespace, f"{name}-one")
     assert "--ctx-size 2048" in " ".join(pod["spec"]["containers"][0]["args"])
     # The task ends when a service cannot start, long before its time is over, and says why.
     wrong = json.dumps({"tests_context_size": 2048, "tests_extra_args": ["--no-such-flag"]})
-    told, _recap = play(llmkube, llmkube_namespace, name, "-e", wrong, fails=True)
-    assert "no-such-flag" in told
+    output, _recap = play(llmkube, llmkube_namespace, name, "-e", wrong, fails=True)
+    assert "no-such-flag" in output
     assert "changed=1" in play(llmkube, llmkube_namespace, name, "-e", "tests_state=absent")[1]
     assert llmkube.list(MODEL, llmkube_namespace) == llmkube.list(SERVICE, llmkube_namespace) == []
     assert llmkube.files(llmkube_namespace) == []

@@ -41,10 +41,10 @@ def classes(llmkube: LLMKube) -> Iterator[None]:
 
 @pytest.fixture
 def node(llmkube: LLMKube) -> Iterator[Node]:
-    found = Node(llmkube)
-    yield found
+    gpu_node = Node(llmkube)
+    yield gpu_node
     for resource in ("nvidia.com/gpu", "amd.com/gpu", "example.com/slice"):
-        found.give(resource, None)
+        gpu_node.give(resource, None)
 
 
 def make(llmkube: LLMKube, namespace: str, model: str, priority: str, **spec: object) -> str:
@@ -113,9 +113,12 @@ def test_accelerators_go_by_priority_and_who_waits_is_told_its_place(
     wait_place(llmkube, llmkube_namespace, batch, 2)
 
     for name, (value, policy) in CLASSES.items():
-        found = llmkube.get("PriorityClass", "", name)
-        assert found, name
-        assert (found["value"], found.get("preemptionPolicy", "PreemptLowerPriority")) == (value, policy)
+        priority_class = llmkube.get("PriorityClass", "", name)
+        assert priority_class, name
+        assert (priority_class["value"], priority_class.get("preemptionPolicy", "PreemptLowerPriority")) == (
+            value,
+            policy,
+        )
 
 
 @pytest.mark.parametrize(

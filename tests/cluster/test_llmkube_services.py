@@ -196,14 +196,14 @@ def test_a_deleted_service_takes_all_but_the_weights_along(llmkube: LLMKube, llm
     llmkube.make_service(llmkube_namespace, name, weights, evictionProtection=True)
     llmkube.wait_serving(llmkube_namespace, name)
     budgets = llmkube.list("PodDisruptionBudget", llmkube_namespace)
-    assert [found["metadata"]["name"] for found in budgets] == [name]
+    assert [budget["metadata"]["name"] for budget in budgets] == [name]
     llmkube.delete(SERVICE, llmkube_namespace, name)
     llmkube.wait_gone(SERVICE, llmkube_namespace, name)
 
     def left() -> list[str]:
         kinds = ("Deployment", "Service", "PodDisruptionBudget", "ReplicaSet")
-        found = [child["metadata"]["name"] for kind in kinds for child in llmkube.list(kind, llmkube_namespace)]
-        return found + [pod["metadata"]["name"] for pod in llmkube.pods(llmkube_namespace, name)]
+        children = [child["metadata"]["name"] for kind in kinds for child in llmkube.list(kind, llmkube_namespace)]
+        return children + [pod["metadata"]["name"] for pod in llmkube.pods(llmkube_namespace, name)]
 
     wait("nothing is left", PATIENCE, left, lambda names: not names)
     assert llmkube.wait_model(llmkube_namespace, weights)

@@ -66,5 +66,5 @@ def test_where_another_one_serves_it_is_named_and_nothing_is_installed(cluster: 
         in " ".join(shown.split())
     )
     assert re.search(r"changed=0 .* failed=0", shown)
-    found = cluster.kubectl("get", "apiservice", API, "--output=jsonpath={.metadata.labels}")
-    assert OURS not in found
+    labels = cluster.kubectl("get", "apiservice", API, "--output=jsonpath={.metadata.labels}")
+    assert OURS not in labels

@@ -48,8 +48,8 @@ class Prometheus:
 
     def query(self, text: str) -> list[Object]:
         """Samples; fails where the query is none."""
-        found: list[Object] = self.get(f"query?query={quote(text)}")["result"]
-        return found
+        samples: list[Object] = self.get(f"query?query={quote(text)}")["result"]
+        return samples
 
     def read(self, job: str, label: str) -> set[str]:
         """Values of a label of the targets that it reads."""
@@ -60,16 +60,16 @@ class Prometheus:
 
     def panels(self) -> dict[str, str]:
         """Dashboard and title -> query, with everything chosen."""
-        found = {}
-        for made in self._cluster.list("ConfigMap", self.namespace, "grafana_dashboard=1"):
-            for text in made["data"].values():
+        queries = {}
+        for config_map in self._cluster.list("ConfigMap", self.namespace, "grafana_dashboard=1"):
+            for text in config_map["data"].values():
                 board = json.loads(text)
                 for panel in board["panels"]:
                     for target in panel.get("targets", []):
                         expression = target["expr"].replace("$__rate_interval", "1m")
                         name = f"{board['title']}: {panel['title']} {target['refId']}"
-                        found[name] = re.sub(r"\$\w+", ".*", expression)
-        return found
+                        queries[name] = re.sub(r"\$\w+", ".*", expression)
+        return queries
 
 
 def role(namespace: str, *arguments: str) -> str:
@@ -86,14 +86,14 @@ def image() -> str:
     return str(name)
 
 
-def exporter(namespace: str, name: str, told: Object) -> list[Object]:
+def exporter(namespace: str, name: str, settings: Object) -> list[Object]:
     """A program that shows some metrics, and the text of these."""
-    labels = {**told["labels"], "exporter": name}
+    labels = {**settings["labels"], "exporter": name}
     container = {
         "name": "exporter",
         "image": "slipway/test-engines:1",
         "command": ["python3", "-m", "standin.exporter", "--port", "9400", "/metrics/text"],
-        "ports": [{"name": told["port"], "containerPort": 9400}],
+        "ports": [{"name": settings["port"], "containerPort": 9400}],
         "securityContext": RESTRICTED,
         "volumeMounts": [{"name": "metrics", "mountPath": "/metrics"}],
     }
@@ -106,7 +106,7 @@ def exporter(namespace: str, name: str, told: Object) -> list[Object]:
     spec = {"selector": {"matchLabels": {"exporter": name}}, "template": {"metadata": {"labels": labels}, "spec": pod}}
     metadata = {"name": f"exporter-{name}", "namespace": namespace}
     return [
-        {"kind": "ConfigMap", "metadata": metadata, "data": {"text": told["metrics"]}},
+        {"kind": "ConfigMap", "metadata": metadata, "data": {"text": settings["metrics"]}},
         {"kind": "Deployment", "metadata": metadata, "spec": spec},
     ]
 
@@ -147,10 +147,13 @@ def prometheus(cluster: Cluster, kubeai: KubeAI, gateway_url: str) -> Iterator[P
         "rule_files": ["/etc/prometheus/slipway/rules.yml"],
         "tests": [one for name in CASES for one in cases(name)],
     }
-    made = [{"kind": "ConfigMap", "metadata": {"name": "cases"}, "data": {"cases.yml": json.dumps(tests)}}]
+    config_maps = [{"kind": "ConfigMap", "metadata": {"name": "cases"}, "data": {"cases.yml": json.dumps(tests)}}]
     try:
         role(namespace)
-        for body in [*made, *(part for name, told in exporters().items() for part in exporter(namespace, name, told))]:
+        for body in [
+            *config_maps,
+            *(part for name, settings in exporters().items() for part in exporter(namespace, name, settings)),
+        ]:
             body["metadata"]["namespace"] = namespace
             cluster.create(body)
         text = (HERE / "prometheus.yml").read_text().replace("TESTS", namespace).replace("IMAGE", image())
@@ -179,8 +182,8 @@ def prometheus(cluster: Cluster, kubeai: KubeAI, gateway_url: str) -> Iterator[P
 
 
 def exporters() -> dict[str, Object]:
-    found: dict[str, Object] = yaml.safe_load((HERE / "exporters.yml").read_text())
-    return found
+    settings: dict[str, Object] = yaml.safe_load((HERE / "exporters.yml").read_text())
+    return settings
 
 
 def test_it_reads_every_pod_of_the_gateway_and_the_controller_and_every_engine(
@@ -194,15 +197,15 @@ def test_it_reads_every_pod_of_the_gateway_and_the_controller_and_every_engine(
 
 
 def test_every_rule_can_be_evaluated(prometheus: Prometheus) -> None:
-    found = wait(
+    all_rules = wait(
         "all rules were evaluated",
         SECONDS,
         prometheus.rules,
         lambda rules: bool(rules) and all(rule["health"] != "unknown" for rule in rules),
     )
 
-    assert {rule["name"]: rule["lastError"] for rule in found if rule["health"] != "ok"} == {}
-    assert {rule["name"] for rule in found if rule["type"] == "alerting"} == set(CASES)
+    assert {rule["name"]: rule["lastError"] for rule in all_rules if rule["health"] != "ok"} == {}
+    assert {rule["name"] for rule in all_rules if rule["type"] == "alerting"} == set(CASES)
 
 
 def test_every_panel_and_every_recorded_series_has_data(prometheus: Prometheus, gateway_url: str) -> None:
@@ -217,7 +220,7 @@ def test_every_panel_and_every_recorded_series_has_data(prometheus: Prometheus, 
         assert chat(gateway_url, prometheus.model).status == 200
         return {name: text for name, text in queries.items() if not prometheus.query(text)}
 
-    wait("every query has data", SECONDS, empty, lambda found: not found)
+    wait("every query has data", SECONDS, empty, lambda missing: not missing)
 
 
 def test_a_model_that_fails_is_an_alert_that_says_why(prometheus: Prometheus) -> None:
@@ -225,7 +228,7 @@ def test_a_model_that_fails_is_an_alert_that_says_why(prometheus: Prometheus) ->
         "the failed model is seen",
         SECONDS,
         lambda: [one for rule in prometheus.rules() for one in rule.get("alerts", []) if failed(one, prometheus)],
-        lambda found: len(found) == 1,
+        lambda alerts: len(alerts) == 1,
     )
 
     assert alert["labels"]["reason"] == "ImagePullBackOff"

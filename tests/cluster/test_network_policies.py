@@ -61,9 +61,9 @@ def test_a_policy_guards_a_loader_until_the_namespace_has_its_own(kubeai: KubeAI
     def ours() -> Object | None:
         return kubeai.get("NetworkPolicy", free_namespace, f"model-{name}-ingress")
 
-    found = wait("the policy is there", PATIENCE, ours)
-    assert found
-    orders, others = found["spec"]["ingress"]
+    network_policy = wait("the policy is there", PATIENCE, ours)
+    assert network_policy
+    orders, others = network_policy["spec"]["ingress"]
     assert [port["port"] for port in orders["ports"]] == [8001]
     assert orders["from"][0]["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "slipway-controller"}}
     assert "from" not in others

@@ -71,14 +71,14 @@ def test_a_model_comes_onto_the_nodes_that_it_is_for_and_leaves_them_again(ome: 
     ome.patch("Node", "", node, {"metadata": {"labels": {ELIGIBLE: name}}})
     try:
         started = time.monotonic()
-        found = ome.wait_model(name)
+        model = ome.wait_model(name)
         print(f"onto a node after {time.monotonic() - started:.1f} s")
-        assert found["status"]["nodesReady"] == [node]
+        assert model["status"]["nodesReady"] == [node]
         assert ome.labels_of_nodes(name) == {node: "Ready"}
         assert files(node, folder(name)) == ["tiny.gguf"]
-        told = {"modelType": "llama", "maxTokens": 4096, "modelCapabilities": ["TEXT_TO_TEXT"]}
-        spec = found["spec"]
-        assert told.items() <= spec.items()
+        expected = {"modelType": "llama", "maxTokens": 4096, "modelCapabilities": ["TEXT_TO_TEXT"]}
+        spec = model["spec"]
+        assert expected.items() <= spec.items()
         assert (spec["modelFormat"]["name"], spec["modelFramework"]["name"]) == ("gguf", "ggml")
         assert spec["modelParameterSize"].endswith(("K", "M"))
         # A node that it is not for any more loses the files, and another one would get them.
@@ -98,8 +98,8 @@ def test_a_model_comes_onto_the_nodes_that_it_is_for_and_leaves_them_again(ome: 
 def test_a_path_outside_the_operators_folders_is_refused(ome: OME) -> None:
     name = unique("outside")
     ome.make_model(name, storage={"path": "/etc/kubernetes"})
-    found = ome.wait_model(name, "Failed")
-    assert condition(found, "Accepted")["reason"] == "PathNotAllowed"
+    model = ome.wait_model(name, "Failed")
+    assert condition(model, "Accepted")["reason"] == "PathNotAllowed"
     ome.delete(MODEL, "", name)
     ome.wait_gone(MODEL, "", name)
 
@@ -135,11 +135,11 @@ def test_a_service_that_no_runtime_fits_says_what_keeps_each_from_it(
     # A vendor's model: nothing is fetched, and the spec says all that is known.
     ome.make_model(model, "vendor://acme", storage={"path": None}, **IMAGES)
     ome.make_service(ome_namespace, name, model)
-    told = ome.wait_told(ome_namespace, name, "Accepted", "False", "NoRuntime")
-    message, excluded = condition(told, "Accepted")["message"], told["status"]["excluded"]
+    service = ome.wait_told(ome_namespace, name, "Accepted", "False", "NoRuntime")
+    message, excluded = condition(service, "Accepted")["message"], service["status"]["excluded"]
     assert {one["name"]: one["reason"] for one in excluded}.keys() >= set(runtimes.values())
     assert all(one["kind"] == RUNTIME and "format" in one["reason"] for one in excluded)
-    assert told["status"]["excludedCount"] == len(excluded)
+    assert service["status"]["excludedCount"] == len(excluded)
     assert "diffusers" in message
     assert ome.list("Deployment", ome_namespace) == []
 
@@ -147,8 +147,8 @@ def test_a_service_that_no_runtime_fits_says_what_keeps_each_from_it(
     runtime = unique("pictures")
     ome.make_runtime(runtime, {"image": ENGINES, "command": ["sleep", "60"]}, [IMAGES])
     try:
-        told = ome.wait_told(ome_namespace, name, "Accepted", "True", "Valid")
-        assert told["status"]["runtime"]["name"] == runtime
+        service = ome.wait_told(ome_namespace, name, "Accepted", "True", "Valid")
+        assert service["status"]["runtime"]["name"] == runtime
     finally:
         ome.delete(RUNTIME, "", runtime)
         ome.delete(MODEL, "", model)
@@ -197,7 +197,9 @@ def test_a_newer_spec_gets_its_share_of_the_requests_and_then_all_of_them(
         assert [one["percent"] for one in status["traffic"]] == [50, 50]
         ome.change_service(ome_namespace, name, engine={"canaryTrafficPercent": 100})
         ome.wait_serving(ome_namespace, name)
-        wait("the canary is gone", PATIENCE, lambda: canaries(ome, ome_namespace, name), lambda found: not found)
+        wait(
+            "the canary is gone", PATIENCE, lambda: canaries(ome, ome_namespace, name), lambda remaining: not remaining
+        )
         load.more(20)
     assert load.failures == []
     [pod] = ome.pods(ome_namespace, name)
@@ -296,9 +298,9 @@ def test_a_benchmark_measures_a_service(ome: OME, ome_namespace: str, models: di
     ome.create({"kind": BENCHMARK, "metadata": {"name": name, "namespace": ome_namespace}, "spec": spec})
 
     def look() -> Object:
-        found = ome.get(BENCHMARK, ome_namespace, name)
-        assert found
-        return found.get("status", {})
+        benchmark = ome.get(BENCHMARK, ome_namespace, name)
+        assert benchmark
+        return benchmark.get("status", {})
 
     status = wait("it has ended", 2 * PATIENCE, look, lambda seen: seen.get("state") in ("Completed", "Failed"))
     assert status["state"] == "Completed", status

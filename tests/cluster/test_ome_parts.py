@@ -35,16 +35,16 @@ def base(ome: OME) -> Iterator[str]:
 @pytest.fixture
 def runtime(ome: OME) -> Iterator[Runtime]:
     """Makes runtimes for that model; they are deleted after the test."""
-    made: list[str] = []
+    names: list[str] = []
 
     def make(runner: Object, **parts: Object) -> str:
-        made.append(unique("parts"))
+        names.append(unique("parts"))
         formats = [{**SAFETENSORS, "modelArchitecture": "PartsForCausalLM"}]
-        ome.make_runtime(made[-1], runner, formats, **parts)
-        return made[-1]
+        ome.make_runtime(names[-1], runner, formats, **parts)
+        return names[-1]
 
     yield make
-    for name in made:
+    for name in names:
         ome.delete(RUNTIME, "", name)
 
 
@@ -57,13 +57,13 @@ def test_one_part_reads_prompts_and_another_one_writes_answers(
     ome: OME, ome_namespace: str, base: str, runtime: Runtime, gateway_url: str
 ) -> None:
     name, decoder = unique("apart"), sglang("--disaggregation-mode", "decode")
-    made = runtime(
+    runtime_name = runtime(
         sglang("--disaggregation-mode", "prefill"),
         decoderConfig={"runner": {"name": "ome-container", "resources": SMALL, **decoder}},
         routerConfig={"runner": router(parts=True)},
     )
     parts = {"engine": ONE, "decoder": {"minReplicas": 2, "maxReplicas": 2}, "router": ONE}
-    ome.make_service(ome_namespace, name, base, runtime={"name": made}, **parts)
+    ome.make_service(ome_namespace, name, base, runtime={"name": runtime_name}, **parts)
     status = ome.wait_serving(ome_namespace, name)["status"]
     assert set(status["components"]) == {"engine", "decoder", "router"}
     ome.wait_routed(ome_namespace, name)
@@ -103,8 +103,8 @@ def test_replicas_follow_what_the_pods_use_and_are_not_taken_back(
     ome.wait_routed(ome_namespace, name)
 
     def wanted() -> int:
-        found = ome.get("Deployment", ome_namespace, f"{name}-engine")
-        return int(found["spec"]["replicas"]) if found else 0
+        deployment = ome.get("Deployment", ome_namespace, f"{name}-engine")
+        return int(deployment["spec"]["replicas"]) if deployment else 0
 
     with Load(gateway_url, name) as load:
         wait("two replicas are wanted", PATIENCE, wanted, lambda replicas: replicas == 2)
@@ -125,13 +125,13 @@ def test_a_service_that_keda_is_to_scale_waits_for_its_definition_and_gets_an_ob
     ome.wait_gone("CustomResourceDefinition", "", definition["metadata"]["name"])
     engine = {"minReplicas": 1, "maxReplicas": 3, "scaleMetric": "tps", "kedaConfig": {"enableKeda": True}}
     ome.make_service(ome_namespace, name, base, runtime={"name": runtime(sglang())}, engine=engine)
-    told = wait(
+    accepted = wait(
         "it says what is missing",
         PATIENCE,
         lambda: condition(ome.service(ome_namespace, name), "Accepted"),
-        lambda found: found.get("reason") == "MissingKind",
+        lambda latest: latest.get("reason") == "MissingKind",
     )
-    assert "https://keda.sh" in told["message"]
+    assert "https://keda.sh" in accepted["message"]
     ome.create(definition)
     try:
         scaled = wait("KEDA is told", PATIENCE, lambda: scaled_objects(ome, ome_namespace))
@@ -162,8 +162,8 @@ def test_a_node_that_leaves_while_it_loads_holds_nothing_up(ome: OME) -> None:
         )
         ome.patch("Node", "", node, {"metadata": {"labels": {ELIGIBLE: name}}})
         ome.make_model(name, storage={"nodeSelector": {ELIGIBLE: name}})
-        found = ome.wait_model(name)
-        assert found["status"]["nodesReady"] == [node]
+        model = ome.wait_model(name)
+        assert model["status"]["nodesReady"] == [node]
         wait("the other one loads", PATIENCE, lambda: ome.labels_of_nodes(name).get(lost), loads)
         holds("it never ends", 2, lambda: ome.labels_of_nodes(name).get(lost), loads)
     finally:

@@ -31,8 +31,8 @@ def test_an_object_of_another_owner_is_never_adopted(cluster: Cluster, namespace
     name = unique("taken")
     foreign = cluster.create({"kind": kind, "metadata": {"name": name, "namespace": namespace}, **FOREIGN[kind]})
     cluster.make_model(namespace, name)
-    found = cluster.wait_condition(namespace, name, "Accepted", "False", "NameTaken")
-    assert kind in found["message"]
+    refusal = cluster.wait_condition(namespace, name, "Accepted", "False", "NameTaken")
+    assert kind in refusal["message"]
 
     def untouched(seen: Object | None) -> bool:
         return seen is not None and not owners(seen) and told(seen) == told(foreign)
@@ -62,8 +62,8 @@ def test_an_edit_of_our_fields_is_put_back_once(cluster: Cluster, namespace: str
     assert restored["metadata"]["labels"]["team"] == "blue"
     assert restored["metadata"]["annotations"]["note"] == "by hand"
     # One generation for the edit, one for the repair, and none after it.
-    wanted = before["metadata"]["generation"] + 2
-    holds("nobody writes again", 4, deployment, lambda seen: seen["metadata"]["generation"] == wanted)
+    expected = before["metadata"]["generation"] + 2
+    holds("nobody writes again", 4, deployment, lambda seen: seen["metadata"]["generation"] == expected)
 
 
 def test_a_child_that_is_deleted_by_hand_comes_back(cluster: Cluster, namespace: str) -> None:
@@ -89,7 +89,7 @@ def test_a_controller_without_changes_writes_nothing(cluster: Cluster, namespace
 
     def writes() -> dict[str, Any]:
         objects: dict[str, Any] = {"Model": cluster.model(namespace, name), **cluster.children(namespace, name)}
-        return {kind: our_writes(found) for kind, found in objects.items()}
+        return {kind: our_writes(instance) for kind, instance in objects.items()}
 
     settled = writes()
     holds("Slipway writes nothing", 8, writes, lambda seen: seen == settled)

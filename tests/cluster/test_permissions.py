@@ -174,8 +174,8 @@ def test_the_controllers_account_may_neither_change_nor_delete_what_is_not_its_o
 ) -> None:
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
     for metadata in STRANGE:
-        made = cluster.create(an_object(kind, strange_namespace, metadata))
-        name = made["metadata"]["name"]
+        original = cluster.create(an_object(kind, strange_namespace, metadata))
+        name = original["metadata"]["name"]
         for change in (
             {"metadata": {"labels": {"app.kubernetes.io/managed-by": "slipway"}}},
             {"metadata": {"annotations": {"note": "x"}}},
@@ -185,9 +185,9 @@ def test_the_controllers_account_may_neither_change_nor_delete_what_is_not_its_o
                 controller.patch(kind, strange_namespace, name, change)
         with pytest.raises(DynamicApiError, match="this was made by someone else"):
             controller.delete(kind, strange_namespace, name)
-        left = cluster.get(kind, strange_namespace, name)
-        assert left
-        assert left["metadata"].get("labels") == made["metadata"].get("labels")
+        actual = cluster.get(kind, strange_namespace, name)
+        assert actual
+        assert actual["metadata"].get("labels") == original["metadata"].get("labels")
 
 
 @pytest.mark.parametrize("kind", CHANGED)
@@ -354,9 +354,9 @@ def test_the_controllers_account_may_change_nothing_else_of_a_pod(
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
     with pytest.raises(DynamicApiError, match=f"The controller may change labels of pods.*{told}"):
         controller.patch("Pod", a_pod["metadata"]["namespace"], "waits", change)
-    found = cluster.get("Pod", a_pod["metadata"]["namespace"], "waits")
-    assert found
-    assert (found["metadata"]["labels"], found["spec"]) == (a_pod["metadata"]["labels"], a_pod["spec"])
+    pod = cluster.get("Pod", a_pod["metadata"]["namespace"], "waits")
+    assert pod
+    assert (pod["metadata"]["labels"], pod["spec"]) == (a_pod["metadata"]["labels"], a_pod["spec"])
 
 
 def test_the_controllers_account_may_not_change_a_pods_image(cluster: Cluster, a_pod: Object) -> None:
@@ -370,13 +370,13 @@ def test_the_controllers_account_may_label_a_pod_with_its_adapters(cluster: Clus
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
     namespace, name = a_pod["metadata"]["namespace"], a_pod["metadata"]["name"]
     controller.patch("Pod", namespace, name, {"metadata": {"labels": dict.fromkeys(ADAPTERS, "1")}})
-    found = cluster.get("Pod", namespace, name)
-    assert found
-    assert found["metadata"]["labels"].keys() >= ADAPTERS
+    pod = cluster.get("Pod", namespace, name)
+    assert pod
+    assert pod["metadata"]["labels"].keys() >= ADAPTERS
     controller.patch("Pod", namespace, name, {"metadata": {"labels": dict.fromkeys(ADAPTERS)}})
-    found = cluster.get("Pod", namespace, name)
-    assert found
-    assert found["metadata"]["labels"] == a_pod["metadata"]["labels"]
+    pod = cluster.get("Pod", namespace, name)
+    assert pod
+    assert pod["metadata"]["labels"] == a_pod["metadata"]["labels"]
 
 
 @pytest.mark.parametrize(
@@ -416,10 +416,10 @@ def test_the_controllers_account_may_say_which_models_a_node_has(cluster: Cluste
     for text in ("Ready", None):
         body = {"metadata": {"labels": {label: text}, "annotations": {annotation: text}}}
         controller.patch("Node", "", node["metadata"]["name"], body)
-        found = cluster.get("Node", "", node["metadata"]["name"])
-        assert found
-        assert found["metadata"]["labels"].get(label) == text
-        assert found["metadata"]["annotations"].get(annotation) == text
+        live_node = cluster.get("Node", "", node["metadata"]["name"])
+        assert live_node
+        assert live_node["metadata"]["labels"].get(label) == text
+        assert live_node["metadata"]["annotations"].get(annotation) == text
 
 
 def test_others_change_pods_as_before(cluster: Cluster, a_pod: Object) -> None:
@@ -436,15 +436,15 @@ def a_pod(cluster: Cluster) -> Iterator[Object]:
     container = {"name": "server", "image": "example.com/never:1"}
     metadata = {"name": "waits", "namespace": namespace, "labels": {PODS: "m"}}
     spec = {"containers": [container], "nodeSelector": {"none": "such"}}
-    made = cluster.create({"kind": "Pod", "metadata": metadata, "spec": spec})
-    yield made
+    pod = cluster.create({"kind": "Pod", "metadata": metadata, "spec": spec})
+    yield pod
     cluster.delete("Namespace", "", namespace)
 
 
 def test_our_namespace_enforces_the_restricted_level(cluster: Cluster) -> None:
-    found = cluster.get("Namespace", "", SYSTEM)
-    assert found
-    assert found["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    namespace = cluster.get("Namespace", "", SYSTEM)
+    assert namespace
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     # The level does not prevent any pod from starting.
     wait(
         "our pods run",
@@ -470,4 +470,6 @@ def without_node(spec: Object) -> Object:
 
 
 def mounts(pod: Object) -> list[str]:
-    return [mount["mountPath"] for found in pod["spec"]["containers"] for mount in found.get("volumeMounts", [])]
+    return [
+        mount["mountPath"] for container in pod["spec"]["containers"] for mount in container.get("volumeMounts", [])
+    ]

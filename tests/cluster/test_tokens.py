@@ -50,7 +50,7 @@ def test_a_token_shows_nowhere(cluster: Cluster, namespace: str) -> None:
     make_secret(cluster, namespace)
     cluster.make_model(namespace, name, source=GATED, envFrom=[{"secretRef": {"name": "hub"}}])
     cluster.wait_ready(namespace, name)
-    told = {
+    contents = {
         "model": cluster.model(namespace, name),
         "children": cluster.children(namespace, name),
         "pods": cluster.pods(namespace, name),
@@ -59,4 +59,4 @@ def test_a_token_shows_nowhere(cluster: Cluster, namespace: str) -> None:
         "our logs": cluster.our_logs(),
         "our settings": cluster.list("ConfigMap", SYSTEM, "app.kubernetes.io/name"),
     }
-    assert [place for place, content in told.items() if TOKEN in json.dumps(content, default=str)] == []
+    assert [place for place, content in contents.items() if TOKEN in json.dumps(content, default=str)] == []

@@ -24,8 +24,8 @@ UNKNOWN: list[tuple[str, Object, str]] = [
     ("InferenceService", {"probeOverrides": {"startup": {"http": {}}}}, "spec.probeOverrides.startup.http"),
 ]
 MANIFESTS = [
-    pytest.param(found, id=f"{path.stem}-{found['kind']}")
+    pytest.param(document, id=f"{path.stem}-{document['kind']}")
     for path in sorted(SAMPLES.glob("*.yaml"))
-    for found in yaml.safe_load_all(path.read_text())
-    if isinstance(found, dict) and found.get("kind") in LEAST
+    for document in yaml.safe_load_all(path.read_text())
+    if isinstance(document, dict) and document.get("kind") in LEAST
 ]

@@ -112,18 +112,20 @@ EVERY_STATUS: Object = {
 
 def definition() -> Object:
     text = (ROOT / "roles" / "crds" / "files" / "krypton.ai_models.yaml").read_text()
-    found: Object = yaml.safe_load(text)
-    return found
+    manifest: Object = yaml.safe_load(text)
+    return manifest
 
 
 def rules(schema: Object, path: str = "") -> dict[str, Object]:
     """Path -> constraints of every field below a schema; ``[]`` is an item of a list."""
-    found = {path: {key: value for key, value in schema.items() if key not in ("description", "properties", "items")}}
+    constraints = {
+        path: {key: value for key, value in schema.items() if key not in ("description", "properties", "items")}
+    }
     for name, below in schema.get("properties", {}).items():
-        found |= rules(below, f"{path}.{name}".removeprefix("."))
+        constraints |= rules(below, f"{path}.{name}".removeprefix("."))
     if "items" in schema:
-        found |= rules(schema["items"], f"{path}[]")
-    return found
+        constraints |= rules(schema["items"], f"{path}[]")
+    return constraints
 
 
 @pytest.mark.parametrize(("part", "documented"), [("spec", SPEC), ("status", STATUS)])
@@ -179,8 +181,8 @@ DEFAULTS: Object = {path: rule["default"] for path, rule in SPEC.items() if "def
 def test_every_field_survives_the_api_server(cluster: Cluster) -> None:
     namespace = cluster.namespace("fields")
     # What the patch itself answers counts: a controller may write its own status a moment later.
-    made = cluster.make_model(namespace, "every", **EVERY_FIELD)
-    assert made["spec"] == EVERY_FIELD
+    model = cluster.make_model(namespace, "every", **EVERY_FIELD)
+    assert model["spec"] == EVERY_FIELD
     command = ("patch", "models.krypton.ai", "every", "--namespace", namespace, "--subresource=status", "--type=merge")
     answer = cluster.kubectl(*command, "--output=yaml", "--patch", yaml.safe_dump({"status": EVERY_STATUS}))
     assert yaml.safe_load(answer)["status"] == EVERY_STATUS

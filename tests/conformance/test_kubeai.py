@@ -64,8 +64,8 @@ def model(namespace: str, name: str, spec: Object) -> Object:
 def test_a_model_is_taken_or_refused_with_the_reason(cluster: Cluster, namespace: str, case: Object) -> None:
     spec = laid_over(LEAST, case.get("spec", {}))
     name = case.get("name", f"case-{CASES.index(case)}")
-    said = judged(cluster, model(namespace, name, spec), case.get("update"))
-    assert case["says"] in said if "says" in case else not said
+    message = judged(cluster, model(namespace, name, spec), case.get("update"))
+    assert case["says"] in message if "says" in case else not message
 
 
 def test_what_is_left_out_gets_the_documented_defaults(cluster: Cluster, namespace: str) -> None:
@@ -82,9 +82,9 @@ def test_every_field_of_the_status_survives_the_api_server(cluster: Cluster, nam
 def test_kubectl_scale_sets_the_replicas(cluster: Cluster, namespace: str) -> None:
     cluster.create(model(namespace, "scaled", LEAST | {"autoscalingDisabled": True, "replicas": 0}))
     cluster.kubectl("scale", "models.kubeai.org/scaled", "--namespace", namespace, "--replicas=3")
-    found = cluster.get(KIND, namespace, "scaled")
-    assert found
-    assert found["spec"]["replicas"] == 3
+    live_model = cluster.get(KIND, namespace, "scaled")
+    assert live_model
+    assert live_model["spec"]["replicas"] == 3
 
 
 def test_kubectl_shows_what_a_person_looks_for(cluster: Cluster, namespace: str) -> None:
@@ -130,19 +130,19 @@ def repeated(value: Any) -> Any:
 @pytest.mark.parametrize("case", ORIGINAL, ids=lambda case: case["model"]["metadata"]["name"])
 def test_a_case_of_the_original_is_decided_as_there(cluster: Cluster, namespace: str, case: Object) -> None:
     body = model(namespace, case["model"]["metadata"]["name"], repeated(case["model"]["spec"]))
-    said = judged(cluster, body, case.get("update"))
-    assert bool(said) == (case["expect"] == "reject")
-    assert all(text in said for text in case.get("errorContains", []))
+    message = judged(cluster, body, case.get("update"))
+    assert bool(message) == (case["expect"] == "reject")
+    assert all(text in message for text in case.get("errorContains", []))
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_manifest_of_the_original_is_taken_as_it_is(cluster: Cluster, path: Path) -> None:
-    models = [found for found in yaml.safe_load_all(path.read_text()) if found and found["kind"] == "Model"]
-    for found in models:
+    models = [manifest for manifest in yaml.safe_load_all(path.read_text()) if manifest and manifest["kind"] == "Model"]
+    for manifest in models:
         command = ("create", "--dry-run=server", "--validate=strict", "--output=yaml", "--filename=-")
         if path.name in REFUSED_THERE_TOO:
             with pytest.raises(AssertionError, match="adapters are only supported with the VLLM engine"):
-                cluster.kubectl(*command, stdin=yaml.safe_dump(found))
+                cluster.kubectl(*command, stdin=yaml.safe_dump(manifest))
             continue
-        spec = yaml.safe_load(cluster.kubectl(*command, stdin=yaml.safe_dump(found)))["spec"]
-        assert spec == DEFAULTS | found["spec"]
+        spec = yaml.safe_load(cluster.kubectl(*command, stdin=yaml.safe_dump(manifest)))["spec"]
+        assert spec == DEFAULTS | manifest["spec"]

@@ -117,8 +117,8 @@ def resource(kind: str, namespace: str, name: str, spec: Object) -> Object:
 def strictly(cluster: Cluster, body: Object) -> Object:
     """The object that ``kubectl create`` would make, which refuses fields that it does not know."""
     command = ("create", "--dry-run=server", "--validate=strict", "--output=yaml", "--filename=-")
-    made: Object = yaml.safe_load(cluster.kubectl(*command, stdin=yaml.safe_dump(body)))
-    return made
+    instance: Object = yaml.safe_load(cluster.kubectl(*command, stdin=yaml.safe_dump(body)))
+    return instance
 
 
 @pytest.mark.parametrize(("kind", "case"), CASES, ids=[f"{kind}-{case['case']}" for kind, case in CASES])
@@ -126,8 +126,8 @@ def test_an_object_is_taken_or_refused_with_the_reason(
     cluster: Cluster, namespace: str, kind: str, case: Object
 ) -> None:
     body = resource(kind, namespace, f"case-{CASES.index((kind, case))}", laid_over(LEAST[kind], case.get("spec", {})))
-    said = judged(cluster, body, case.get("update"))
-    assert case["says"] in said if "says" in case else not said
+    message = judged(cluster, body, case.get("update"))
+    assert case["says"] in message if "says" in case else not message
 
 
 @pytest.mark.parametrize(("kind", "spec", "place"), UNKNOWN, ids=[place for kind, spec, place in UNKNOWN])
@@ -141,16 +141,16 @@ def test_a_misspelt_field_is_refused(cluster: Cluster, namespace: str, kind: str
 
 @pytest.mark.parametrize("kind", LEAST)
 def test_what_is_left_out_gets_the_documented_defaults(cluster: Cluster, namespace: str, kind: str) -> None:
-    made = cluster.create(resource(kind, namespace, "defaults", LEAST[kind]), rehearsed=True)
-    assert made["spec"] == LEAST[kind] | DEFAULTS[kind]
+    instance = cluster.create(resource(kind, namespace, "defaults", LEAST[kind]), rehearsed=True)
+    assert instance["spec"] == LEAST[kind] | DEFAULTS[kind]
 
 
 @pytest.mark.parametrize(("kind", "spec", "filled"), BLOCKS, ids=[str(spec) for kind, spec, filled in BLOCKS])
 def test_a_block_that_is_there_gets_its_own_defaults(
     cluster: Cluster, namespace: str, kind: str, spec: Object, filled: Object
 ) -> None:
-    made = cluster.create(resource(kind, namespace, "defaults", LEAST[kind] | spec), rehearsed=True)
-    assert made["spec"] == LEAST[kind] | DEFAULTS[kind] | filled
+    instance = cluster.create(resource(kind, namespace, "defaults", LEAST[kind] | spec), rehearsed=True)
+    assert instance["spec"] == LEAST[kind] | DEFAULTS[kind] | filled
 
 
 @pytest.mark.parametrize(("kind", "plural"), [("Model", MODELS), ("InferenceService", SERVICES)])
@@ -166,9 +166,9 @@ def test_every_field_of_the_status_survives_the_api_server(
 def test_kubectl_scale_sets_the_replicas(cluster: Cluster, namespace: str) -> None:
     cluster.create(resource("InferenceService", namespace, "scaled", LEAST["InferenceService"]))
     cluster.kubectl("scale", f"{SERVICES}/scaled", "--namespace", namespace, "--replicas=3")
-    found = cluster.get(f"InferenceService.{GROUP}", namespace, "scaled")
-    assert found
-    assert found["spec"]["replicas"] == 3
+    service = cluster.get(f"InferenceService.{GROUP}", namespace, "scaled")
+    assert service
+    assert service["spec"]["replicas"] == 3
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,6 @@ def test_the_short_name_is_there_with_the_group(cluster: Cluster, namespace: str
 
 @pytest.mark.parametrize("found", MANIFESTS)
 def test_a_manifest_of_the_original_is_taken_as_it_is(cluster: Cluster, found: Object) -> None:
-    made = strictly(cluster, found)
-    assert is_part(found["spec"], made["spec"])
-    assert made["spec"].keys() >= DEFAULTS[found["kind"]].keys()
+    instance = strictly(cluster, found)
+    assert is_part(found["spec"], instance["spec"])
+    assert instance["spec"].keys() >= DEFAULTS[found["kind"]].keys()

@@ -48,7 +48,7 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     """Every fenced block of the page, in order. Raises ValueError where a fence does not end."""
-    found: list[Block] = []
+    page_blocks: list[Block] = []
     lines = iter(enumerate(page.read_text().splitlines(), 1))
     marks: dict[str, str] = {}
     for number, line in lines:
@@ -57,16 +57,16 @@ def blocks(page: Path) -> list[Block]:
             marks[mark["name"]] = mark["value"]
         elif fence:
             text = _until_fence(lines, fence["indent"], f"{page}:{number}")
-            found.append(Block(page, number + 1, fence["language"], text, marks))
+            page_blocks.append(Block(page, number + 1, fence["language"], text, marks))
         if not mark:
             marks = {}
-    return found
+    return page_blocks
 
 
 def commands(block: Block) -> list[str]:
     """The commands of the block. One that goes on after a backslash is one, with its line breaks."""
-    found = re.findall(r"(?:.*\\\n)*.+", block.text)
-    return [command for command in found if command.strip()]
+    candidates = re.findall(r"(?:.*\\\n)*.+", block.text)
+    return [command for command in candidates if command.strip()]
 
 
 def _until_fence(lines: Iterator[tuple[int, str]], indent: str, where: str) -> str:
@@ -91,11 +91,11 @@ def prose(page: Path) -> list[str]:
 
 def links(page: Path) -> list[str]:
     """Targets of the links in the page's prose."""
-    return [found["target"] for line in prose(page) for found in LINK.finditer(line)]
+    return [match["target"] for line in prose(page) for match in LINK.finditer(line)]
 
 
 def anchors(page: Path) -> set[str]:
     """Fragments by which the page's headings can be linked, as GitHub makes them."""
     headings = (HEADING.match(line) for line in prose(page))
-    texts = (re.sub(r"[^\w\- ]", "", found["text"].lower()) for found in headings if found)
+    texts = (re.sub(r"[^\w\- ]", "", heading["text"].lower()) for heading in headings if heading)
     return {text.replace(" ", "-") for text in texts}

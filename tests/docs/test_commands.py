@@ -80,8 +80,8 @@ def _is_tried(block: Block) -> bool:
 @pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.stem)
 def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path) -> None:
     text = script(blocks(page))
-    for said, meant in place.stand_ins().items():
-        text = text.replace(said, meant)
+    for placeholder, meant in place.stand_ins().items():
+        text = text.replace(placeholder, meant)
     inventory = tmp_path / "inventory"
     write_inventory(inventory, place, built_image())
     environment = os.environ | {
@@ -161,13 +161,13 @@ def write_inventory(folder: Path, place: Place, build: str) -> None:
 @pytest.fixture
 def place(kubeconfig: str) -> Iterator[Place]:
     """A place with a model that answers, for the pages that look at one. It goes afterwards."""
-    made = Place(f"docs-{uuid.uuid4().hex[:6]}", reserved_port())
+    docs_place = Place(f"docs-{uuid.uuid4().hex[:6]}", reserved_port())
     manifests = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.namespace}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": docs_place.namespace}},
         {
             "apiVersion": "krypton.ai/v1alpha1",
             "kind": "Model",
-            "metadata": {"name": made.namespace, "namespace": made.namespace},
+            "metadata": {"name": docs_place.namespace, "namespace": docs_place.namespace},
             "spec": {"source": {"huggingface": "acme/tiny", "file": "tiny.gguf"}},
         },
     ]
@@ -177,14 +177,14 @@ def place(kubeconfig: str) -> Iterator[Place]:
             kubeconfig,
             "wait",
             "-n",
-            made.namespace,
-            f"models.krypton.ai/{made.namespace}",
+            docs_place.namespace,
+            f"models.krypton.ai/{docs_place.namespace}",
             "--for=condition=Available",
             "--timeout=240s",
         )
-        yield made
+        yield docs_place
     finally:
-        kubectl(kubeconfig, "delete", "namespace", made.namespace, "--wait=false")
+        kubectl(kubeconfig, "delete", "namespace", docs_place.namespace, "--wait=false")
 
 
 def kubectl(kubeconfig: str, *arguments: str, stdin: str = "") -> None:

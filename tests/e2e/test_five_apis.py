@@ -128,14 +128,14 @@ def test_deckhouse_publishes_a_model_that_a_workload_can_read(cluster: Cluster) 
         return [cluster.logs(SITE, pod, "app") for pod in running]
 
     try:
-        wait("the workload reads the model", PATIENCE, logs, lambda found: any("tiny.gguf" in log for log in found))
+        wait("the workload reads the model", PATIENCE, logs, lambda outputs: any("tiny.gguf" in log for log in outputs))
     finally:
         cluster.delete("Deployment", SITE, name)
     wait(
         "its claim is deleted with it",
         PATIENCE,
         lambda: {claim["metadata"]["name"] for claim in cluster.list("PersistentVolumeClaim", SITE)} - claims,
-        lambda left: not left,
+        lambda remaining: not remaining,
     )
 
 
@@ -244,7 +244,7 @@ def test_no_answer_is_lost_when_the_controller_and_a_gateway_die(
             lambda count: count > deaths,
         )
         gateways = wait(
-            "two gateways", PATIENCE, lambda: ready(cluster, f"{name}=slipway-gateway"), lambda found: len(found) == 2
+            "two gateways", PATIENCE, lambda: ready(cluster, f"{name}=slipway-gateway"), lambda pods: len(pods) == 2
         )
         cluster.delete("Pod", SYSTEM, gateways[0], grace=0)
         client.more(10)
@@ -252,7 +252,7 @@ def test_no_answer_is_lost_when_the_controller_and_a_gateway_die(
             "two gateways again",
             PATIENCE,
             lambda: ready(cluster, f"{name}=slipway-gateway"),
-            lambda found: len(found) == 2 and gateways[0] not in found,
+            lambda pods: len(pods) == 2 and gateways[0] not in pods,
         )
         client.more(10)
     # The controller handles a new model only after it has reconciled all existing ones.
@@ -264,14 +264,14 @@ def test_no_answer_is_lost_when_the_controller_and_a_gateway_die(
 
 def written(cluster: Cluster) -> dict[str, list[object]]:
     """Slipway's writes for the models that molecule/site installed."""
-    found = [(kind, one) for kind in ("Deployment", "Service") for one in cluster.list(kind, SITE)]
-    return {f"{kind} {one['metadata']['name']}": our_writes(one) for kind, one in found}
+    children = [(kind, one) for kind in ("Deployment", "Service") for one in cluster.list(kind, SITE)]
+    return {f"{kind} {one['metadata']['name']}": our_writes(one) for kind, one in children}
 
 
 def restarts(cluster: Cluster, pod: str) -> int:
-    found = cluster.get("Pod", SYSTEM, pod)
-    assert found, f"{pod} is gone"
-    return sum(status["restartCount"] for status in found["status"].get("containerStatuses", []))
+    live_pod = cluster.get("Pod", SYSTEM, pod)
+    assert live_pod, f"{pod} is gone"
+    return sum(status["restartCount"] for status in live_pod["status"].get("containerStatuses", []))
 
 
 def ready(cluster: Cluster, labels: str) -> list[str]:
@@ -326,7 +326,12 @@ def test_deleted_models_leave_nothing_behind(
     llmkube.make_service(namespace, three, three, resources={"cpu": "10m"})
     runner = {"name": "ome-container", "resources": LITTLE}
     ome.make_service(namespace, four, "on-nodes", engine={"minReplicas": 1, "maxReplicas": 1, "runner": runner})
-    wait("all have Deployments", PATIENCE, lambda: cluster.list("Deployment", namespace), lambda found: len(found) == 4)
+    wait(
+        "all have Deployments",
+        PATIENCE,
+        lambda: cluster.list("Deployment", namespace),
+        lambda deployments: len(deployments) == 4,
+    )
 
     kinds = {
         "Model": one,
@@ -341,8 +346,8 @@ def test_deleted_models_leave_nothing_behind(
         cluster.wait_gone(kind, namespace, name)
 
     def left() -> list[str]:
-        found = ("Deployment", "Service", "Job", "Pod", "NetworkPolicy", "PodDisruptionBudget", "Secret")
-        objects = [(kind, one["metadata"]["name"]) for kind in found for one in cluster.list(kind, namespace)]
+        child_kinds = ("Deployment", "Service", "Job", "Pod", "NetworkPolicy", "PodDisruptionBudget", "Secret")
+        objects = [(kind, one["metadata"]["name"]) for kind in child_kinds for one in cluster.list(kind, namespace)]
         accounts = [("ServiceAccount", one["metadata"]["name"]) for one in cluster.list("ServiceAccount", namespace)]
         return [f"{kind} {name}" for kind, name in objects + accounts if name != "default"]
 

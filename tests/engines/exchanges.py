@@ -144,23 +144,23 @@ Record = Mapping[str, Json]
 
 def differences(recorded: Record, answered: Record) -> list[str]:
     """What an answer has otherwise than the recorded one. What is null in one of them may be left out in the other."""
-    found = [
+    lines = [
         f"{field}: {answered[field]}, recorded {recorded[field]}"
         for field in ("status", "type")
         if answered[field] != recorded[field]
     ]
     theirs, ours = recorded["body"], answered["body"]
-    if recorded["type"] == "text/event-stream" and not found:
+    if recorded["type"] == "text/event-stream" and not lines:
         return _listed("body", kinds(theirs), kinds(ours))
-    return found + _compared("body", theirs, ours)
+    return lines + _compared("body", theirs, ours)
 
 
 def kinds(events: Sequence[Json]) -> list[Json]:
     """One event of each kind in a stream, in the order of the first: that of each shape, and why it ended."""
-    found: dict[str, Json] = {}
+    first_events: dict[str, Json] = {}
     for event in events:
-        found.setdefault(json.dumps(_solid(shape(event)), sort_keys=True), event)
-    return list(found.values())
+        first_events.setdefault(json.dumps(_solid(shape(event)), sort_keys=True), event)
+    return list(first_events.values())
 
 
 def _solid(value: Json) -> Json:

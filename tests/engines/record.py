@@ -35,18 +35,18 @@ def ask(url: str, exchange: Exchange, model: str, adapter: str) -> dict[str, Any
     with answer:
         kind = answer.headers.get("Content-Type", "").partition(";")[0]
         body = answer.read()
-    found = read(kind, body)
-    return {"status": answer.status, "type": kind, "body": json.loads(json.dumps(found).replace(adapter, "/adapter"))}
+    content = read(kind, body)
+    return {"status": answer.status, "type": kind, "body": json.loads(json.dumps(content).replace(adapter, "/adapter"))}
 
 
 def metrics(url: str, engine: str) -> dict[str, str]:
     """Name -> kind of the engine's own metrics, without those that say when another one began."""
     try:
         with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
-            found = dict(sorted(METRIC.findall(answer.read().decode())))
+            kinds = dict(sorted(METRIC.findall(answer.read().decode())))
     except urllib.error.HTTPError:
         return {}
-    return {name: kind for name, kind in found.items() if name.startswith(engine) and not name.endswith("_created")}
+    return {name: kind for name, kind in kinds.items() if name.startswith(engine) and not name.endswith("_created")}
 
 
 def main(arguments: list[str]) -> int:
@@ -54,8 +54,8 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     engine, version, url, model, adapter, *sets = arguments
-    asked = [exchange for name in sets for exchange in SETS[name]]
-    answers = {exchange.name: ask(url, exchange, model, adapter) for exchange in asked}
+    exchanges = [exchange for name in sets for exchange in SETS[name]]
+    answers = {exchange.name: ask(url, exchange, model, adapter) for exchange in exchanges}
     record = {"engine": engine, "version": version, "sets": sets, "answers": answers, "metrics": metrics(url, engine)}
     print(json.dumps(record, indent=1))
     return 0

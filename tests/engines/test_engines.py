@@ -47,9 +47,9 @@ def service(llmkube: LLMKube, llmkube_namespace: str) -> str:
     llmkube.make_model(llmkube_namespace, name, source="tiny/llama", format="safetensors")
     resources = {"cpu": "100m", "memory": "1Gi"}
     config = {"maxModelLen": 1024, "dtype": "bfloat16", "enablePrefixCaching": True}
-    told: dict[str, Any] = {"vllmConfig": config, "extraArgs": ["--enforce-eager"], "resources": resources}
+    settings: dict[str, Any] = {"vllmConfig": config, "extraArgs": ["--enforce-eager"], "resources": resources}
     variables = [{"name": key, "value": value} for key, value in ENVIRONMENT.items()]
-    llmkube.make_service(llmkube_namespace, name, name, runtime="vllm", env=variables, **told)
+    llmkube.make_service(llmkube_namespace, name, name, runtime="vllm", env=variables, **settings)
     llmkube.wait_serving(llmkube_namespace, name, PATIENCE)
     return name
 
@@ -95,8 +95,8 @@ def test_an_adapter_is_loaded_while_vllm_runs_and_answers(
 
 
 def test_infinity_embeds(infinity: str, gateway_url: str) -> None:
-    asked = next(one for one in EMBEDS if one.name == "embeddings")
-    body = ask(gateway_url, asked, infinity, "-")["body"]
+    exchange = next(one for one in EMBEDS if one.name == "embeddings")
+    body = ask(gateway_url, exchange, infinity, "-")["body"]
     assert [item["object"] for item in body["data"]] == ["embedding", "embedding"]
 
 

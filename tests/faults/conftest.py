@@ -22,20 +22,20 @@ INSTALLED = ("deployment/slipway-controller", "--namespace", "slipway-system")
 def alone(kubeconfig: str) -> Iterator[None]:
     """An installed controller rests meanwhile: it would do what the tests keep theirs from doing."""
     kubectl = ("kubectl", "--kubeconfig", kubeconfig)
-    asked = subprocess.run(
+    process = subprocess.run(
         [*kubectl, "get", *INSTALLED, "--ignore-not-found", "--output", "jsonpath={.spec.replicas}"],
         capture_output=True,
         text=True,
         check=True,
         timeout=120,
     )
-    if not asked.stdout:
+    if not process.stdout:
         yield
         return
     subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", "0"], check=True, timeout=120)
     subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "180s"], check=True, timeout=240)
     yield
-    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", asked.stdout], check=True, timeout=120)
+    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", process.stdout], check=True, timeout=120)
     subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "180s"], check=True, timeout=240)
 
 

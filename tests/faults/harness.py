@@ -205,7 +205,7 @@ async def a_few_at_a_time(
 def parameters(items: Iterable[pytest.Item], *names: str) -> list[Case]:
     """The values that tests which were chosen to run have for these parameters."""
     chosen = [item.callspec.params for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
-    return [tuple(found[name] for name in names) for found in chosen if found.keys() >= set(names)]
+    return [tuple(params[name] for name in names) for params in chosen if params.keys() >= set(names)]
 
 
 class Run:
@@ -264,9 +264,9 @@ class Run:
         return [{**item, "kind": kind, "apiVersion": version} for item in answer["items"]]
 
     async def create(self, kind: str, obj: Object) -> Object:
-        made = await self.api.call("POST", self.path(kind), obj)
-        assert made is not None
-        return made
+        instance = await self.api.call("POST", self.path(kind), obj)
+        assert instance is not None
+        return instance
 
     async def patch(self, kind: str, name: str, change: Object) -> Object | None:
         return await self.api.call("PATCH", self.path(kind, name), change, "application/merge-patch+json")
@@ -315,8 +315,8 @@ class Run:
         deadline, last = time.monotonic() + seconds, ""
         while True:
             try:
-                if found := await test():
-                    return found
+                if outcome := await test():
+                    return outcome
             except AssertionError as error:
                 last = str(error)
             assert time.monotonic() < deadline, f"{what or 'did not happen in time'}: {last}\n{self.told()}"
@@ -361,12 +361,12 @@ class Run:
         assert (status["phase"], reasons["Available"], reasons["Accepted"]) == ("Pending", "WaitingForPods", "Valid")
 
     async def owned(self, uid: str) -> dict[tuple[str, str], Object]:
-        found = {}
+        children = {}
         for kind in CHILDREN:
             for obj in await self.all(kind):
                 if any(one["uid"] == uid for one in obj["metadata"].get("ownerReferences", [])):
-                    found[kind, obj["metadata"]["name"]] = obj
-        return found
+                    children[kind, obj["metadata"]["name"]] = obj
+        return children
 
     async def has_children(self, name: str = "m") -> bool:
         """Whether the model's children are there, whatever they look like."""
@@ -379,8 +379,8 @@ class Run:
         async def nothing() -> bool:
             if await self.get("Model", name) is not None:
                 return False
-            left = [kind for kind in CHILDREN for obj in await self.all(kind) if obj["metadata"]["name"] == name]
-            assert not left, f"orphans: {left}"
+            orphans = [kind for kind in CHILDREN for obj in await self.all(kind) if obj["metadata"]["name"] == name]
+            assert not orphans, f"orphans: {orphans}"
             return True
 
         await self.until(nothing, seconds, "deletion did not end")
@@ -442,13 +442,13 @@ def planned(resource: Object) -> dict[tuple[str, str], Object]:
     return {(child["kind"], child["metadata"]["name"]): child for child in worlds.plan(KRYPTON, world).children}
 
 
-def includes(live: Any, wanted: Any) -> bool:
-    """Whether every field of ``wanted`` is in ``live`` with its value."""
-    if isinstance(wanted, dict) and isinstance(live, dict):
-        return all(includes(live.get(field), value) for field, value in wanted.items())
-    if isinstance(wanted, list) and isinstance(live, list):
-        return len(wanted) == len(live) and all(map(includes, live, wanted))
-    return bool(live == msgspec.to_builtins(wanted))
+def includes(live: Any, expected: Any) -> bool:
+    """Whether every field of ``expected`` is in ``live`` with its value."""
+    if isinstance(expected, dict) and isinstance(live, dict):
+        return all(includes(live.get(field), value) for field, value in expected.items())
+    if isinstance(expected, list) and isinstance(live, list):
+        return len(expected) == len(live) and all(map(includes, live, expected))
+    return bool(live == msgspec.to_builtins(expected))
 
 
 def without(obj: Any) -> Any:

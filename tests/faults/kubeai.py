@@ -95,8 +95,8 @@ class KubeAIRun(Run):
     async def done(self, job: str) -> None:
         """Waits for a Job and says that it has done its work."""
         await self.until(lambda: self.get("Job", job), what=f"no Job {job}")
-        found = await self.get("Job", job)
-        began = (found or {}).get("status", {}).get("startTime")
+        live_job = await self.get("Job", job)
+        began = (live_job or {}).get("status", {}).get("startTime")
         if began is None:
             await self.until(lambda: self._started(job), what=f"Job {job} does not start")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -109,15 +109,15 @@ class KubeAIRun(Run):
         await self.api.call("PATCH", path, {"status": status}, "application/merge-patch+json")
 
     async def _started(self, job: str) -> bool:
-        found = await self.get("Job", job)
-        return bool(found and found.get("status", {}).get("startTime"))
+        live_job = await self.get("Job", job)
+        return bool(live_job and live_job.get("status", {}).get("startTime"))
 
     # Waiting
 
     async def observed(self, name: str = "m") -> bool:
         """Whether the status is of the latest generation."""
-        found = await self.get("Model", name) or {}
-        return bool(found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"])
+        live_model = await self.get("Model", name) or {}
+        return bool(live_model.get("status", {}).get("observedGeneration") == live_model["metadata"]["generation"])
 
     async def scraped(self, count: int) -> None:
         """Waits until the autoscaler has read the requests this many more times."""
@@ -137,14 +137,14 @@ class KubeAIRun(Run):
 
     async def replicas(self, name: str = "m") -> tuple[int, int]:
         """Of the Model and of its Deployment; -1 for one that is not there."""
-        found = [await self.get("Model", name), await self.get("Deployment", f"model-{name}")]
-        model_, deployment = (one["spec"].get("replicas", 0) if one else -1 for one in found)
+        resources = [await self.get("Model", name), await self.get("Deployment", f"model-{name}")]
+        model_, deployment = (one["spec"].get("replicas", 0) if one else -1 for one in resources)
         return model_, deployment
 
     async def has(self, replicas: int, name: str = "m") -> None:
         async def same() -> bool:
-            found = await self.replicas(name)
-            assert found == (replicas, replicas), f"replicas {found}"
+            actual = await self.replicas(name)
+            assert actual == (replicas, replicas), f"replicas {actual}"
             return True
 
         await self.until(same, what=f"never {replicas} replicas")
@@ -173,8 +173,8 @@ class KubeAIRun(Run):
             if await self.get("Model", name) is not None:
                 return False
             for kind in ("Deployment", "Service", "Job", "ConfigMap"):
-                left = [one["metadata"]["name"] for one in await self.all(kind)]
-                ours = [one for one in left if one.endswith((f"-{name}", f"-{name}-files"))]
+                names = [one["metadata"]["name"] for one in await self.all(kind)]
+                ours = [one for one in names if one.endswith((f"-{name}", f"-{name}-files"))]
                 assert not ours, f"{kind}s left: {ours}"
             assert not await self.loaded(name), "the claim still knows it"
             return True

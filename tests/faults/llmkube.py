@@ -85,9 +85,9 @@ class LLMKubeRun(Run):
 
     async def _start(self, pod: Object) -> None:
         """Says that it is ready: the pods of the template before go then, and read no weights any more."""
-        told = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         path = self.path("Pod", pod["metadata"]["name"]) + "/status"
-        await self.api.call("PATCH", path, {"status": told}, "application/merge-patch+json")
+        await self.api.call("PATCH", path, {"status": status}, "application/merge-patch+json")
 
     async def _end(self, pod: Object) -> None:
         """Does what a pod of a Job is there for."""
@@ -95,12 +95,12 @@ class LLMKubeRun(Run):
         words = container["args"]
         over = {"exitCode": 0, "reason": "Completed", "message": REPORT if words[1] == "stage" else ""}
         status = {"name": container["name"], "image": container["image"], "imageID": "", "ready": False}
-        told = {
+        pod_status = {
             "phase": "Succeeded",
             "containerStatuses": [status | {"restartCount": 0, "state": {"terminated": over}}],
         }
         path = self.path("Pod", pod["metadata"]["name"]) + "/status"
-        if await self.api.call("PATCH", path, {"status": told}, "application/merge-patch+json") is None:
+        if await self.api.call("PATCH", path, {"status": pod_status}, "application/merge-patch+json") is None:
             return  # it went meanwhile
         if words[1] == "evict":
             self.disk.discard(words[2].rpartition("/")[2])
@@ -137,10 +137,12 @@ class LLMKubeRun(Run):
         model, service = await self.get("Model", MODEL), await self.get("InferenceService", SERVICE)
         assert model
         assert service
-        told, served = model.get("status", {}), service.get("status", {})
+        status, served = model.get("status", {}), service.get("status", {})
         generation = model["metadata"]["generation"]
-        assert (told.get("phase"), told.get("observedGeneration")) == ("Ready", generation), "the Model is not ready"
-        assert told.get("cacheKey") == key, "the Model has other weights"
+        assert (status.get("phase"), status.get("observedGeneration")) == ("Ready", generation), (
+            "the Model is not ready"
+        )
+        assert status.get("cacheKey") == key, "the Model has other weights"
         assert set(cache.inventory(model)) == self.disk == {key}, "records and folders differ"
         assert served.get("observedGeneration") == service["metadata"]["generation"], "status is old"
         seen = [(one["generation"], one["ready"]) for one in served.get("observedModels", [])]
@@ -154,8 +156,8 @@ class LLMKubeRun(Run):
     async def _nothing_left(self) -> bool:
         """I5."""
         for kind in ("InferenceService", "Model", "Job", *CHILDREN):
-            left = [one["metadata"]["name"] for one in await self.all(kind)]
-            assert not left, f"{kind}s left: {left}"
+            remaining = [one["metadata"]["name"] for one in await self.all(kind)]
+            assert not remaining, f"{kind}s left: {remaining}"
         assert self.disk == set(), "weights left in the cache"
         return True
 

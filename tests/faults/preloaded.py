@@ -86,15 +86,15 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
     from slipway.controller.main import main
 
     for line in requests:
-        asked = json.loads(line)
-        if "ended" in asked:
-            _pid, status = os.waitpid(asked["ended"], 0)
+        request = json.loads(line)
+        if "ended" in request:
+            _pid, status = os.waitpid(request["ended"], 0)
             answer = os.waitstatus_to_exitcode(status)
         else:
             answer = os.fork()
             if answer == 0:
-                _move(asked["log"], asked["environment"])
-                sys.exit(main(asked["arguments"]))
+                _move(request["log"], request["environment"])
+                sys.exit(main(request["arguments"]))
         print(answer, file=answers, flush=True)
 
 

@@ -214,13 +214,13 @@ class Proxy:
         await response.prepare(exchange.request)
         end = asyncio.Event()
         self._watches.add(end)
-        told = asyncio.create_task(self._tell(upstream, response, end))
+        relay = asyncio.create_task(self._tell(upstream, response, end))
         ended = asyncio.create_task(end.wait())
         try:
-            await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({relay, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._watches.discard(end)
-            for task in (told, ended):
+            for task in (relay, ended):
                 task.cancel()
         return response
 

@@ -41,11 +41,11 @@ async def test_the_writes_of_the_scenario_are_these_and_no_more(clean: Run) -> N
     clean.no_child_was_deleted()
 
 
-def unlike(found: Iterable[Exchange]) -> list[Exchange]:
+def unlike(exchanges: Iterable[Exchange]) -> list[Exchange]:
     """Removes status writes that repeat an earlier one: their number depends on the timing of Kubernetes."""
     had: set[tuple[str, str | None, bytes]] = set()
     chosen: list[Exchange] = []
-    for write in found:
+    for write in exchanges:
         sort = (write.label, write.name, unvaried(write.body))
         if sort not in had or not write.label.endswith("/status"):
             chosen.append(write)

@@ -115,9 +115,9 @@ async def test_row_26_a_kind_that_is_not_installed_is_waited_for_while_krypton_g
     await idle.until(lambda: idle.get("Deployment", "k"))
     assert await idle.get("Deployment", "model-m") is None
     # Each attempt lists one of two kinds. A hot loop would make hundreds of attempts per second.
-    asked = len(missing.fired)
-    await idle.until(idle.always(lambda: len(missing.fired) > asked + 4), what="it no longer asks")
-    assert missing.fired[-1].at - missing.fired[asked].at > 1
+    count = len(missing.fired)
+    await idle.until(idle.always(lambda: len(missing.fired) > count + 4), what="it no longer asks")
+    assert missing.fired[-1].at - missing.fired[count].at > 1
     missing.left = 0
     await idle.until(lambda: idle.get("Deployment", "model-m"))
     assert idle.controller.exits == []
@@ -296,10 +296,10 @@ async def test_row_36_profiles_are_followed_as_they_come_change_and_go(idle: Kub
     await idle.create("Model", model("other", resourceProfile=""))
     await idle.until(refused)
     await idle.quiet(2)
-    asked = len([one for one in idle.proxy.log if one.resource not in ("leases", "events") and not one.watch])
+    count = len([one for one in idle.proxy.log if one.resource not in ("leases", "events") and not one.watch])
     await asyncio.sleep(5)
     again = [one for one in idle.proxy.log if one.resource not in ("leases", "events") and not one.watch]
-    assert len(again) == asked, f"polled: {again[asked:]}"
+    assert len(again) == count, f"polled: {again[count:]}"
     await idle.configure(CONFIG)
     await idle.until(accepted)
     await idle.until(lambda: asks_for("1M"))
@@ -349,8 +349,8 @@ async def test_row_42_many_models_at_a_start_change_nothing_and_are_changed_once
     await idle.configure(config)
 
     async def changed() -> bool:
-        found = await idle.all("Deployment")
-        return all(one["spec"]["template"]["spec"]["containers"][0]["image"] == "changed:1" for one in found)
+        deployments = await idle.all("Deployment")
+        return all(one["spec"]["template"]["spec"]["containers"][0]["image"] == "changed:1" for one in deployments)
 
     await idle.until(changed)
     await idle.quiet()

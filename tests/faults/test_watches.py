@@ -37,8 +37,8 @@ async def test_row_6_an_api_server_that_is_away_for_5_seconds(idle: Run) -> None
     await asyncio.sleep(5)
     away.left = 0
     for kind in KINDS:
-        asked = [one for one in away.fired if one.resource == kind]
-        assert rate(asked) <= 5, kind
+        requests = [one for one in away.fired if one.resource == kind]
+        assert rate(requests) <= 5, kind
     await idle.settled()
     assert idle.controller.exits == []
     assert idle.controller.resident_bytes < memory + 2**24

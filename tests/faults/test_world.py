@@ -105,9 +105,9 @@ async def test_row_24_a_selector_that_cannot_change_makes_the_deployment_anew(id
     )
     await idle.controller.start()
     await idle.settled()
-    made = await idle.get("Deployment")
-    assert made is not None
-    assert made["metadata"]["uid"] != former["metadata"]["uid"]
+    deployment = await idle.get("Deployment")
+    assert deployment is not None
+    assert deployment["metadata"]["uid"] != former["metadata"]["uid"]
     assert [write.method for write in idle.proxy.writes if write.resource == "deployments"].count("DELETE") == 1
 
 
@@ -153,11 +153,11 @@ async def test_row_30_a_taken_name_is_said_and_neither_adopted_nor_deleted(idle:
     await idle.delete("Model")
     await idle.until(idle.always(lambda: any(write.resource == "models" for write in idle.proxy.writes)))
     await asyncio.sleep(1)
-    left = await idle.get("Deployment")
-    assert left is not None
-    assert left["metadata"]["uid"] == theirs["metadata"]["uid"]
-    assert left["spec"] == theirs["spec"]
-    assert not left["metadata"].get("ownerReferences")
+    deployment = await idle.get("Deployment")
+    assert deployment is not None
+    assert deployment["metadata"]["uid"] == theirs["metadata"]["uid"]
+    assert deployment["spec"] == theirs["spec"]
+    assert not deployment["metadata"].get("ownerReferences")
 
 
 async def test_row_31_a_deleted_child_comes_back_once_it_is_really_gone(idle: Run) -> None:
@@ -173,8 +173,8 @@ async def test_row_31_a_deleted_child_comes_back_once_it_is_really_gone(idle: Ru
     assert not tried, "written to an object that is being deleted"
     await idle.patch("Deployment", "m", {"metadata": {"finalizers": None}})
     await idle.settled()
-    made = [write for write in idle.proxy.writes[written:] if write.resource == "deployments"]
-    assert [write.status for write in made] == [201]
+    writes = [write for write in idle.proxy.writes[written:] if write.resource == "deployments"]
+    assert [write.status for write in writes] == [201]
 
 
 async def test_row_32_a_resource_deleted_while_its_children_are_made_leaves_none(idle: Run) -> None:

@@ -180,17 +180,17 @@ def engine_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture(scope="session")
 def make_engine(engine_loop: asyncio.AbstractEventLoop) -> Iterator[Callable[..., Engine]]:
-    made: list[Engine] = []
+    engines: list[Engine] = []
 
     def make(name: str = "engine", *, start: bool = True) -> Engine:
         engine = Engine(engine_loop, name)
-        made.append(engine)
+        engines.append(engine)
         if start:
             engine.start()
         return engine
 
     yield make
-    for engine in made:
+    for engine in engines:
         engine.kill()
 
 
@@ -213,24 +213,24 @@ def engine(make_engine: Callable[..., Engine]) -> Engine:
 @pytest.fixture(scope="session")
 def keyed(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """A gateway with API keys, shared by all modules without special settings. Each module writes its own table."""
-    with make_gateway(apiKeysSecret="keys", maxBodyBytes=4 << 20, holdSeconds=1, holdRequests=5) as made:
-        yield made
+    with make_gateway(apiKeysSecret="keys", maxBodyBytes=4 << 20, holdSeconds=1, holdRequests=5) as standalone:
+        yield standalone
 
 
 @pytest.fixture(scope="session")
 def keyless(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """The same without API keys."""
-    with make_gateway() as made:
-        yield made
+    with make_gateway() as standalone:
+        yield standalone
 
 
 @pytest.fixture(scope="session")
 def hasty(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Api]:
     """A gateway that gives the engine of model m1 only one second to answer, for tests that expect a timeout."""
-    made = make_gateway(apiKeysSecret="keys", streamIdleSeconds=1)
-    made.route({"m1": [engine.endpoint]}, {"tester": KEY})
-    with made, Api(made.url) as api:
-        settle(made)
+    standalone = make_gateway(apiKeysSecret="keys", streamIdleSeconds=1)
+    standalone.route({"m1": [engine.endpoint]}, {"tester": KEY})
+    with standalone, Api(standalone.url) as api:
+        settle(standalone)
         yield api
 
 
@@ -256,8 +256,8 @@ class Api(requests.Session):
 
 @pytest.fixture(scope="module")
 def client(gateway: Standalone) -> Iterator[Api]:
-    with Api(gateway.url) as made:
-        yield made
+    with Api(gateway.url) as api:
+        yield api
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
@@ -277,7 +277,7 @@ def settle(gateway: Standalone) -> None:
 def _in_use(gateway: Standalone) -> bool:
     file = msgspec.json.decode(gateway.table.read_bytes(), type=TableFile)
     table, rights = file.table(), file.rights
-    wanted = {name: set(map(server_name, backend.endpoints)) for name, backend in table.backends.items()}
+    expected = {name: set(map(server_name, backend.endpoints)) for name, backend in table.backends.items()}
     held = {name: "1" for name, backend in table.backends.items() if not backend.endpoints}
     maps = {
         "models.map": table.models,
@@ -297,7 +297,7 @@ def _in_use(gateway: Standalone) -> bool:
         for name, backend in running.items()
         if backend.published
     }
-    return served == wanted and read == maps
+    return served == expected and read == maps
 
 
 def ask_haproxy(gateway: Standalone, command: str) -> str:

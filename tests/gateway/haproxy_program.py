@@ -57,13 +57,13 @@ def _cache() -> Path:
 
 def _image_id() -> str:
     command = ["docker", "image", "inspect", "--format", "{{.Id}}", IMAGE]
-    found = subprocess.run(command, check=False, capture_output=True, text=True)
-    if found.returncode:
+    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    if process.returncode:
         raise RuntimeError(
-            f"HAProxy is missing: {found.stderr.strip()}. Run `images/public.sh auto {IMAGE}`, or set "
+            f"HAProxy is missing: {process.stderr.strip()}. Run `images/public.sh auto {IMAGE}`, or set "
             "SLIPWAY_HAPROXY to a program."
         )
-    return found.stdout.strip().removeprefix("sha256:")
+    return process.stdout.strip().removeprefix("sha256:")
 
 
 def _extract(folder: Path) -> None:

@@ -20,10 +20,10 @@ REALTIME = "/v1/realtime"
 @pytest.fixture(scope="module")
 def pods(make_engine: Callable[..., Engine]) -> list[Engine]:
     """Three of one model; each has a response that no other has."""
-    made = [make_engine(name) for name in ("one", "two", "three")]
-    for pod in made:
+    engines = [make_engine(name) for name in ("one", "two", "three")]
+    for pod in engines:
         pod.responses.add(f"resp_{pod.name}")
-    return made
+    return engines
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +42,17 @@ def gateway(keyed: Standalone, engine: Engine, pods: list[Engine]) -> Standalone
 @pytest.fixture
 def other(make_gateway: Callable[..., Standalone], gateway: Standalone) -> Iterator[Standalone]:
     """A second, independent gateway with the same table."""
-    made = make_gateway(apiKeysSecret="keys", holdSeconds=1)
-    made.table.write_bytes(gateway.table.read_bytes())
-    with made:
-        settle(made)
-        yield made
+    twin = make_gateway(apiKeysSecret="keys", holdSeconds=1)
+    twin.table.write_bytes(gateway.table.read_bytes())
+    with twin:
+        settle(twin)
+        yield twin
 
 
 @pytest.fixture(scope="module")
 def api(gateway: Standalone) -> Iterator[Api]:
-    with Api(gateway.url) as made:
-        yield made
+    with Api(gateway.url) as session:
+        yield session
 
 
 def engine_of(answer: requests.Response) -> str:

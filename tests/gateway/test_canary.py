@@ -70,9 +70,9 @@ def split(served: Standalone, pair: tuple[Engine, Engine]) -> Split:
 @pytest.mark.parametrize(("percent", "number"), [(0, 200), (1, 1000), (10, 1000), (50, 200), (99, 1000), (100, 200)])
 def test_a_canary_gets_its_share(split: Split, percent: int, number: int) -> None:
     split.route(percent)
-    found = split.shares(number)
-    assert found["old"] + found["new"] == number
-    assert abs(found["new"] - number * percent / 100) <= (2 if percent % 100 else 0)
+    shares = split.shares(number)
+    assert shares["old"] + shares["new"] == number
+    assert abs(shares["new"] - number * percent / 100) <= (2 if percent % 100 else 0)
 
 
 def test_two_models_that_are_asked_in_turn_have_their_shares_too(split: Split) -> None:
@@ -81,8 +81,8 @@ def test_two_models_that_are_asked_in_turn_have_their_shares_too(split: Split) -
     split.gateway.route({**models, "new": engines[1]})
     settle(split.gateway)
     with requests.Session() as session:
-        found = Counter((model, split.ask(session, model)) for _unused in range(1000) for model in models)
-    assert all(abs(found[model, "new"] - 10) <= 2 for model in models)
+        counts = Counter((model, split.ask(session, model)) for _unused in range(1000) for model in models)
+    assert all(abs(counts[model, "new"] - 10) <= 2 for model in models)
 
 
 def test_a_canary_without_endpoints_gets_nothing_and_nothing_waits_for_it(split: Split) -> None:
@@ -174,6 +174,6 @@ def test_a_canary_that_comes_and_goes_costs_no_request(split: Split) -> None:
     with requests.Session() as session:
         for turn in range(10):
             split.route(50, new=bool(turn % 2))
-            found = Counter(split.ask(session) for _unused in range(40))
-            assert set(found) <= {"old", "new"}
-            assert turn % 2 or "new" not in found
+            counts = Counter(split.ask(session) for _unused in range(40))
+            assert set(counts) <= {"old", "new"}
+            assert turn % 2 or "new" not in counts

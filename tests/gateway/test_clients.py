@@ -70,8 +70,8 @@ def test_openai_calls_tools(chat: openai.OpenAI, engine: Engine) -> None:
     tools: list[Any] = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
     choice = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [CALL]}}
     answer = {"id": "c", "object": "chat.completion", "created": 1, "model": "m1", "choices": [choice]}
-    made = chat.chat.completions.create(model="m1", messages=ASKED, tools=tools, extra_body=answering(answer))
-    call: Any = (made.choices[0].message.tool_calls or [])[0]
+    completion = chat.chat.completions.create(model="m1", messages=ASKED, tools=tools, extra_body=answering(answer))
+    call: Any = (completion.choices[0].message.tool_calls or [])[0]
     assert (call.function.name, json.loads(call.function.arguments)) == ("weather", {"city": "Oslo"})
     assert json.loads(engine.bodies[-1])["tools"] == tools
 
@@ -106,8 +106,8 @@ def test_openai_reads_stored_responses_with_the_model_in_its_query(gateway: Stan
 
 def test_anthropic_gets_messages(claude: anthropic.Anthropic, engine: Engine) -> None:
     answer = MESSAGE | {"content": [{"type": "text", "text": "Rain."}], "stop_reason": "end_turn"}
-    made: Any = claude.messages.create(model="m1", max_tokens=9, messages=ASKED, extra_body=answering(answer))
-    assert (made.content[0].text, made.usage.output_tokens) == ("Rain.", 3)
+    message: Any = claude.messages.create(model="m1", max_tokens=9, messages=ASKED, extra_body=answering(answer))
+    assert (message.content[0].text, message.usage.output_tokens) == ("Rain.", 3)
     assert engine.headers[-1]["anthropic-version"]
     assert not {"x-api-key", "authorization"} & set(engine.headers[-1])
 
@@ -134,10 +134,10 @@ def test_anthropic_calls_tools_over_many_turns_with_beta_headers(claude: anthrop
     answer = MESSAGE | {"content": [TOOL_USE], "stop_reason": "tool_use"}
     turns = list(ASKED)
     for turn in range(20):
-        made: Any = claude.beta.messages.create(
+        message: Any = claude.beta.messages.create(
             model="m1", max_tokens=9, messages=turns, tools=tools, betas=["tools-1"], extra_body=answering(answer)
         )
-        assert made.content[0].input == {"city": "Oslo"}
+        assert message.content[0].input == {"city": "Oslo"}
         result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": f"{turn} degrees"}
         turns += [{"role": "assistant", "content": [TOOL_USE]}, {"role": "user", "content": [result]}]
     body = json.loads(engine.bodies[-1])
@@ -146,8 +146,8 @@ def test_anthropic_calls_tools_over_many_turns_with_beta_headers(claude: anthrop
 
 
 def test_anthropic_counts_tokens(claude: anthropic.Anthropic, engine: Engine) -> None:
-    made = claude.messages.count_tokens(model="m1", messages=ASKED, extra_body=answering({"input_tokens": 9}))
-    assert (made.input_tokens, engine.paths[-1]) == (9, "/v1/messages/count_tokens")
+    count = claude.messages.count_tokens(model="m1", messages=ASKED, extra_body=answering({"input_tokens": 9}))
+    assert (count.input_tokens, engine.paths[-1]) == (9, "/v1/messages/count_tokens")
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ def api(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Api
     """For pages of two origins."""
     gateway = make_gateway(apiKeysSecret="keys", corsOrigins=[NAMED, "http://localhost:3000"])
     gateway.route({"m1": [engine.endpoint]}, {"tester": KEY})
-    with gateway, Api(gateway.url) as made:
+    with gateway, Api(gateway.url) as session:
         settle(gateway)
-        yield made
+        yield session
 
 
 def told(answer: requests.Response) -> dict[str, str]:
@@ -38,12 +38,12 @@ def preflight(api: Api, origin: str, path: str = CHAT) -> requests.Response:
 @pytest.mark.parametrize("origin", [NAMED, "http://localhost:3000"])
 def test_a_page_of_a_named_origin_may_ask_and_needs_no_key_to_ask_whether(api: Api, origin: str, path: str) -> None:
     answer = preflight(api, origin, path)
-    said = told(answer)
+    headers = told(answer)
     assert (answer.status_code, answer.content) == (204, b"")
-    assert said["access-control-allow-origin"] == origin
-    assert said["access-control-allow-headers"] == ASKED["access-control-request-headers"]
-    assert "POST" in said["access-control-allow-methods"]
-    assert "access-control-allow-credentials" not in said
+    assert headers["access-control-allow-origin"] == origin
+    assert headers["access-control-allow-headers"] == ASKED["access-control-request-headers"]
+    assert "POST" in headers["access-control-allow-methods"]
+    assert "access-control-allow-credentials" not in headers
 
 
 @pytest.mark.parametrize("status", [200, 404])

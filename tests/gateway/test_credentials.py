@@ -27,10 +27,10 @@ QUERIES = [f"&api-key={KEY}", "&api-key=" + "".join(f"%{ord(letter):02x}" for le
 
 @pytest.fixture(scope="module", params=["keyed", "keyless"])
 def gateway(request: pytest.FixtureRequest, engine: Engine) -> Standalone:
-    made: Standalone = request.getfixturevalue(request.param)
-    made.route({"m1": [engine.endpoint]}, {"tester": KEY} if request.param == "keyed" else {})
-    settle(made)
-    return made
+    standalone: Standalone = request.getfixturevalue(request.param)
+    standalone.route({"m1": [engine.endpoint]}, {"tester": KEY} if request.param == "keyed" else {})
+    settle(standalone)
+    return standalone
 
 
 def asks_for_keys(gateway: Standalone) -> bool:

@@ -39,18 +39,18 @@ numbers = itertools.count()
 
 
 def cold(gateway: Standalone) -> Cold:
-    made = Cold(gateway, f"cold-{next(numbers)}")
-    gateway.route({made.model: []})
+    cold_model = Cold(gateway, f"cold-{next(numbers)}")
+    gateway.route({cold_model.model: []})
     settle(gateway)
     wait_for(lambda: waiting(gateway) == 0)
-    return made
+    return cold_model
 
 
 @pytest.fixture(scope="module")
 def lasting(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """Holds 5 requests, for longer than anything here takes."""
-    with make_gateway(holdSeconds=5 * PATIENCE, holdRequests=5) as made:
-        yield made
+    with make_gateway(holdSeconds=5 * PATIENCE, holdRequests=5) as gateway:
+        yield gateway
 
 
 @pytest.fixture
@@ -62,24 +62,24 @@ def patient(lasting: Standalone) -> Cold:
 def open_to_all(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """Listens on all addresses of both families, as in a cluster, and holds requests for long."""
     public, control = quiet_port(), quiet_port()
-    made = make_gateway(listen=f":{public}", controlListen=f":{control}", holdSeconds=5 * PATIENCE)
-    made.url, made.control_url = f"http://127.0.0.1:{public}", f"http://127.0.0.1:{control}"
-    with made:
-        yield made
+    gateway = make_gateway(listen=f":{public}", controlListen=f":{control}", holdSeconds=5 * PATIENCE)
+    gateway.url, gateway.control_url = f"http://127.0.0.1:{public}", f"http://127.0.0.1:{control}"
+    with gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="module")
 def brief(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """Holds requests for a second."""
-    with make_gateway(holdSeconds=1) as made:
-        yield made
+    with make_gateway(holdSeconds=1) as gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="module")
 def narrow(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """Holds what has 250 kB together."""
-    with make_gateway(holdSeconds=5 * PATIENCE, holdBytes=250_000) as made:
-        yield made
+    with make_gateway(holdSeconds=5 * PATIENCE, holdBytes=250_000) as gateway:
+        yield gateway
 
 
 def test_a_server_that_does_not_listen_yet_is_waited_for(patient: Cold, make_engine: Callable[..., Engine]) -> None:
@@ -88,25 +88,25 @@ def test_a_server_that_does_not_listen_yet_is_waited_for(patient: Cold, make_eng
     patient.gateway.route({patient.model: [late.endpoint], "sooner": [sooner.endpoint]})
     wait_for(lambda: "sooner" in ask_haproxy(patient.gateway, f"show map {patient.gateway.run}/models.map"))
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(patient.ask) for _unused in range(5)]
+        futures = [pool.submit(patient.ask) for _unused in range(5)]
         wait_for(lambda: waiting(patient.gateway) == 5)
         sooner.start()
         assert patient._replace(model="sooner").ask().status_code == 200
         assert waiting(patient.gateway) == 5
         late.start()
-        assert [answer.result().status_code for answer in asked] == [200] * 5
+        assert [answer.result().status_code for answer in futures] == [200] * 5
 
 
 def test_too_many_are_turned_away_while_the_others_wait_for_a_server(
     patient: Cold, make_engine: Callable[..., Engine]
 ) -> None:
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(patient.ask) for _unused in range(5)]
+        futures = [pool.submit(patient.ask) for _unused in range(5)]
         wait_for(lambda: waiting(patient.gateway) == 5)
         refused = patient.ask()
         assert waiting(patient.gateway) == 5
         patient.give(make_engine("warm"))
-        assert [answer.result().status_code for answer in asked] == [200] * 5
+        assert [answer.result().status_code for answer in futures] == [200] * 5
     wait_for(lambda: waiting(patient.gateway) == 0)
     assert refused.status_code == 429
     assert refused.json()["error"]["code"] == "too_many_waiting"
@@ -132,15 +132,15 @@ def test_waiting_bodies_are_bounded_in_size_over_all_models(
             return api.post(CHAT, json={"model": model, "prompt": "a" * 100_000}).status_code
 
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(send, model) for model in ("cold", "other")]
+        futures = [pool.submit(send, model) for model in ("cold", "other")]
         wait_for(lambda: waiting(narrow) == 2)
         assert send("cold") == 429
         narrow.route({"cold": [], "other": [make_engine("warm").endpoint]})
-        assert asked[1].result() == 200
-        asked.append(pool.submit(send, "cold"))
+        assert futures[1].result() == 200
+        futures.append(pool.submit(send, "cold"))
         wait_for(lambda: waiting(narrow) == 2)  # what the other one took is free again
         narrow.route({"cold": [make_engine("warm").endpoint]})
-        assert [answer.result() for answer in asked] == [200] * 3
+        assert [answer.result() for answer in futures] == [200] * 3
 
 
 def leave(connection: http.client.HTTPConnection) -> None:
@@ -191,18 +191,18 @@ def test_who_comes_after_clients_that_left_is_served(patient: Cold, make_engine:
         leave(connection)
     wait_for(lambda: waiting(patient.gateway) == 0)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(patient.ask)
+        future = pool.submit(patient.ask)
         wait_for(lambda: waiting(patient.gateway) == 1)
         patient.give(make_engine("warm"))
-        assert asked.result().status_code == 200
+        assert future.result().status_code == 200
 
 
 @pytest.fixture(scope="module")
 def keyed(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """Holds 6 requests, and 250 kB, for clients that show who they are."""
-    made = make_gateway(holdSeconds=5 * PATIENCE, holdRequests=6, holdBytes=250_000, apiKeysSecret="keys")
-    with made:
-        yield made
+    gateway = make_gateway(holdSeconds=5 * PATIENCE, holdRequests=6, holdBytes=250_000, apiKeysSecret="keys")
+    with gateway:
+        yield gateway
 
 
 KEYS = {"greedy": "sk-greedy", "modest": "sk-modest", "third": "sk-third"}
@@ -223,15 +223,15 @@ def test_one_client_cannot_take_all_places_from_the_others(
         greedy = [pool.submit(ask, "greedy") for _unused in range(6)]
         wait_for(lambda: waiting(keyed) == 6)  # who is alone may have all
         modest = [pool.submit(ask, "modest") for _unused in range(2)]
-        wait_for(lambda: sum(asked.done() for asked in greedy) == 2)
-        assert {asked.result() for asked in greedy if asked.done()} == {429}
+        wait_for(lambda: sum(future.done() for future in greedy) == 2)
+        assert {future.result() for future in greedy if future.done()} == {429}
         assert ask("greedy") == 429  # and does not get them back
         third = pool.submit(ask, "third")
-        wait_for(lambda: sum(asked.done() for asked in greedy) == 3)
+        wait_for(lambda: sum(future.done() for future in greedy) == 3)
         assert waiting(keyed) == 6
         keyed.route({"shared": [make_engine("warm").endpoint]}, KEYS)
-        assert [asked.result() for asked in [*modest, third]] == [200] * 3
-        assert sorted(asked.result() for asked in greedy) == [200] * 3 + [429] * 3
+        assert [future.result() for future in [*modest, third]] == [200] * 3
+        assert sorted(future.result() for future in greedy) == [200] * 3 + [429] * 3
 
 
 def ask_models(gateway: Standalone, name: str) -> int:
@@ -255,10 +255,10 @@ def test_one_client_cannot_take_all_bytes_from_the_others(
         wait_for(lambda: waiting(keyed) == 2)
         assert ask("greedy", "large") == 429
         modest = pool.submit(ask, "modest", "other")
-        wait_for(lambda: sum(asked.done() for asked in greedy) == 1)
+        wait_for(lambda: sum(future.done() for future in greedy) == 1)
         keyed.route({model: [make_engine("warm").endpoint] for model in ("large", "other")}, KEYS)
         assert modest.result() == 200
-        assert sorted(asked.result() for asked in greedy) == [200, 429]
+        assert sorted(future.result() for future in greedy) == [200, 429]
 
 
 def test_a_model_that_cannot_start_is_told_at_once_and_one_that_restarts_is_waited_for(brief: Standalone) -> None:
@@ -271,13 +271,13 @@ def test_a_model_that_cannot_start_is_told_at_once_and_one_that_restarts_is_wait
     settle(brief)
     with Api(brief.url) as api:
         broken, restarting = (api.post(CHAT, json={"model": model}) for model in ("broken", "restarting"))
-    told = broken.json()["error"]
-    assert (broken.status_code, told["code"], told["reason"]) == (503, "model_not_ready", "ImagePullBackOff")
-    assert told["message"].startswith("The model `broken` cannot start: ImagePullBackOff.")
+    error = broken.json()["error"]
+    assert (broken.status_code, error["code"], error["reason"]) == (503, "model_not_ready", "ImagePullBackOff")
+    assert error["message"].startswith("The model `broken` cannot start: ImagePullBackOff.")
     assert int(broken.headers["retry-after"]) > 0
-    told = restarting.json()["error"]
-    assert (restarting.status_code, told["code"], told["reason"]) == (503, "model_not_ready", "OOMKilled")
-    assert told["message"].startswith("The model `restarting` did not become ready in time: OOMKilled.")
+    error = restarting.json()["error"]
+    assert (restarting.status_code, error["code"], error["reason"]) == (503, "model_not_ready", "OOMKilled")
+    assert error["message"].startswith("The model `restarting` did not become ready in time: OOMKilled.")
     counted = requests.get(f"{brief.control_url}/metrics", timeout=PATIENCE).text
     series = 'slipway_gateway_requests_refused_total{{model="{}",namespace="static",reason="{}"}} 1.0'
     assert series.format("broken", "failed") in counted
@@ -286,10 +286,10 @@ def test_a_model_that_cannot_start_is_told_at_once_and_one_that_restarts_is_wait
 
 def test_requests_that_wait_are_told_when_their_model_fails_for_good(patient: Cold) -> None:
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(patient.ask) for _unused in range(3)]
+        futures = [pool.submit(patient.ask) for _unused in range(3)]
         wait_for(lambda: waiting(patient.gateway) == 3)
         patient.gateway.route({patient.model: {"unready": {"reason": "InvalidArgument", "final": True}}})
-        answers = [answer.result() for answer in asked]
+        answers = [answer.result() for answer in futures]
     assert {(answer.status_code, answer.json()["error"]["reason"]) for answer in answers} == {(503, "InvalidArgument")}
 
 
@@ -310,9 +310,9 @@ def test_a_model_that_is_refused_exists(brief: Standalone) -> None:
     with Api(brief.url) as api:
         wait_for(lambda: api.post(CHAT, json={"model": "bad-port"}).status_code == 503)
         for model in ("bad-port", "models/bad-port"):
-            asked, looked = api.post(CHAT, json={"model": model}), api.get(f"/v1/models/{model}")
-            assert asked.status_code == looked.status_code == 503
-            assert asked.json() == looked.json()
-            assert asked.json()["error"]["message"].startswith(f"The model `{model}` is refused: InvalidSpec.")
+            answer, looked = api.post(CHAT, json={"model": model}), api.get(f"/v1/models/{model}")
+            assert answer.status_code == looked.status_code == 503
+            assert answer.json() == looked.json()
+            assert answer.json()["error"]["message"].startswith(f"The model `{model}` is refused: InvalidSpec.")
         other = api.post(CHAT, json={"model": "nobody"})
     assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")

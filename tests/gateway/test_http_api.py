@@ -51,8 +51,8 @@ def test_a_model_is_reached_by_namespace_and_name(client: requests.Session) -> N
 def test_each_path_is_passed_on_and_those_below_v1_with_the_other_prefix_too(
     client: requests.Session, path: str, engine: Any
 ) -> None:
-    for asked in (path, f"/openai{path}") if path.startswith("/v1/") else (path,):
-        assert client.post(asked, json={"model": "m1"}).status_code == 200
+    for target in (path, f"/openai{path}") if path.startswith("/v1/") else (path,):
+        assert client.post(target, json={"model": "m1"}).status_code == 200
         assert engine.paths[-1] == path
 
 
@@ -101,10 +101,10 @@ def test_an_unknown_model_is_answered_with_the_nearest_id(client: requests.Sessi
 @pytest.fixture(scope="module")
 def capitals(make_gateway: Callable[..., Standalone]) -> Iterator[Api]:
     """Has models whose IDs have capitals."""
-    made = make_gateway()
-    made.route({"large": {"route": {"aliases": ["Acme/Large-8B"]}}, "small": {"route": {"aliases": ["Small-1B"]}}})
-    with made, Api(made.url) as api:
-        settle(made)
+    gateway = make_gateway()
+    gateway.route({"large": {"route": {"aliases": ["Acme/Large-8B"]}}, "small": {"route": {"aliases": ["Small-1B"]}}})
+    with gateway, Api(gateway.url) as api:
+        settle(gateway)
         yield api
 
 
@@ -242,14 +242,14 @@ def test_headers_that_connection_names_end_at_the_gateway(client: requests.Sessi
 
 
 def test_a_trusted_proxy_says_who_asks(make_gateway: Callable[..., Standalone], engine: Engine) -> None:
-    made = make_gateway(trustedProxies=["127.0.0.0/8"])
-    made.route({"m1": [engine.endpoint]})
-    with made, Api(made.url) as api:
-        settle(made)
+    gateway = make_gateway(trustedProxies=["127.0.0.0/8"])
+    gateway.route({"m1": [engine.endpoint]})
+    with gateway, Api(gateway.url) as api:
+        settle(gateway)
         headers = {"x-forwarded-for": "203.0.113.7", "x-forwarded-proto": "https", "cookie": "session=secret"}
         for _request in range(2):  # on one connection
             assert api.post(CHAT, json={"model": "m1"}, headers=headers).status_code == 200
-        log = made.directory / "haproxy.log"
+        log = gateway.directory / "haproxy.log"
         wait_for(lambda: log.read_text().count('"client": "203.0.113.7"') == 2)
     assert "203.0.113.7" in engine.headers[-1]["x-forwarded-for"]
     assert engine.headers[-1]["x-forwarded-proto"] == "https"
@@ -342,9 +342,9 @@ def test_the_access_log_is_json_without_secrets(client: requests.Session, gatewa
     wait_for(lambda: '"find-me"' in log.read_text().rpartition("\n")[0])
     text = log.read_text().rpartition("\n")[0]
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    found = next(line for line in lines if line["request_id"] == "find-me")
-    assert (found["model"], found["status"], found["key"], found["path"]) == ("m1", 200, "tester", CHAT)
-    assert found["backend"] == "static:m1"
+    record = next(line for line in lines if line["request_id"] == "find-me")
+    assert (record["model"], record["status"], record["key"], record["path"]) == ("m1", 200, "tester", CHAT)
+    assert record["backend"] == "static:m1"
     assert not any(secret in text for secret in ("sk-test-1", "secret body", "secret=query"))
     assert not any(line["path"] in ("/healthz", "/readyz") for line in lines)
 

@@ -62,11 +62,11 @@ def slice_of(obj: dict[str, Any], engine: Engine) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def steered(make_gateway: Callable[..., Standalone]) -> Iterator[Steered]:
-    with make_gateway(holdSeconds=1) as made:
-        assert made.control
-        made.control.kill()  # after SIGTERM, it would wait for HAProxy to stop
-        made.control.wait()
-        yield Steered(made)
+    with make_gateway(holdSeconds=1) as gateway:
+        assert gateway.control
+        gateway.control.kill()  # after SIGTERM, it would wait for HAProxy to stop
+        gateway.control.wait()
+        yield Steered(gateway)
 
 
 @pytest.fixture(scope="module")

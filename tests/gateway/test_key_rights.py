@@ -33,16 +33,16 @@ def key(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def limited(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
-    made = make_gateway(apiKeysSecret="keys", countTokens=True)
+    gateway = make_gateway(apiKeysSecret="keys", countTokens=True)
     models = {
         "m1": [engine.endpoint],
         "m2": [engine.endpoint],
         "m3": {"endpoints": [engine.endpoint], "route": {"labels": {"team": "search"}, "models": ["m3"]}},
     }
-    made.route(models, {name: key(name) for name in NAMES}, REFUSED, RIGHTS)
-    with made:
-        settle(made)
-        yield made
+    gateway.route(models, {name: key(name) for name in NAMES}, REFUSED, RIGHTS)
+    with gateway:
+        settle(gateway)
+        yield gateway
 
 
 def ask(gateway: Standalone, name: str, model: str, **wish: Any) -> requests.Response:

@@ -33,8 +33,8 @@ def pair(make_engine: Callable[..., Engine]) -> tuple[Engine, Engine]:
 
 @pytest.fixture(scope="module")
 def shared(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
-    with make_gateway(threads=2) as made:
-        yield made
+    with make_gateway(threads=2) as gateway:
+        yield gateway
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def served(shared: Standalone, pair: tuple[Engine, Engine]) -> Standalone:
 @pytest.fixture
 def own(make_gateway: Callable[..., Standalone], pair: tuple[Engine, Engine]) -> Iterator[Standalone]:
     """A separate gateway, for tests that stop it."""
-    with make_gateway(threads=2) as made:
-        made.route({"m1": [engine.endpoint for engine in pair]})
-        settle(made)
-        yield made
+    with make_gateway(threads=2) as gateway:
+        gateway.route({"m1": [engine.endpoint for engine in pair]})
+        settle(gateway)
+        yield gateway
 
 
 async def under_load(
@@ -193,12 +193,12 @@ async def test_a_request_that_waits_survives_a_reload(served: Standalone, pair: 
     served.route({"m1": [pair[0].endpoint], "cold": []})
     async with aiohttp.ClientSession() as session:
         await asyncio.to_thread(settle, served)
-        asked = asyncio.create_task(session.post(served.url + CHAT, data=b'{"model":"cold"}'))
+        request = asyncio.create_task(session.post(served.url + CHAT, data=b'{"model":"cold"}'))
         await asyncio.to_thread(wait_for, lambda: waiting(served) == 1)
         await haproxy_socket.reload(served.run / "master.sock")
         await asyncio.sleep(1)
         served.route({"m1": [pair[0].endpoint], "cold": [pair[1].endpoint]})
-        assert (await asyncio.wait_for(asked, PATIENCE)).status == 200
+        assert (await asyncio.wait_for(request, PATIENCE)).status == 200
 
 
 async def test_the_death_of_the_control_process_costs_nothing_and_its_successor_steers_on(

@@ -32,11 +32,11 @@ BEGIN = b'{"model":"m1","p":"'
 @pytest.fixture
 def small(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
     """Takes bodies of 1 MiB, 8 of them at a time, 4 of one client; HAProxy may reserve 128 MiB."""
-    made = make_gateway(memoryBytes=LIMIT, maxBodyBytes=BODY, bodyBytes=BODIES)
-    made.route({"m1": [engine.endpoint]})
-    with made:
-        settle(made)
-        yield made
+    gateway = make_gateway(memoryBytes=LIMIT, maxBodyBytes=BODY, bodyBytes=BODIES)
+    gateway.route({"m1": [engine.endpoint]})
+    with gateway:
+        settle(gateway)
+        yield gateway
 
 
 def resident(gateway: Standalone) -> int:
@@ -121,11 +121,11 @@ def test_streams_of_one_connection_that_never_end_take_only_their_share(small: S
     with unharmed(small, 24 * MIB):
         connection = Connection(port_of(small), PATIENCE)
         assert connection.limit <= 32
-        left = {connection.post(CHAT, BODY): BODY - 10 for _stream in range(connection.limit)}
+        remaining = {connection.post(CHAT, BODY): BODY - 10 for _stream in range(connection.limit)}
         deadline = time.monotonic() + 4
-        while left and not connection.ended and time.monotonic() < deadline:
-            for stream in left:
-                left[stream] -= connection.send(stream, (BEGIN + b"a" * left[stream])[: left[stream]])
+        while remaining and not connection.ended and time.monotonic() < deadline:
+            for stream in remaining:
+                remaining[stream] -= connection.send(stream, (BEGIN + b"a" * remaining[stream])[: remaining[stream]])
             connection.read(0.01)
         count, size = bodies(small)
         assert 0 < count <= 4
@@ -264,14 +264,14 @@ def test_a_body_may_take_longer_than_the_headers(small: Standalone) -> None:
 def test_one_address_has_no_more_connections_than_it_may(
     make_gateway: Callable[..., Standalone], engine: Engine
 ) -> None:
-    made = make_gateway(maxConnectionsPerAddress=10)
-    made.route({"m1": [engine.endpoint]})
-    with made, ExitStack() as stack:
-        settle(made)
+    gateway = make_gateway(maxConnectionsPerAddress=10)
+    gateway.route({"m1": [engine.endpoint]})
+    with gateway, ExitStack() as stack:
+        settle(gateway)
         opened: list[socket.socket] = []
         for _connection in range(30):
             with suppress(OSError):  # closed already
-                opened.append(socket.create_connection(("127.0.0.1", port_of(made)), timeout=PATIENCE))
+                opened.append(socket.create_connection(("127.0.0.1", port_of(gateway)), timeout=PATIENCE))
                 stack.enter_context(opened[-1])
 
         def left() -> int:
@@ -279,7 +279,7 @@ def test_one_address_has_no_more_connections_than_it_may(
 
         wait_for(lambda: left() <= 10)
         assert left() >= 5, "connections of the start may still be there"
-        bystander = Bystander(made)
+        bystander = Bystander(gateway)
         bystander.start()
         assert bystander.finish() == {200}
 
@@ -287,10 +287,10 @@ def test_one_address_has_no_more_connections_than_it_may(
 def test_a_trusted_proxy_may_have_any_number_of_connections(
     make_gateway: Callable[..., Standalone], engine: Engine
 ) -> None:
-    made = make_gateway(maxConnectionsPerAddress=5, trustedProxies=["127.0.0.1/32"])
-    made.route({"m1": [engine.endpoint]})
-    with made, ExitStack() as stack:
-        settle(made)
+    gateway = make_gateway(maxConnectionsPerAddress=5, trustedProxies=["127.0.0.1/32"])
+    gateway.route({"m1": [engine.endpoint]})
+    with gateway, ExitStack() as stack:
+        settle(gateway)
         for _unused in range(30):
-            api: Any = stack.enter_context(Api(made.url))
+            api: Any = stack.enter_context(Api(gateway.url))
             assert api.post(CHAT, json={"model": "m1"}).status_code == 200

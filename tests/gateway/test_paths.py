@@ -25,8 +25,8 @@ def api(keyed: Standalone, engine: Engine, make_engine: Callable[..., Engine]) -
     keyed.route({"m1": [engine.endpoint], "declared": declared, "empty": [], "dead": [dead.endpoint]}, {"tester": KEY})
     settle(keyed)
     dead.kill()
-    with Api(keyed.url) as made:
-        yield made
+    with Api(keyed.url) as session:
+        yield session
 
 
 def form(model: str) -> dict[str, Any]:
@@ -85,9 +85,9 @@ def refuses(answer: requests.Response, status: int, kind: str, code: str | None)
     """Asserts that the answer to request `req-1` is this error in Anthropic's format."""
     assert answer.status_code == status
     assert answer.headers["content-type"].startswith("application/json")
-    said = answer.json()
-    assert (said["type"], said["error"]["type"], said["error"]["code"]) == ("error", kind, code)
-    assert (said["error"]["message"] != "", said["request_id"]) == (True, "req-1")
+    body = answer.json()
+    assert (body["type"], body["error"]["type"], body["error"]["code"]) == ("error", kind, code)
+    assert (body["error"]["message"] != "", body["request_id"]) == (True, "req-1")
 
 
 def test_so_has_the_error_about_a_missing_key(api: Api) -> None:

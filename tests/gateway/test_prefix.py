@@ -31,17 +31,17 @@ def engines(make_engine: Callable[..., Engine]) -> list[Engine]:
 
 @pytest.fixture(scope="module")
 def hashed(make_gateway: Callable[..., Standalone], engines: list[Engine]) -> Iterator[Standalone]:
-    made = make_gateway(maxBodyBytes=8 << 20)
-    made.route({"m1": prefix_hash(engines, prefixCharLength=100), "m1_wiki": prefix_hash(engines[:2])})
-    with made:
-        settled(made, engines)
-        yield made
+    gateway = make_gateway(maxBodyBytes=8 << 20)
+    gateway.route({"m1": prefix_hash(engines, prefixCharLength=100), "m1_wiki": prefix_hash(engines[:2])})
+    with gateway:
+        settled(gateway, engines)
+        yield gateway
 
 
 def settled(gateway: Standalone, engines: list[Engine], model: str = "m1") -> None:
     """Returns when HAProxy chooses among all of them."""
-    wanted = sorted(engine.endpoint for engine in engines)
-    wait_for(lambda: ring(gateway, model)[3:] == wanted)
+    expected = sorted(engine.endpoint for engine in engines)
+    wait_for(lambda: ring(gateway, model)[3:] == expected)
     settle(gateway)
     with Api(gateway.url) as api:
         wait_for(lambda: api.post(CHAT, json={"model": model}).status_code == 200)
@@ -55,8 +55,8 @@ def ring(gateway: Standalone, model: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def api(hashed: Standalone) -> Iterator[Api]:
-    with Api(hashed.url) as made:
-        yield made
+    with Api(hashed.url) as session:
+        yield session
 
 
 def engine_of(api: Api, body: bytes | dict[str, Any], path: str = CHAT) -> str:
@@ -159,13 +159,13 @@ async def at_once(
         return sum(engine.active for engine in engines)
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        asked, before = [], busy()
+        tasks, before = [], busy()
         for number in range(count):
-            asked.append(asyncio.create_task(ask(session)))
+            tasks.append(asyncio.create_task(ask(session)))
             await asyncio.to_thread(wait_for, lambda number=number: busy() > before + number)
         for engine in engines:
             engine.release(engine.active)
-        return Counter(await asyncio.gather(*asked))
+        return Counter(await asyncio.gather(*tasks))
 
 
 async def test_no_engine_gets_more_than_its_share_and_what_is_over_spreads(
@@ -244,7 +244,7 @@ async def test_a_changed_strategy_takes_effect_at_once_without_a_reload_or_a_los
                 seen[answer.status] += 1
 
     async with aiohttp.ClientSession() as session:
-        asked = [asyncio.create_task(ask(session)) for _unused in range(2)]
+        tasks = [asyncio.create_task(ask(session)) for _unused in range(2)]
         for strategy, load in (
             (prefix_hash(engines), "125"),
             (plain, ""),
@@ -255,7 +255,7 @@ async def test_a_changed_strategy_takes_effect_at_once_without_a_reload_or_a_los
             met = seen.total()
             await asyncio.to_thread(wait_for, lambda met=met: seen.total() > met + 10)
         over.set()
-        await asyncio.gather(*asked)
+        await asyncio.gather(*tasks)
     assert set(seen) == {200}
     assert len(await at_once(hashed, engines, CHAT, body, 2)) == 1
     assert hashed.haproxy_pids() == workers

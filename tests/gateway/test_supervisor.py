@@ -42,8 +42,8 @@ def control(gateway: Standalone) -> int:
     """The supervisor's child; 0 while there is none."""
     assert gateway.control
     supervisor = gateway.control.pid
-    found = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    return int(found[0]) if found else 0
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    return int(children[0]) if children else 0
 
 
 def steers(gateway: Standalone) -> bool:
@@ -70,9 +70,9 @@ async def test_no_new_connection_is_refused_while_it_is_killed_again_and_again(s
             try:
                 # Not kept, so that each request has a connection of its own.
                 async with session.request(method, supervised.url + path, data=body) as answer:
-                    said = await answer.read()
-                    known = path != "/v1/models" or b'"m1"' in said
-                    seen[path, answer.status if known else said] += 1
+                    content = await answer.read()
+                    listed = path != "/v1/models" or b'"m1"' in content
+                    seen[path, answer.status if listed else content] += 1
             except (aiohttp.ClientError, TimeoutError) as error:
                 seen[path, type(error).__name__] += 1
             await asyncio.sleep(0.002)
@@ -82,7 +82,7 @@ async def test_no_new_connection_is_refused_while_it_is_killed_again_and_again(s
             before = seen.total()
             wait_for(lambda: control(supervised) != 0 and steers(supervised))
             os.kill(control(supervised), signal.SIGKILL)
-            wait_for(lambda known=before: seen.total() > known + REQUESTS // KILLS)
+            wait_for(lambda count=before: seen.total() > count + REQUESTS // KILLS)
 
     limit = aiohttp.ClientTimeout(total=PATIENCE)
     async with aiohttp.ClientSession(

@@ -69,9 +69,9 @@ def bench(served: Standalone, engines: dict[str, Engine]) -> Bench:
 def test_weights_are_met_within_a_point(bench: Bench) -> None:
     bench.route({"service": "a", "weight": 7}, {"service": "b", "weight": 3})
     with Api(bench.gateway.url) as session:
-        found = Counter(session.post(CHAT, data='{"model":"r"}').headers["x-engine"] for _unused in range(2000))
-    assert abs(found["a"] / 20 - 70) < 1
-    assert found["a"] + found["b"] == 2000
+        counts = Counter(session.post(CHAT, data='{"model":"r"}').headers["x-engine"] for _unused in range(2000))
+    assert abs(counts["a"] / 20 - 70) < 1
+    assert counts["a"] + counts["b"] == 2000
 
 
 def test_of_an_order_only_those_with_an_endpoint_share(bench: Bench) -> None:
@@ -107,11 +107,11 @@ def test_a_model_whose_pods_are_gone_answers_by_its_fallback_at_once(bench: Benc
     bench.route(*ONE_OR_THE_OTHER, gone="a")
     before = timeouts(bench.gateway)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(lambda: [bench.who() for _unused in range(50)])
+        future = pool.submit(lambda: [bench.who() for _unused in range(50)])
         seen = {waiting(bench.gateway)}
-        while not asked.done():
+        while not future.done():
             seen.add(waiting(bench.gateway))
-    assert asked.result() == ["b"] * 50
+    assert future.result() == ["b"] * 50
     assert seen == {0}, "no request waits"
     assert timeouts(bench.gateway) == before
 

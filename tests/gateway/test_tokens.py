@@ -32,28 +32,28 @@ def chunk(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def counting(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
-    made = make_gateway(apiKeysSecret="keys", countTokens=True, threads=2)
-    made.route({"m1": [engine.endpoint]}, {"tester": KEY})
-    with made:
-        with Api(made.url) as api:
+    gateway = make_gateway(apiKeysSecret="keys", countTokens=True, threads=2)
+    gateway.route({"m1": [engine.endpoint]}, {"tester": KEY})
+    with gateway:
+        with Api(gateway.url) as api:
             wait_for(lambda: api.post("/v1/audio/speech", data=b'{"model":"m1"}').status_code == 200)
-        yield made
+        yield gateway
 
 
 @pytest.fixture(scope="module")
 def api(counting: Standalone) -> Iterator[Api]:
-    with Api(counting.url) as made:
-        yield made
+    with Api(counting.url) as session:
+        yield session
 
 
 def counted(gateway: Standalone) -> dict[str, int]:
     """Tokens of model m1 and key tester by kind; estimated ones as ``~kind``, where there are any."""
     text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
-    found = {}
+    tokens = {}
     for estimated, key, kind, model, value in SERIES.findall(text):
         if (key, model) == ("tester", "m1") and float(value):
-            found[f"~{kind}" if estimated else kind] = int(float(value))
-    return found
+            tokens[f"~{kind}" if estimated else kind] = int(float(value))
+    return tokens
 
 
 class Meter:
@@ -231,9 +231,9 @@ def test_a_stream_that_is_cut_ends_with_an_error_in_its_protocol_and_is_counted(
     )
     assert came == piece
     assert last.endswith("}\n\n")
-    told = json.loads(f'{{"{next(iter(error))}{last}')
-    (told.get("error") if "error" in told else told).pop("message")
-    assert told == error
+    payload = json.loads(f'{{"{next(iter(error))}{last}')
+    (payload.get("error") if "error" in payload else payload).pop("message")
+    assert payload == error
     wait_for(lambda: cut_answers(counting) == before + 1)
 
 
@@ -264,11 +264,11 @@ def test_nothing_is_added_to_an_answer_that_cannot_take_it_or_was_whole(
 
 
 def test_a_client_that_leaves_a_stream_cuts_no_answer(counting: Standalone, api: Api, engine: Engine) -> None:
-    cut, left = cut_answers(counting), cut_answers(counting, "client_aborts")
+    cut, aborts = cut_answers(counting), cut_answers(counting, "client_aborts")
     body = {"model": "m1", "x": {"pieces": [chunk("a")] * 3, "type": EVENTS, "held": True}}
     with api.post(CHAT, json=body, stream=True) as answer:
         next(answer.iter_lines(chunk_size=1))
-    wait_for(lambda: cut_answers(counting, "client_aborts") == left + 1)
+    wait_for(lambda: cut_answers(counting, "client_aborts") == aborts + 1)
     assert cut_answers(counting) == cut
 
 
@@ -304,8 +304,8 @@ def test_the_access_log_has_the_tokens_and_never_the_key(counting: Standalone, a
     log = counting.directory / "haproxy.log"
     wait_for(lambda: '"mine"' in log.read_text())
     line = next(json.loads(line) for line in log.read_text().splitlines() if '"mine"' in line)
-    told = {name: line[name] for name in line if name.startswith("tokens_")}
-    assert told == {
+    tokens = {name: line[name] for name in line if name.startswith("tokens_")}
+    assert tokens == {
         "tokens_input": 30,
         "tokens_cached": 16,
         "tokens_output": 12,

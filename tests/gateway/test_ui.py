@@ -16,19 +16,19 @@ from tests.gateway.standalone import PATIENCE, Standalone
 
 @pytest.fixture(scope="module")
 def guarded(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
-    made = make_gateway(apiKeysSecret="keys", ui=True)
-    made.route({"m1": [engine.endpoint]}, {"tester": KEY})
-    with made, Api(made.url) as client:
+    gateway = make_gateway(apiKeysSecret="keys", ui=True)
+    gateway.route({"m1": [engine.endpoint]}, {"tester": KEY})
+    with gateway, Api(gateway.url) as client:
         wait_for(lambda: client.post("/v1/completions", data=b'{"model":"m1"}').status_code == 200)
-        yield made
+        yield gateway
 
 
 @pytest.fixture(scope="module")
 def opened(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
-    made = make_gateway(ui=True)
-    made.route({"m1": [engine.endpoint]})
-    with made:
-        yield made
+    gateway = make_gateway(ui=True)
+    gateway.route({"m1": [engine.endpoint]})
+    with gateway:
+        yield gateway
 
 
 def status(gateway: Standalone, path: str, method: str = "GET") -> int:
@@ -64,10 +64,10 @@ def test_whatever_is_no_file_of_the_page_needs_a_key(guarded: Standalone, path: 
 
 def test_with_a_key_the_models_are_shown(guarded: Standalone) -> None:
     with Api(guarded.url) as client:
-        said = client.get("/ui/api/models").json()
-        assert [model["ids"] for model in said["models"]] == [["m1", "static/m1"]]
-        assert said["models"][0]["answered"] >= 1
-        assert said["keys"] is True
+        body = client.get("/ui/api/models").json()
+        assert [model["ids"] for model in body["models"]] == [["m1", "static/m1"]]
+        assert body["models"][0]["answered"] >= 1
+        assert body["keys"] is True
         assert client.get("/ui/api/models/services/static/m1").json()["services"][0]["endpoints"]
 
 

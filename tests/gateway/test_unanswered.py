@@ -26,8 +26,8 @@ HELD = b'{"model":"m1","x":{"held":true}}'
 
 @pytest.fixture(scope="module")
 def shared(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
-    with make_gateway(threads=2, holdSeconds=PATIENCE) as made:
-        yield made
+    with make_gateway(threads=2, holdSeconds=PATIENCE) as gateway:
+        yield gateway
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ async def test_what_the_only_engine_had_not_begun_to_answer_is_answered_by_the_n
     served: Standalone, engine: Engine
 ) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        asked = [asyncio.create_task(session.post(served.url + CHAT, data=HELD)) for _unused in range(20)]
+        tasks = [asyncio.create_task(session.post(served.url + CHAT, data=HELD)) for _unused in range(20)]
         await asyncio.to_thread(wait_for, lambda: engine.active == 20)
         await asyncio.to_thread(engine.kill)
         await asyncio.to_thread(wait_for, lambda: waiting(served) == 20)
         engine.release(40)
         await asyncio.to_thread(engine.start)
         async with asyncio.timeout(PATIENCE):
-            assert [(await one).status for one in asked] == [200] * 20
+            assert [(await one).status for one in tasks] == [200] * 20
 
 
 def ask_and_stay(gateway: Standalone, model: str) -> http.client.HTTPConnection:
@@ -67,29 +67,29 @@ def ask_and_stay(gateway: Standalone, model: str) -> http.client.HTTPConnection:
 async def test_a_client_that_a_trusted_proxy_names_is_not_taken_for_one_that_left(
     make_gateway: Callable[..., Standalone], engine: Engine
 ) -> None:
-    with make_gateway(trustedProxies=["127.0.0.1/32"], holdSeconds=5 * PATIENCE) as made:
-        made.route({"m1": [engine.endpoint], "cold": []})
-        settle(made)
-        await asyncio.to_thread(wait_for, lambda: post(made, SMALL) == 200)
+    with make_gateway(trustedProxies=["127.0.0.1/32"], holdSeconds=5 * PATIENCE) as gateway:
+        gateway.route({"m1": [engine.endpoint], "cold": []})
+        settle(gateway)
+        await asyncio.to_thread(wait_for, lambda: post(gateway, SMALL) == 200)
         async with aiohttp.ClientSession() as session:
             headers = {"x-forwarded-for": "192.0.2.1"}
-            asked = asyncio.create_task(session.post(made.url + CHAT, data=HELD, headers=headers))
+            request = asyncio.create_task(session.post(gateway.url + CHAT, data=HELD, headers=headers))
             await asyncio.to_thread(wait_for, lambda: engine.active == 1)
             await asyncio.to_thread(engine.kill)
-            await asyncio.to_thread(wait_for, lambda: waiting(made) == 1)
-            stays = ask_and_stay(made, "cold")
-            await asyncio.to_thread(wait_for, lambda: waiting(made) == 2)
+            await asyncio.to_thread(wait_for, lambda: waiting(gateway) == 1)
+            stays = ask_and_stay(gateway, "cold")
+            await asyncio.to_thread(wait_for, lambda: waiting(gateway) == 2)
             for _unused in range(2):  # in the second round, all have been looked at often enough
-                leaves = ask_and_stay(made, "cold")
-                await asyncio.to_thread(wait_for, lambda: waiting(made) == 3)
+                leaves = ask_and_stay(gateway, "cold")
+                await asyncio.to_thread(wait_for, lambda: waiting(gateway) == 3)
                 reset(leaves)
-                await asyncio.to_thread(wait_for, lambda: waiting(made) == 2)
+                await asyncio.to_thread(wait_for, lambda: waiting(gateway) == 2)
             engine.release(2)
             await asyncio.to_thread(engine.start)
             async with asyncio.timeout(PATIENCE):
-                assert (await asked).status == 200
+                assert (await request).status == 200
             stays.close()
-        log = (made.directory / "haproxy.log").read_text()
+        log = (gateway.directory / "haproxy.log").read_text()
         held = [json.loads(line) for line in log.splitlines() if line.startswith("{") and "192.0.2.1" in line]
         assert [one["retries"] <= 2 for one in held] == [True], "a request that is dropped here is tried again"
 
@@ -98,7 +98,7 @@ async def test_it_is_answered_by_another_pod_where_that_one_is_gone_for_good(
     served: Standalone, engine: Engine, make_engine: Callable[..., Engine]
 ) -> None:
     async with aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(session.post(served.url + CHAT, data=HELD))
+        request = asyncio.create_task(session.post(served.url + CHAT, data=HELD))
         await asyncio.to_thread(wait_for, lambda: engine.active == 1)
         await asyncio.to_thread(engine.kill)
         await asyncio.to_thread(wait_for, lambda: waiting(served) == 1)
@@ -106,7 +106,7 @@ async def test_it_is_answered_by_another_pod_where_that_one_is_gone_for_good(
         other.release()
         served.route({"m1": [other.endpoint]})
         async with asyncio.timeout(PATIENCE):
-            answer = await asked
+            answer = await request
         assert (answer.status, answer.headers["x-engine"]) == (200, "other")
 
 
@@ -119,7 +119,7 @@ async def test_requests_are_answered_however_often_the_only_engine_dies(served: 
             # All waiting requests get their answer before the next death: a request may only wait twice.
             await asyncio.to_thread(wait_for, lambda: waiting(served) == 0)
             before = len(engine.bodies)
-            await asyncio.to_thread(wait_for, lambda known=before: len(engine.bodies) > known + 20)
+            await asyncio.to_thread(wait_for, lambda count=before: len(engine.bodies) > count + 20)
 
     seen = await under_load(served, die, (SMALL, MEDIUM))
     assert set(seen) == {200}, seen
@@ -129,27 +129,27 @@ def test_idle_connections_that_died_with_the_engine_do_not_use_up_retries(served
     """HAProxy sees eight new requests and the death of a hundred idle connections at the same moment."""
     for _unused in range(8):
         with ExitStack() as stack:
-            made = [stack.enter_context(closing(connection(served))) for _unused in range(100)]
-            for one in made:
+            connections = [stack.enter_context(closing(connection(served))) for _unused in range(100)]
+            for one in connections:
                 one.request("POST", CHAT, HELD)
             wait_for(lambda: engine.active == 100)
             engine.release(100)
-            assert [answered(one) for one in made] == [200] * 100
+            assert [answered(one) for one in connections] == [200] * 100
             with stopped(served):
-                for one in made[:8]:
+                for one in connections[:8]:
                     one.request("POST", CHAT, SMALL)
                 engine.kill()
             wait_for(lambda: waiting(served) == 8)
             engine.start()
-            assert [answered(one) for one in made[:8]] == [200] * 8
+            assert [answered(one) for one in connections[:8]] == [200] * 8
 
 
 def connection(gateway: Standalone) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(gateway.url.removeprefix("http://"), timeout=PATIENCE)
 
 
-def answered(asked: http.client.HTTPConnection) -> int:
-    answer = asked.getresponse()
+def answered(client: http.client.HTTPConnection) -> int:
+    answer = client.getresponse()
     answer.read()
     return answer.status
 
@@ -174,7 +174,7 @@ def is_stopped(pid: int) -> bool:
 
 async def test_a_request_survives_a_reload_while_it_waits_for_the_next(served: Standalone, engine: Engine) -> None:
     async with aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(session.post(served.url + CHAT, data=HELD))
+        request = asyncio.create_task(session.post(served.url + CHAT, data=HELD))
         await asyncio.to_thread(wait_for, lambda: engine.active == 1)
         await asyncio.to_thread(engine.kill)
         await asyncio.to_thread(wait_for, lambda: waiting(served) == 1)
@@ -184,7 +184,7 @@ async def test_a_request_survives_a_reload_while_it_waits_for_the_next(served: S
         engine.release(2)
         await asyncio.to_thread(engine.start)
         async with asyncio.timeout(PATIENCE):
-            assert (await asked).status == 200
+            assert (await request).status == 200
 
 
 def test_who_waited_in_vain_is_told_so_on_a_connection_that_is_kept(
@@ -210,9 +210,9 @@ def test_what_engines_die_of_is_not_sent_for_ever(
     with make_gateway(holdSeconds=PATIENCE) as gateway:
         gateway.route({"m1": [engine.endpoint]})
         settle(gateway)
-        asked: list[requests.Response] = []
+        responses: list[requests.Response] = []
         client = threading.Thread(
-            target=lambda: asked.append(
+            target=lambda: responses.append(
                 requests.post(gateway.url + CHAT, data=HELD, headers=unworn, timeout=4 * PATIENCE)
             )
         )
@@ -224,5 +224,5 @@ def test_what_engines_die_of_is_not_sent_for_ever(
                 wait_for(lambda: waiting(gateway) == 1)
                 engine.start()
         client.join(4 * PATIENCE)
-        assert (asked[0].status_code, asked[0].json()["error"]["code"]) == (503, "model_unavailable")
+        assert (responses[0].status_code, responses[0].json()["error"]["code"]) == (503, "model_unavailable")
         assert len(engine.bodies) == 3

@@ -72,20 +72,20 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def shared(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
-    with make_gateway(holdSeconds=1, holdRequests=2, wakeSeconds=WAKE_SECONDS, wakeRequests=200) as made:
-        yield made
+    with make_gateway(holdSeconds=1, holdRequests=2, wakeSeconds=WAKE_SECONDS, wakeRequests=200) as gateway:
+        yield gateway
 
 
 @pytest.fixture
 async def cluster(
     shared: Standalone, make_engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Cluster]:
-    found = Cluster(shared, make_engine("woken"))
-    found.route()
+    fake_cluster = Cluster(shared, make_engine("woken"))
+    fake_cluster.route()
     wait_for(lambda: "static:cold 1" in (shared.run / "wake.map").read_text())
     settle(shared)
     application, port = web.Application(), reserved_port()
-    application.router.add_route("*", "/apis/kubeai.org/v1/namespaces/static/models/cold/scale", found.scale)
+    application.router.add_route("*", "/apis/kubeai.org/v1/namespaces/static/models/cold/scale", fake_cluster.scale)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
@@ -95,12 +95,12 @@ async def cluster(
     plane = DataPlane(load(shared.config))
 
     async def looked() -> Mapping[str, int]:
-        found.looks += 1
+        fake_cluster.looks += 1
         return await plane.waiting()
 
     waker = Waker(client, looked, lambda *_told: None, lambda *_told: None)
     task = asyncio.create_task(waker.run(table_of(shared)))
-    yield found
+    yield fake_cluster
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -175,9 +175,9 @@ async def test_a_route_sets_how_long_requests_wait_for_a_model_that_a_controller
 async def test_nobody_is_woken_for_clients_that_left(cluster: Cluster) -> None:
     cluster.replicas = 1  # starts, and takes long
     async with aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(ask(session, cluster.gateway))
+        request = asyncio.create_task(ask(session, cluster.gateway))
         await asyncio.to_thread(wait_for, lambda: waiting(cluster.gateway) == 1)
-        asked.cancel()
+        request.cancel()
     await asyncio.to_thread(wait_for, lambda: waiting(cluster.gateway) == 0)
     await cluster.turns()  # the attempt for the client that left has ended
     cluster.replicas = 0

@@ -86,22 +86,22 @@ class Cutter:
 
 @pytest.fixture
 def background() -> Iterator[Background]:
-    made = Background()
-    yield made
-    made.stop()
+    runner = Background()
+    yield runner
+    runner.stop()
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[RealRegistry]:
-    with RealRegistry(tmp_path / "registry", reserved_port()) as made:
-        yield made
+    with RealRegistry(tmp_path / "registry", reserved_port()) as server:
+        yield server
 
 
 @pytest.fixture
 def cutter(registry: RealRegistry) -> Iterator[Cutter]:
-    made = Cutter(registry.host)
-    yield made
-    made.close()
+    proxy = Cutter(registry.host)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture

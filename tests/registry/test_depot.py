@@ -67,8 +67,8 @@ class World:
         return session.read(manifest).pieces if status == 200 else ()
 
     async def uploaded(self) -> bytes:
-        found = [await self.get(f"{REPOSITORY}/blobs/{piece.digest}") for piece in await self.pieces()]
-        return b"".join(content for _status, content in found)
+        answers = [await self.get(f"{REPOSITORY}/blobs/{piece.digest}") for piece in await self.pieces()]
+        return b"".join(content for _status, content in answers)
 
 
 @pytest.fixture
@@ -101,9 +101,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             connected = Registry(aiohttp.ClientSession(), URL(f"http://{registry.host}"), signer)
             uploads = Uploads(settings, KEY, Models(client, settings, KEY), connected, metrics)
             async with TestClient(TestServer(application([uploads], metrics, at_once=8))) as visitor:
-                made = World(registry, signer, visitor, api.objects)
-                made.client, made.connected, made.settings = client, connected, settings
-                yield made
+                new_world = World(registry, signer, visitor, api.objects)
+                new_world.client, new_world.connected, new_world.settings = client, connected, settings
+                yield new_world
             await connected.close()
             await client.close()
 
@@ -177,8 +177,8 @@ async def test_a_registry_that_dies_in_the_middle_costs_a_piece_and_the_rest_is_
     await asyncio.to_thread(world.registry.start)
     dead.set()
     assert (await upload).status == 503
-    told = await world.visitor.head(world.path, headers=world.headers)
-    offset = int(told.headers["Upload-Offset"])
+    response = await world.visitor.head(world.path, headers=world.headers)
+    offset = int(response.headers["Upload-Offset"])
     assert offset == 2 * PIECE
     more = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream", "Upload-Offset": str(offset)}
     answer = await world.visitor.patch(world.path, data=CONTENT[offset:], headers={**world.headers, **more})

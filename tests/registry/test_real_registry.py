@@ -52,19 +52,19 @@ def loader(*words: str, env: Mapping[str, str], **options: object) -> subprocess
 
 def published(host: str, hub: str, *words: str, env: Mapping[str, str] | None = None) -> Publication:
     place, given = f"{host}/{REPOSITORY}", {"HF_ENDPOINT": hub, **(env or {})}
-    found = loader("publish", "hf://acme/llama", place, *words, env=given)
-    _out, told = found.communicate(timeout=240)
-    assert found.returncode == 0, told
-    made = publication.read(told.strip().rpartition("slipway loader: ")[2])
-    assert made
-    return made
+    process = loader("publish", "hf://acme/llama", place, *words, env=given)
+    _out, log = process.communicate(timeout=240)
+    assert process.returncode == 0, log
+    record = publication.read(log.strip().rpartition("slipway loader: ")[2])
+    assert record
+    return record
 
 
-def same(host: str, made: Publication, model: Path, folder: Path, env: Mapping[str, str] | None = None) -> bool:
+def same(host: str, record: Publication, model: Path, folder: Path, env: Mapping[str, str] | None = None) -> bool:
     """Whether what is pulled is what the hub has."""
-    found = loader("pull", f"{host}/{REPOSITORY}@{made.digest}", str(folder), env=env or {})
-    _out, told = found.communicate(timeout=240)
-    assert found.returncode == 0, told
+    process = loader("pull", f"{host}/{REPOSITORY}@{record.digest}", str(folder), env=env or {})
+    _out, log = process.communicate(timeout=240)
+    assert process.returncode == 0, log
     names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
     return names == {path.name for path in model.iterdir()} and all(
         (folder / name).read_bytes() == (model / name).read_bytes() for name in names
@@ -72,11 +72,11 @@ def same(host: str, made: Publication, model: Path, folder: Path, env: Mapping[s
 
 
 def test_a_model_goes_in_and_comes_out_as_it_was(registry: RealRegistry, hub: str, model: Path, tmp_path: Path) -> None:
-    made = published(registry.host, hub, "--image")
+    record = published(registry.host, hub, "--image")
 
-    assert same(registry.host, made, model, tmp_path / "out")
-    assert made.image
-    assert published(registry.host, hub, "--image") == made
+    assert same(registry.host, record, model, tmp_path / "out")
+    assert record.image
+    assert published(registry.host, hub, "--image") == record
     assert not registry.uploads
 
 
@@ -84,48 +84,48 @@ def test_connections_that_are_cut_cost_no_byte_twice(
     registry: RealRegistry, cutter: Cutter, hub: str, model: Path, tmp_path: Path
 ) -> None:
     cutter.cuts = [30 << 20, 5 << 20, 20 << 20]
-    made = published(cutter.host, hub)
+    record = published(cutter.host, hub)
 
     assert not cutter.cuts
     # What was on the way when a connection ended may be lost with it.
     assert cutter.sent < BIG + (20 << 20) + 3 * (8 << 20) + (1 << 20)
-    assert same(registry.host, made, model, tmp_path / "out")
+    assert same(registry.host, record, model, tmp_path / "out")
 
 
 def test_a_publisher_that_is_killed_goes_on_where_the_registry_is(
     registry: RealRegistry, cutter: Cutter, hub: str, model: Path, tmp_path: Path
 ) -> None:
     for point in (10 << 20, 40 << 20, 70 << 20, 100 << 20):
-        found = loader("publish", "hf://acme/llama", f"{cutter.host}/{REPOSITORY}", env={"HF_ENDPOINT": hub})
-        while cutter.sent < point and found.poll() is None:
+        process = loader("publish", "hf://acme/llama", f"{cutter.host}/{REPOSITORY}", env={"HF_ENDPOINT": hub})
+        while cutter.sent < point and process.poll() is None:
             time.sleep(0.005)
-        found.kill()
-        found.communicate(timeout=60)
-    made = published(cutter.host, hub)
+        process.kill()
+        process.communicate(timeout=60)
+    record = published(cutter.host, hub)
 
     assert cutter.sent < BIG + (20 << 20) + 4 * (16 << 20)
-    assert same(registry.host, made, model, tmp_path / "out")
+    assert same(registry.host, record, model, tmp_path / "out")
     assert not registry.uploads
 
 
 def test_garbage_is_collected_while_something_is_published(
     registry: RealRegistry, hub: str, model: Path, tmp_path: Path
 ) -> None:
-    found = loader("publish", "hf://acme/llama", f"{registry.host}/{REPOSITORY}", env={"HF_ENDPOINT": hub})
-    while not (registry.stored and registry.uploads) and found.poll() is None:
+    process = loader("publish", "hf://acme/llama", f"{registry.host}/{REPOSITORY}", env={"HF_ENDPOINT": hub})
+    while not (registry.stored and registry.uploads) and process.poll() is None:
         time.sleep(0.005)
     registry.collect()
-    _out, told = found.communicate(timeout=240)
+    _out, log = process.communicate(timeout=240)
 
-    assert found.returncode == 0, told
+    assert process.returncode == 0, log
     assert same(registry.host, published(registry.host, hub), model, tmp_path / "out")
 
 
 def test_what_is_unpublished_is_free_after_a_collection(registry: RealRegistry, hub: str, model: Path) -> None:
     published(registry.host, hub, "--image")
     assert registry.stored > BIG
-    found = loader("unpublish", f"{registry.host}/{REPOSITORY}", env={})
-    assert found.wait(60) == 0
+    process = loader("unpublish", f"{registry.host}/{REPOSITORY}", env={})
+    assert process.wait(60) == 0
     registry.collect()
 
     assert registry.stored == 0
@@ -134,12 +134,12 @@ def test_what_is_unpublished_is_free_after_a_collection(registry: RealRegistry, 
 def test_tokens_open_what_they_say_and_nothing_else(
     background: Background, tmp_path: Path, hub: str, model: Path
 ) -> None:
-    signer, asked, own = Signer(), [], tmp_path / "token"
+    signer, authorizations, own = Signer(), [], tmp_path / "token"
     own.write_text("of-the-pod")
     (tmp_path / "keys.json").write_text(signer.key_set())
 
     async def token(request: web.Request) -> web.Response:
-        asked.append(request.headers.get("Authorization"))
+        authorizations.append(request.headers.get("Authorization"))
         scopes = [scope for scope in request.query.getall("scope", []) if ":namespaced/a/" in scope]
         return web.json_response({"token": signer.token(scopes), "expires_in": 300})
 
@@ -156,12 +156,12 @@ def test_tokens_open_what_they_say_and_nothing_else(
     realm = auth["realm"].partition("://")[2].partition("/")[0]
     env = {"SLIPWAY_DEPOT_TOKEN_FILE": str(own), "SLIPWAY_REGISTRY_REALM": realm}
     with RealRegistry(tmp_path / "registry", reserved_port(), auth) as registry:
-        made = published(registry.host, hub, env=env)
-        assert same(registry.host, made, model, tmp_path / "out", env)
-        other = f"{registry.host}/namespaced/b/m/uid@{made.digest}"
-        found = loader("pull", other, str(tmp_path / "other"), env=env)
-        _out, told = found.communicate(timeout=60)
+        record = published(registry.host, hub, env=env)
+        assert same(registry.host, record, model, tmp_path / "out", env)
+        other = f"{registry.host}/namespaced/b/m/uid@{record.digest}"
+        process = loader("pull", other, str(tmp_path / "other"), env=env)
+        _out, log = process.communicate(timeout=60)
 
-    assert found.returncode == 3
-    assert "has no permission" in told
-    assert set(asked) == {"Bearer of-the-pod"}
+    assert process.returncode == 3
+    assert "has no permission" in log
+    assert set(authorizations) == {"Bearer of-the-pod"}

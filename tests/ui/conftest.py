@@ -164,17 +164,17 @@ class Stage:
 
 @pytest.fixture
 def make_stage() -> Iterator[Callable[..., Stage]]:
-    made: list[Stage] = []
+    stages: list[Stage] = []
 
     def make(key: str = "") -> Stage:
         stage = Stage()
         stage.key = key
         stage.start()
-        made.append(stage)
+        stages.append(stage)
         return stage
 
     yield make
-    for stage in made:
+    for stage in stages:
         stage.stop()
 
 

@@ -103,9 +103,9 @@ def test_a_screen_reader_finds_a_table_with_names_for_its_cells(
 ) -> None:
     stage.show(every_state())
     page = opened(make_tab(viewport={"width": width, "height": 740}), stage)
-    said = page.get_by_role("table", name="Models").aria_snapshot()
-    assert re.search(r"- row .*helper support", said)
-    assert "rowheader" in said
+    snapshot = page.get_by_role("table", name="Models").aria_snapshot()
+    assert re.search(r"- row .*helper support", snapshot)
+    assert "rowheader" in snapshot
     assert page.get_by_role("main").is_visible()
     assert page.locator("html").get_attribute("lang") == "en"
     unnamed = (
@@ -276,13 +276,13 @@ def test_the_browser_refuses_scripts_markup_and_requests_that_are_not_the_pages_
 
 
 def test_nothing_is_asked_of_anybody_else(stage: Stage, tab: Tab) -> None:
-    asked: list[str] = []
-    tab.page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    tab.page.on("request", lambda request: urls.append(request.url))
     stage.show(every_state())
     for view in VIEWS:
         opened(tab, stage, view)
-    assert asked
-    assert [url for url in asked if not url.startswith(stage.url)] == []
+    assert urls
+    assert [url for url in urls if not url.startswith(stage.url)] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

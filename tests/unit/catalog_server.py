@@ -54,11 +54,11 @@ class CatalogServer:
         self.bodies: list[Any] = []
 
     def application(self) -> web.Application:
-        made = web.Application()
-        made.router.add_get("/v1/catalog", self.catalog)
-        made.router.add_post("/v1/grants", self.grants)
-        made.router.add_get("/elsewhere", self.catalog)
-        return made
+        application = web.Application()
+        application.router.add_get("/v1/catalog", self.catalog)
+        application.router.add_post("/v1/grants", self.grants)
+        application.router.add_get("/elsewhere", self.catalog)
+        return application
 
     async def catalog(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, self.document)

@@ -17,18 +17,20 @@ class Authority:
 
     def __init__(self, name: str = "authority") -> None:
         self._key, self._name = ec.generate_private_key(ec.SECP256R1()), _named(name)
-        made = _builder(self._name, self._name, self._key).add_extension(x509.BasicConstraints(True, 0), critical=True)
-        self.pem = made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+        builder = _builder(self._name, self._name, self._key).add_extension(
+            x509.BasicConstraints(True, 0), critical=True
+        )
+        self.pem = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
     def context(self, folder: Path, *names: str) -> ssl.SSLContext:
         """For a server that has these names, too."""
         key = ec.generate_private_key(ec.SECP256R1())
         spoken = [x509.IPAddress(ip_address("127.0.0.1")), *map(x509.DNSName, ("localhost", *names))]
-        made = _builder(_named("server"), self._name, key).add_extension(
+        builder = _builder(_named("server"), self._name, key).add_extension(
             x509.SubjectAlternativeName(spoken), critical=False
         )
         chain, private = folder / "tls.crt", folder / "tls.key"
-        chain.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        chain.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
         form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         private.write_bytes(key.private_bytes(*form))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -25,9 +25,9 @@ def bounded_in(part: ast.AST) -> Iterator[int]:
     names = {name for node in ast.walk(part) for name in named(node)}
     comparisons = [
         node
-        for found in ast.walk(part)
-        if isinstance(found, ast.Assert)
-        for node in ast.walk(found.test)
+        for statement in ast.walk(part)
+        if isinstance(statement, ast.Assert)
+        for node in ast.walk(statement.test)
         if isinstance(node, ast.Compare)
     ]
     for node in comparisons:

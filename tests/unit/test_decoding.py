@@ -119,8 +119,8 @@ def test_a_status_of_odd_types_is_a_server_error(details: str) -> None:
 
 def test_no_answer_makes_anybody_wait_for_ever() -> None:
     assert error_from_body(429, b"", "9" * 400).retry_after == MOST_RETRY_SECONDS
-    told = b'{"kind":"Status","code":409,"details":{"retryAfterSeconds":1e300}}'
-    error = error_from_body(409, told)
+    body = b'{"kind":"Status","code":409,"details":{"retryAfterSeconds":1e300}}'
+    error = error_from_body(409, body)
     assert isinstance(error, ConflictError)
     assert error.retry_after == MOST_RETRY_SECONDS
 

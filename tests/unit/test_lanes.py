@@ -44,7 +44,7 @@ def test_every_test_file_belongs_to_ci_or_to_one_lane() -> None:
 
 
 def test_a_file_of_which_ci_runs_a_sample_has_one_lane() -> None:
-    assert {path: len(found) for path in TESTS if len(found := lanes_of(path, TABLE)) > 1} == {}
+    assert {path: len(lanes) for path in TESTS if len(lanes := lanes_of(path, TABLE)) > 1} == {}
 
 
 def test_a_file_with_tests_that_ci_leaves_out_has_a_lane() -> None:

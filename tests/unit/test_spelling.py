@@ -31,10 +31,10 @@ def test_a_name_keeps_its_case() -> None:
 
 
 def test_names_without_end_cost_no_more_than_a_few() -> None:
-    asked = count()
-    names = (f"name-{next(asked)}" for _ in range(100_000))
+    counter = count()
+    names = (f"name-{next(counter)}" for _ in range(100_000))
     assert "name-7" in did_you_mean("name-7", names)
-    assert next(asked) == NAMES
+    assert next(counter) == NAMES
 
 
 def test_a_name_of_any_length_is_taken() -> None:

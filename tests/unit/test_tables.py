@@ -29,12 +29,12 @@ def test_only_failing_rows_are_reported_with_their_lines() -> None:
         with pytest.raises(ZeroDivisionError):
             print(1 // (3 - row) if row == 4 else 1 // 0)
 
-    found = outcome(check)
-    assert found.startswith("2 of 4 rows:\nrow 2\n    line ")
-    assert 'assert row != 2, "two is wrong"' in found
-    assert "row 4" in found
-    assert "DID NOT RAISE" in found
-    assert not {"row 1", "row 3"} & set(found.splitlines())
+    report = outcome(check)
+    assert report.startswith("2 of 4 rows:\nrow 2\n    line ")
+    assert 'assert row != 2, "two is wrong"' in report
+    assert "row 4" in report
+    assert "DID NOT RAISE" in report
+    assert not {"row 1", "row 3"} & set(report.splitlines())
 
 
 def test_rows_with_several_items_are_unpacked_and_passing_rows_are_not_reported() -> None:

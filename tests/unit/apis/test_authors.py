@@ -52,10 +52,10 @@ def refusal(api: Api, world: World) -> str:
 
 
 def pod(made: Plan) -> Object:
-    found: Object = next(one for one in (*made.children, *made.pending) if one["kind"] == "Deployment")["spec"][
+    template: Object = next(one for one in (*made.children, *made.pending) if one["kind"] == "Deployment")["spec"][
         "template"
     ]
-    return found
+    return template
 
 
 def mounted(kind: str, source: Object) -> dict[str, Any]:
@@ -91,19 +91,19 @@ FREEDOMS = [
 def test_what_needs_the_operators_trust_is_refused_by_field_and_setting(
     spec: dict[str, Any], field: str, setting: str
 ) -> None:
-    told = refusal(SERVICES, service(**spec))
-    assert field in told
-    assert f"authors.{setting}" in told
+    message = refusal(SERVICES, service(**spec))
+    assert field in message
+    assert f"authors.{setting}" in message
     assert pod(plan(SERVICES, service(allowed(UPSTREAM), **spec)))
 
 
 def test_a_refusal_names_everything_at_once_and_is_the_resources_condition() -> None:
     world = service(securityContext={"privileged": True}, endpoint={"type": "NodePort"}, priorityClassName="system-x")
-    told = refusal(SERVICES, world)
-    assert all(name in told for name in ("authors.privileged", "authors.nodePorts", "authors.priorityClasses"))
-    status = worlds.status(SERVICES, world, Rejection(NOT_ALLOWED, told)).status
+    message = refusal(SERVICES, world)
+    assert all(name in message for name in ("authors.privileged", "authors.nodePorts", "authors.priorityClasses"))
+    status = worlds.status(SERVICES, world, Rejection(NOT_ALLOWED, message)).status
     assert (status["phase"], status["conditions"][0]["reason"]) == ("Failed", NOT_ALLOWED)
-    assert status["conditions"][0]["message"] == told
+    assert status["conditions"][0]["message"] == message
 
 
 def test_what_is_wrong_is_told_before_the_weights_are_there() -> None:
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_told_before_the_weights_are_there() -> None:
     world = msgspec.structs.replace(
         llmkube.world(loading, securityContext={"privileged": True}), settings=allowed(Authors())
     )
-    assert not [made for made in worlds.plan(SERVICES, world).children if made["kind"] == "Deployment"]
+    assert not [child for child in worlds.plan(SERVICES, world).children if child["kind"] == "Deployment"]
     assert "authors.privileged" in refusal(SERVICES, world)
     assert "authors.priorityClasses" in refusal(
         KUBEAI, kubeai.world(cacheProfile="shared", priorityClassName="system-node-critical")
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_told_before_the_weights_are_there() -> None:
 def test_pods_of_before_stay_while_a_new_spec_waits() -> None:
     """Settings that became stricter stop nothing that runs, nor the loading of what is to replace it."""
     loose = service(allowed(UPSTREAM), securityContext={"privileged": True})
-    old = next(made for made in worlds.plan(SERVICES, loose).children if made["kind"] == "Deployment")
+    old = next(child for child in worlds.plan(SERVICES, loose).children if child["kind"] == "Deployment")
     loading = llmkube.model("tiny", llmkube.GGUF, {"phase": "Downloading", "observedGeneration": 1})
     world = msgspec.structs.replace(llmkube.world(loading), settings=allowed(Authors()))
     world = msgspec.structs.replace(world, children={at(DEPLOYMENT, "chat"): old})
@@ -137,8 +137,8 @@ def test_pods_of_before_stay_while_a_new_spec_waits() -> None:
     ids=["krypton", "kubeai"],
 )
 def test_other_apis_are_held_to_the_same_rules(api: Api, world: World) -> None:
-    told = refusal(api, world)
-    assert "controller" in told or "system-cluster-critical" in told
+    message = refusal(api, world)
+    assert "controller" in message or "system-cluster-critical" in message
     plan(api, msgspec.structs.replace(world, settings=allowed(UPSTREAM)))
 
 
@@ -223,10 +223,10 @@ def test_folders_of_nodes_are_those_that_are_allowed_and_read_only() -> None:
 )
 @pytest.mark.parametrize("authors", [Authors(), UPSTREAM], ids=["safe", "upstream"])
 def test_labels_that_services_select_by_are_refused_on_pods_whatever_is_set(label: str, authors: Authors) -> None:
-    told = refusal(SERVICES, service(allowed(authors), podLabels={label: "victim", "team": "search"}))
-    assert f"metadata.labels[{label}] (victim)" in told
-    assert "no setting allows it" in told
-    assert "search" not in told
+    message = refusal(SERVICES, service(allowed(authors), podLabels={label: "victim", "team": "search"}))
+    assert f"metadata.labels[{label}] (victim)" in message
+    assert "no setting allows it" in message
+    assert "search" not in message
 
 
 def test_labels_that_are_overwritten_anyway_and_all_others_are_free() -> None:
@@ -235,35 +235,35 @@ def test_labels_that_are_overwritten_anyway_and_all_others_are_free() -> None:
 
 
 def labelled(**labels: str) -> World:
-    asked = kubeai.world()
+    world = kubeai.world()
     return msgspec.structs.replace(
-        asked, resource={**asked.resource, "metadata": {**asked.resource["metadata"], "labels": labels}}
+        world, resource={**world.resource, "metadata": {**world.resource["metadata"], "labels": labels}}
     )
 
 
 def test_labels_of_a_kubeai_model_by_which_services_select_stay_off_its_pods_and_that_is_told() -> None:
     taken = {"krypton.ai/model": "victim", "inference.llmkube.dev/service": "victim", "control-plane": "manager"}
     world = labelled(**taken, **{"team": "search", "app.kubernetes.io/name": "helm", "model": "victim"})
-    found = pod(plan(KUBEAI, world))["metadata"]["labels"]
-    assert not taken.keys() & found.keys()
-    assert (found["team"], found["app.kubernetes.io/name"], found["model"]) == ("search", "vllm", "tiny")
-    told = next(
+    labels = pod(plan(KUBEAI, world))["metadata"]["labels"]
+    assert not taken.keys() & labels.keys()
+    assert (labels["team"], labels["app.kubernetes.io/name"], labels["model"]) == ("search", "vllm", "tiny")
+    condition = next(
         one for one in worlds.status(KUBEAI, world, None).status["conditions"] if one["type"] == "FieldsIgnored"
     )
-    assert (told["status"], told["reason"]) == ("True", "ReservedLabels")
-    assert all(f"metadata.labels[{name}]" in told["message"] for name in taken)
-    assert "team" not in told["message"]
-    assert "app.kubernetes.io/name" not in told["message"]
+    assert (condition["status"], condition["reason"]) == ("True", "ReservedLabels")
+    assert all(f"metadata.labels[{name}]" in condition["message"] for name in taken)
+    assert "team" not in condition["message"]
+    assert "app.kubernetes.io/name" not in condition["message"]
 
 
 @pytest.mark.parametrize("config", ["", "modelServerPods: {jsonPatches: [{op: add, path: /spec/hostname, value: x}]}"])
 def test_patches_of_a_kubeai_model_are_its_authors_and_not_the_operators(config: str) -> None:
     privileged = {"op": "add", "path": "/spec/containers/0/securityContext", "value": {"privileged": True}}
-    told = refusal(KUBEAI, kubeai.world(config=config, jsonPatches=[privileged]))
-    assert "authors.privileged" in told
+    message = refusal(KUBEAI, kubeai.world(config=config, jsonPatches=[privileged]))
+    assert "authors.privileged" in message
     label = {"op": "add", "path": "/metadata/labels/krypton.ai~1model", "value": "victim"}
-    told = refusal(KUBEAI, kubeai.world(config=config, jsonPatches=[label]))
-    assert "metadata.labels[krypton.ai/model] (victim)" in told
+    message = refusal(KUBEAI, kubeai.world(config=config, jsonPatches=[label]))
+    assert "metadata.labels[krypton.ai/model] (victim)" in message
 
 
 def test_patches_of_the_operator_may_need_what_those_of_a_kubeai_model_make() -> None:
@@ -274,10 +274,10 @@ def test_patches_of_the_operator_may_need_what_those_of_a_kubeai_model_make() ->
 
 def test_a_label_that_pods_got_earlier_goes_with_the_next_plan() -> None:
     world = labelled(team="search")
-    made = next(one for one in plan(KUBEAI, world).children if one["kind"] == "Deployment")
-    template = made["spec"]["template"]
+    deployment = next(one for one in plan(KUBEAI, world).children if one["kind"] == "Deployment")
+    template = deployment["spec"]["template"]
     stolen = {**template["metadata"], "labels": {**template["metadata"]["labels"], "krypton.ai/model": "victim"}}
-    there = {**made, "spec": {**made["spec"], "template": {**template, "metadata": stolen}}}
+    there = {**deployment, "spec": {**deployment["spec"], "template": {**template, "metadata": stolen}}}
     again = plan(KUBEAI, msgspec.structs.replace(world, children={at(DEPLOYMENT, "model-tiny"): there}))
     assert "krypton.ai/model" not in pod(again)["metadata"]["labels"]
 
@@ -292,9 +292,9 @@ def test_nothing_is_served_in_the_system_namespace(name: str) -> None:
     }
     api, world = served[name]
     strict = msgspec.structs.replace(world, settings=Settings(system_namespace="models"))
-    told = refusal(api, strict)
-    assert "authors.systemNamespace" in told
-    status = worlds.status(api, strict, Rejection(NOT_ALLOWED, told)).status
+    message = refusal(api, strict)
+    assert "authors.systemNamespace" in message
+    status = worlds.status(api, strict, Rejection(NOT_ALLOWED, message)).status
     assert {"reason": NOT_ALLOWED, "status": "False"}.items() <= status["conditions"][0].items()
     assert status.get("phase", "Failed") == "Failed"
     loose = Settings(system_namespace="models", authors=Authors(system_namespace=True))
@@ -329,13 +329,15 @@ ROOT_CONFIG = {
 
 def test_what_the_operators_system_configuration_says_is_never_refused() -> None:
     config = yaml.safe_dump(ROOT_CONFIG)
-    made = pod(plan(KUBEAI, kubeai.world(config=config)))["spec"]
-    assert (made["hostNetwork"], made["priorityClassName"]) == (True, "system-node-critical")
+    pod_spec = pod(plan(KUBEAI, kubeai.world(config=config)))["spec"]
+    assert (pod_spec["hostNetwork"], pod_spec["priorityClassName"]) == (True, "system-node-critical")
     jobs = plan(KUBEAI, kubeai.world(config=config, cacheProfile="shared")).children
     assert [one["spec"]["template"]["spec"]["serviceAccountName"] for one in jobs if one["kind"] == "Job"] == ["models"]
-    told = refusal(KUBEAI, kubeai.world(settings=allowed(Authors(image_prefixes=("a/",))), config=config, image="b/c"))
-    assert "authors.imagePrefixes" in told
-    assert "authors.privileged" not in told
+    message = refusal(
+        KUBEAI, kubeai.world(settings=allowed(Authors(image_prefixes=("a/",))), config=config, image="b/c")
+    )
+    assert "authors.imagePrefixes" in message
+    assert "authors.privileged" not in message
 
 
 def test_a_model_gets_no_class_of_the_system_because_the_operator_gives_another_one_to_all() -> None:

@@ -53,8 +53,8 @@ def pod(world: World, groups: tuple[int, ...] = GROUPS) -> Any:
     had: Any = world.listers
     settings = msgspec.structs.replace(world.settings, device_groups=groups)
     planned = worlds.plan(had.api, msgspec.structs.replace(world, settings=settings))
-    (made,) = (one for one in planned.children if one["kind"] == "Deployment")
-    return made["spec"]["template"]["spec"]
+    (deployment,) = (one for one in planned.children if one["kind"] == "Deployment")
+    return deployment["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize("name", WITH_GPUS)
@@ -95,8 +95,8 @@ def test_groups_of_the_author_stay() -> None:
 )
 def test_llamacpp_is_told_its_gpus(image: str, limits: dict[str, Any], extra: dict[str, Any], value: str) -> None:
     container = {"image": image, "resources": {"limits": limits}, **extra}
-    found = named(container, LLAMACPP.devices)
-    assert found == (({"name": "LLAMA_ARG_DEVICE", "value": value},) if value else ())
+    actual = named(container, LLAMACPP.devices)
+    assert actual == (({"name": "LLAMA_ARG_DEVICE", "value": value},) if value else ())
 
 
 @pytest.mark.parametrize("name", ["krypton-amd", "llmkube-rocm"])

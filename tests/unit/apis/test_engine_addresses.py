@@ -39,8 +39,8 @@ def said(world: World, address: str) -> str:
     had: Any = world.listers
     settings = msgspec.structs.replace(world.settings, engine_address=address)
     planned = worlds.plan(had.api, msgspec.structs.replace(world, settings=settings))
-    (made,) = (one for one in planned.children if one["kind"] == "Deployment")
-    container = made["spec"]["template"]["spec"]["containers"][0]
+    (deployment,) = (one for one in planned.children if one["kind"] == "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
     variables = (f"{one['name']}={one.get('value', '')}" for one in container.get("env", ()))
     return " ".join((*container.get("args", ()), *variables))
 

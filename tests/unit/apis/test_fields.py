@@ -32,9 +32,9 @@ def faults(value: Any, kind: str, place: str) -> list[str]:
     if kind in PLAIN:
         return [] if isinstance(value, PLAIN[kind]) else [f"{place} is no {kind}"]
     model = getattr(models, kind)
-    known = {field: attribute for attribute, field in model.attribute_map.items()}
-    unknown = [f"{place}.{field} is not known" for field in value.keys() - known.keys()]
-    inner = [(field, known[field]) for field in value.keys() & known.keys()]
+    attributes = {field: attribute for attribute, field in model.attribute_map.items()}
+    unknown = [f"{place}.{field} is not known" for field in value.keys() - attributes.keys()]
+    inner = [(field, attributes[field]) for field in value.keys() & attributes.keys()]
     return unknown + [
         fault
         for field, attribute in inner

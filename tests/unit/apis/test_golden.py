@@ -45,8 +45,10 @@ def world_of(path: Path) -> World:
     settings = Settings(apis={path.parent.name: own}, system_namespace=SYSTEM, authors=worlds.UPSTREAM)
     watches = [watch for watch in api.watches(settings) if watch.listed]
     kinds = {watch.kind.kind: watch.kind for watch in watches if watch.owned}
-    known = {watch.kind.kind for watch in watches if not watch.owned}
-    others = [obj for obj in [*observed, *_configuration(example)] if obj["kind"] in known and obj["kind"] != "Pod"]
+    listed_kinds = {watch.kind.kind for watch in watches if not watch.owned}
+    others = [
+        obj for obj in [*observed, *_configuration(example)] if obj["kind"] in listed_kinds and obj["kind"] != "Pod"
+    ]
     others += [resource, *example.get("kin", [])]
     return World(
         resource=resource,
@@ -80,10 +82,12 @@ def planned(api: Api, world: World) -> tuple[Plan | None, Rejection | None]:
 
 def beside_children(plan: Plan | None) -> dict[str, Any]:
     """What a plan wants beyond its children, those that are still to come among them, as far as it does."""
-    told = _whole_kinds(msgspec.to_builtins(plan)) if plan else {"adapters": {"adapters": ()}}
-    told["adapters"] = told["adapters"]["adapters"]
-    found = {field: value for field, value in told.items() if field not in ("children", "pending") and value}
-    return {WRITTEN.get(field, field): value for field, value in found.items()}
+    fields = _whole_kinds(msgspec.to_builtins(plan)) if plan else {"adapters": {"adapters": ()}}
+    fields["adapters"] = fields["adapters"]["adapters"]
+    nonempty_fields = {
+        field: value for field, value in fields.items() if field not in ("children", "pending") and value
+    }
+    return {WRITTEN.get(field, field): value for field, value in nonempty_fields.items()}
 
 
 def _whole_kinds(value: Any) -> Any:

@@ -24,8 +24,8 @@ def world(name: str = "tiny", settings: Settings | None = None, **spec: Any) -> 
 
 def container(planned: World) -> dict[str, Any]:
     deployment = next(child for child in worlds.plan(KRYPTON, planned).children if child["kind"] == "Deployment")
-    made: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
-    return made
+    engine_container: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    return engine_container
 
 
 def environment(planned: World) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def test_the_operators_mirror_image_and_user_reach_the_pod() -> None:
 
 
 def test_the_weights_lie_on_the_volume_that_llama_cpp_downloads_to() -> None:
-    made = container(world())
-    assert environment(world())["HF_HOME"]["value"].startswith(made["volumeMounts"][0]["mountPath"] + "/")
+    engine_container = container(world())
+    assert environment(world())["HF_HOME"]["value"].startswith(engine_container["volumeMounts"][0]["mountPath"] + "/")
 
 
 def test_objects_that_the_server_does_not_take_yet_are_no_failure() -> None:
@@ -136,8 +136,8 @@ def test_a_refused_spec_keeps_a_ready_model_ready() -> None:
 def test_flags_that_the_default_image_no_longer_has_are_replaced_and_named() -> None:
     planned = world(args=["--draft-max", "8", "--slots-endpoint-disable"])
     assert container(planned)["args"][-3:] == ["--spec-draft-n-max", "8", "--no-slots"]
-    found = {one["type"]: one for one in worlds.status(KRYPTON, planned).status["conditions"]}["FieldsIgnored"]
-    assert found["reason"] == "RetiredFlags"
-    assert "--draft-max (replaced by --spec-draft-n-max 8)" in found["message"]
+    fields_ignored = {one["type"]: one for one in worlds.status(KRYPTON, planned).status["conditions"]}["FieldsIgnored"]
+    assert fields_ignored["reason"] == "RetiredFlags"
+    assert "--draft-max (replaced by --spec-draft-n-max 8)" in fields_ignored["message"]
     theirs = world(args=["--draft-max", "8"], image="ghcr.io/ggml-org/llama.cpp:server-v0.5.0")
     assert container(theirs)["args"][-2:] == ["--draft-max", "8"]

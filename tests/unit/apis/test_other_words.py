@@ -38,8 +38,8 @@ def test_llmkube_takes_a_repository_with_its_host(text: str) -> None:
     "text", [f"hf.co/{REPOSITORY}/resolve/main/a.gguf", f"huggingface.co/{REPOSITORY}/blob/main/a.gguf"]
 )
 def test_llmkube_takes_a_file_with_its_host(text: str) -> None:
-    found = source(Request(text=text, gguf=True), Sources())
-    assert (found.url, found.files) == (f"hf://{REPOSITORY}@main", ("a.gguf",))
+    resolved_source = source(Request(text=text, gguf=True), Sources())
+    assert (resolved_source.url, resolved_source.files) == (f"hf://{REPOSITORY}@main", ("a.gguf",))
 
 
 @pytest.mark.parametrize("text", [f"{REPOSITORY}:Q4_K_M", f"hf://{REPOSITORY}:Q4_K_M", f"hf.co/{REPOSITORY}:Q4_K_M"])
@@ -74,9 +74,9 @@ def test_krypton_names_the_file_of_a_quantization() -> None:
 
 @pytest.mark.parametrize(("engine", "cached", "refused"), [("vllm", False, True), ("llamacpp", False, False)])
 def test_kubeai_takes_a_quantization_where_the_engine_does(engine: str, cached: bool, refused: bool) -> None:
-    found = refusal(kubeai_url(f"hf://{REPOSITORY}:Q4_K_M"), ENGINES[engine], cached=cached)
-    assert bool(found) is refused
-    assert not refused or f"Write hf://{REPOSITORY}" in str(found)
+    error = refusal(kubeai_url(f"hf://{REPOSITORY}:Q4_K_M"), ENGINES[engine], cached=cached)
+    assert bool(error) is refused
+    assert not refused or f"Write hf://{REPOSITORY}" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,12 @@ def summed_up(api: Api[Any], status: Object) -> Object:
     """The resource as the controller leaves it."""
     assert api.readiness is not None
     generation = status["observedGeneration"]
-    told = [
+    summary_conditions = [
         {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
         for one in summarize(status, api.readiness, generation)
     ]
     metadata = {"name": "a", "namespace": "models", "generation": generation}
-    return {"metadata": metadata, "status": {**status, "conditions": [*status["conditions"], *told]}}
+    return {"metadata": metadata, "status": {**status, "conditions": [*status["conditions"], *summary_conditions]}}
 
 
 def judged(api: Api[Any], resource: Object) -> Any:
@@ -73,10 +73,12 @@ def kstatus(resource: Object) -> str:
         return "Terminating"
     if resource["status"].get("observedGeneration", 0) != resource["metadata"]["generation"]:
         return "InProgress"
-    for found in resource["status"]["conditions"]:
-        if found["status"] == "True" and found["type"] in ("Reconciling", "Stalled"):
-            return {"Reconciling": "InProgress", "Stalled": "Failed"}[found["type"]]
-    ready = next((found["status"] for found in resource["status"]["conditions"] if found["type"] == "Ready"), "True")
+    for condition in resource["status"]["conditions"]:
+        if condition["status"] == "True" and condition["type"] in ("Reconciling", "Stalled"):
+            return {"Reconciling": "InProgress", "Stalled": "Failed"}[condition["type"]]
+    ready = next(
+        (condition["status"] for condition in resource["status"]["conditions"] if condition["type"] == "Ready"), "True"
+    )
     return "Current" if ready == "True" else "InProgress"
 
 
@@ -87,8 +89,8 @@ def test_kstatus_and_the_modules_agree(name: str) -> None:
     verdict = judged(api, resource)
     assert kstatus(resource) == ("Failed" if name == OUT_OF_REACH else VERDICTS[verdict.state])
     if verdict.state in TELLING:
-        found = next(one for one in resource["status"]["conditions"] if one["type"] == TELLING[verdict.state])
-        assert (verdict.reason, verdict.message) == (found["reason"], found["message"])
+        condition = next(one for one in resource["status"]["conditions"] if one["type"] == TELLING[verdict.state])
+        assert (verdict.reason, verdict.message) == (condition["reason"], condition["message"])
 
 
 @each(EXAMPLES)
@@ -104,7 +106,7 @@ def test_what_is_current_is_ready_and_nothing_that_fails_is_on_its_way(name: str
 def test_a_condition_of_the_status_gives_the_reason(name: str) -> None:
     api, status = EXAMPLES[name]
     assert api.readiness is not None
-    own = {(found["reason"], found["message"]) for found in status["conditions"]}
+    own = {(condition["reason"], condition["message"]) for condition in status["conditions"]}
     for one in summarize(status, api.readiness, 1):
         assert one.message
         if (one.type == "Ready") != (one.status == "True"):
@@ -120,11 +122,13 @@ def test_the_examples_have_every_verdict() -> None:
 def test_a_spec_that_the_api_server_has_not_taken_yet_is_on_its_way_while_the_one_before_answers(name: str) -> None:
     api, status = EXAMPLES[name]
     refused = {"status": "Unknown", "reason": "Retrying"}
-    conditions = [found | (refused if found["type"] == "Accepted" else {}) for found in status["conditions"]]
+    conditions = [
+        condition | (refused if condition["type"] == "Accepted" else {}) for condition in status["conditions"]
+    ]
     resource = summed_up(api, status | {"conditions": conditions})
     assert kstatus(resource) == "InProgress"
     assert VERDICTS[judged(api, resource).state] == "InProgress"
-    assert {found["type"]: found["status"] for found in resource["status"]["conditions"]}["Ready"] == "True"
+    assert {condition["type"]: condition["status"] for condition in resource["status"]["conditions"]}["Ready"] == "True"
 
 
 def test_a_status_of_the_spec_before_is_not_current() -> None:

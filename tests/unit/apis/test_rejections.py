@@ -76,10 +76,10 @@ def test_a_rejection_is_false_or_unknown(
     kind: tuple[str, str], example: str, rejection: Rejection, expected: str, stalled: str
 ) -> None:
     api, world, row = KINDS[kind], world_for(kind, example), TABLE[kind]
-    found = conditions(api, world, rejection)
-    assert found[row.condition][0] == expected
-    assert found["Stalled"][0] == stalled
-    failed = {type_ for type_, (status, reason) in found.items() if reason == RETRIED.reason and status == "False"}
+    actual = conditions(api, world, rejection)
+    assert actual[row.condition][0] == expected
+    assert actual["Stalled"][0] == stalled
+    failed = {type_ for type_, (status, reason) in actual.items() if reason == RETRIED.reason and status == "False"}
     assert failed <= {"Ready"}, "the summary is False until all is in place"
 
 

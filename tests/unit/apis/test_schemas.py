@@ -62,8 +62,8 @@ def test_an_example_is_one_that_the_api_server_takes(path: Path) -> None:
 def test_pods_are_as_kubernetes_has_them(path: Path) -> None:
     """With all that is required, and every quantity one."""
     workloads = [child for child in goldens.expected(path)["children"] if child["kind"] in ("Deployment", "Job")]
-    found = [faults(core_schema("PodSpec"), workload["spec"]["template"]["spec"]) for workload in workloads]
-    assert not any(found), found
+    fault_lists = [faults(core_schema("PodSpec"), workload["spec"]["template"]["spec"]) for workload in workloads]
+    assert not any(fault_lists), fault_lists
 
 
 def test_a_status_that_would_not_be_kept_is_found() -> None:

@@ -31,7 +31,7 @@ def profiles(children: Any) -> list[Any]:
 def test_pods_have_the_runtimes_profile(path: Path) -> None:
     plan, _refusal = planned(api_of(path), world_of(path))
     if plan and path.stem not in KEPT:
-        assert all(found == USUAL for found in profiles(plan.children))
+        assert all(profile == USUAL for profile in profiles(plan.children))
 
 
 def test_engines_and_loaders_of_every_api_are_looked_at() -> None:
@@ -52,7 +52,7 @@ def test_a_context_that_says_nothing_of_it_keeps_the_usual_one() -> None:
     own = {"podSecurityContext": {"fsGroup": 1}}
     config = yaml.safe_dump({"modelServerPods": own})
     assert profiles(kubeai.plan(kubeai.world(config=config)).children) == [USUAL]
-    asked = kubeai.world(config=config)
-    assigned = msgspec.structs.replace(asked, settings=msgspec.structs.replace(asked.settings, assigned_ids=True))
+    world = kubeai.world(config=config)
+    assigned = msgspec.structs.replace(world, settings=msgspec.structs.replace(world.settings, assigned_ids=True))
     assert profiles(kubeai.plan(assigned).children) == [USUAL]
     assert profiles(llmkube.plan(llmkube.world(**own)).children) == [USUAL]

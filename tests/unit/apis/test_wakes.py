@@ -26,8 +26,8 @@ class Recorder:
 
     def get(self, kind: Kind, name: Key) -> Object | None:
         self.read.add((kind, name))
-        found: Object | None = self._listers.get(kind, name)
-        return found
+        resource: Object | None = self._listers.get(kind, name)
+        return resource
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._listers, name)
@@ -65,10 +65,10 @@ def woken(api: Api[Any], world: World, kind: Kind, place: Key) -> set[Key]:
     """The resources that are reconciled when an object appears and when it goes."""
     metadata = {"name": place.name, "namespace": place.namespace, "uid": "u", "generation": 1}
     bare = {"metadata": metadata | {"creationTimestamp": "2026-11-21T08:00:00Z"}, "spec": {}, "status": {}}
-    found = world.listers.get(kind, place) or bare
+    resource = world.listers.get(kind, place) or bare
     watches = [watch for watch in api.watches(world.settings) if watch.kind == kind and watch.listed]
     each_way = [
         {one for watch in watches for one in watch.enqueue(change, world.listers)}
-        for change in (Change(None, found), Change(found, None))
+        for change in (Change(None, resource), Change(resource, None))
     ]
     return each_way[0] & each_way[1]

@@ -35,8 +35,8 @@ COUNT = 8_030_261_248
 
 
 def facts(**fields: Any) -> ModelFacts:
-    known = LLAMA | fields
-    return facts_of({name: value for name, value in known.items() if value is not None})
+    config = LLAMA | fields
+    return facts_of({name: value for name, value in config.items() if value is not None})
 
 
 def test_a_config_and_headers_say_what_a_model_is() -> None:
@@ -168,13 +168,13 @@ PACKED: list[tuple[dict[str, Any], dict[str, int], int]] = [
 def test_weights_that_share_a_number_are_counted_but_not_exactly(
     quantization: dict[str, Any], tensors: dict[str, int], count: int
 ) -> None:
-    found = facts_of(LLAMA | {"quantization_config": quantization}, tensors=tensors)
-    assert (found.parameters, found.exact) == (count, False)
+    result = facts_of(LLAMA | {"quantization_config": quantization}, tensors=tensors)
+    assert (result.parameters, result.exact) == (count, False)
 
 
 def test_fp8_keeps_one_weight_in_a_number() -> None:
-    found = facts_of(LLAMA | {"quantization_config": {"quant_method": "fp8"}}, tensors={"F8_E4M3": 1000, "F32": 8})
-    assert (found.parameters, found.exact) == (1008, True)
+    result = facts_of(LLAMA | {"quantization_config": {"quant_method": "fp8"}}, tensors={"F8_E4M3": 1000, "F32": 8})
+    assert (result.parameters, result.exact) == (1008, True)
 
 
 # --- the rest of it
@@ -280,8 +280,8 @@ def test_tokens_are_those_of_the_part_for_text(fields: dict[str, Any], tokens: i
 def test_a_config_shows_what_a_model_can_do(
     type_: str, architecture: str, fields: dict[str, Any], capabilities: str
 ) -> None:
-    found = facts(model_type=type_, architectures=[architecture], **fields)
-    assert " ".join(found.capabilities) == capabilities
+    result = facts(model_type=type_, architectures=[architecture], **fields)
+    assert " ".join(result.capabilities) == capabilities
 
 
 def test_files_of_sentence_transformers_show_that_a_model_embeds() -> None:
@@ -319,8 +319,8 @@ def test_a_pipeline_is_told_with_its_parts() -> None:
         "safety_checker": [None, None],
         "force_zeros": True,
     }
-    found = facts_of(index, tensors={"BF16": 20_000_000_000})
-    assert found == ModelFacts(
+    result = facts_of(index, tensors={"BF16": 20_000_000_000})
+    assert result == ModelFacts(
         architecture="QwenImagePipeline",
         format=Named("diffusers", "0.34.0"),
         framework=Named("diffusers", "0.34.0"),
@@ -453,10 +453,10 @@ def test_no_configuration_does_more_than_being_unknown(seed: int) -> None:
     config = LLAMA | {name: dice.choice([*ODD, inside]) for name in dice.sample(fields, k=6)}
     if seed % 5 == 0:
         config["_class_name"] = dice.choice(ODD)
-    found = facts_of(config)
-    told = (found.model_type, found.architecture, found.quantization, found.parameter_size)
-    assert all(len(text) <= 128 and text.isprintable() for text in told)
-    assert 0 <= found.max_tokens < 1 << 31
+    result = facts_of(config)
+    texts = (result.model_type, result.architecture, result.quantization, result.parameter_size)
+    assert all(len(text) <= 128 and text.isprintable() for text in texts)
+    assert 0 <= result.max_tokens < 1 << 31
 
 
 # --- files of real models
@@ -502,8 +502,8 @@ EXPECTED = {
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.json")), ids=lambda path: path.stem)
 def test_a_real_config_is_read(path: Path) -> None:
     config = json.loads(path.read_text())
-    found = facts_of(read(path.read_bytes()))
-    told = (found.architecture, found.parameter_size, str(found.max_tokens), *(found.capabilities or ("",)))
-    assert " ".join((*(text or "-" for text in told), *filter(None, [found.quantization]))) == EXPECTED[path.stem]
-    assert found.model_type == config.get("model_type", "")
-    assert not found.framework or found.framework.version == config.get("transformers_version", "")
+    result = facts_of(read(path.read_bytes()))
+    fields = (result.architecture, result.parameter_size, str(result.max_tokens), *(result.capabilities or ("",)))
+    assert " ".join((*(text or "-" for text in fields), *filter(None, [result.quantization]))) == EXPECTED[path.stem]
+    assert result.model_type == config.get("model_type", "")
+    assert not result.framework or result.framework.version == config.get("transformers_version", "")

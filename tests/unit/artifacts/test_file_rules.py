@@ -112,8 +112,8 @@ def test_of_the_same_weights_only_one_copy_enters(model: tuple[str, ...], copies
 
 
 def test_the_copy_that_an_index_names_is_the_model() -> None:
-    found = choose(["config.json", "model.safetensors", *PARTS, INDEX], indexed={"model.safetensors"})
-    assert found.weights == {"model.safetensors"}
+    choice = choose(["config.json", "model.safetensors", *PARTS, INDEX], indexed={"model.safetensors"})
+    assert choice.weights == {"model.safetensors"}
     laid = choose([*SAFETENSORS, "consolidated.safetensors"], indexed={"consolidated.safetensors"})
     assert "consolidated.safetensors" in laid.weights
 
@@ -140,10 +140,10 @@ def test_programs_and_archives_are_refused_by_name(ending: str, folder: str) -> 
     ],
 )
 def test_the_format_shows_in_the_names(paths: tuple[str, ...], format_: str, weights: set[str]) -> None:
-    found = choose(paths)
+    choice = choose(paths)
 
-    assert found.format == format_
-    assert found.weights == weights
+    assert choice.format == format_
+    assert choice.weights == weights
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def good(version: int = 3, order: str = "<") -> bytes:
 
 @pytest.mark.parametrize(("version", "order"), [(1, "<"), (2, "<"), (3, "<"), (3, ">")])
 def test_a_header_of_every_version_and_byte_order_says_the_same(version: int, order: str) -> None:
-    found = parse(Bytes(good(version, order)))
-    assert found == Gguf(
+    header = parse(Bytes(good(version, order)))
+    assert header == Gguf(
         **{field: getattr(FOUND, field) for field in FOUND.__struct_fields__} | {"file_version": version}
     )
 
@@ -294,10 +294,10 @@ def test_values_of_wrong_types_and_sizes_are_taken_for_missing() -> None:
         WRITER.pair(".block_count", Type.INT32, WRITER.pack("i", -1)),
         WRITER.pair(".attention.head_count", Type.ARRAY, WRITER.array(Type.INT32, 2, b"\0" * 8)),
     ]
-    found = parse(Bytes(WRITER.file(pairs)))
-    assert (found.architecture, found.quantization, found.context_length, found.block_count) == ("", "", 0, 0)
-    assert found.name.startswith("\N{REPLACEMENT CHARACTER}[31m two lines")
-    assert len(found.name) == 128
+    header = parse(Bytes(WRITER.file(pairs)))
+    assert (header.architecture, header.quantization, header.context_length, header.block_count) == ("", "", 0, 0)
+    assert header.name.startswith("\N{REPLACEMENT CHARACTER}[31m two lines")
+    assert len(header.name) == 128
 
 
 def refusal(file: Bytes) -> str:

@@ -15,9 +15,9 @@ def test_a_repository_has_letters_digits_and_few_signs(repository: str) -> None:
 
 @pytest.mark.parametrize("repository", ["acme/ti\u0144y", "acm\u00e9/tiny", "acme/tiny\u0661", "acme/-tiny", "acme"])
 def test_letters_of_other_scripts_name_no_repository(repository: str) -> None:
-    told = HuggingFaceFile(repository, "tiny.gguf").fault("source.huggingface", "source.file")
-    assert told is not None
-    assert told.startswith("source.huggingface")
+    message = HuggingFaceFile(repository, "tiny.gguf").fault("source.huggingface", "source.file")
+    assert message is not None
+    assert message.startswith("source.huggingface")
     with pytest.raises(ValueError, match="is not a repository"):
         reference(repository.split("/"), repository)
 

@@ -22,8 +22,8 @@ HEADER = Gguf(
 )
 
 
-def of(**told: Any) -> Facts:
-    return facts(Told(**{"format": "Safetensors", "configuration": LLAMA, "tensors": BF16, **told}))
+def of(**fields: Any) -> Facts:
+    return facts(Told(**{"format": "Safetensors", "configuration": LLAMA, "tensors": BF16, **fields}))
 
 
 def test_a_model_of_transformers_is_known_by_its_files() -> None:
@@ -61,9 +61,9 @@ def test_the_context_stands_under_several_names(name: str) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, "4096", True, 1 << 60, None, [4096]])
 def test_a_context_that_makes_no_sense_is_not_known(value: object) -> None:
-    found = of(configuration={**LLAMA, "max_position_embeddings": value})
+    result = of(configuration={**LLAMA, "max_position_embeddings": value})
 
-    assert (found.context, found.partial) == (0, True)
+    assert (result.context, result.partial) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_quantizations_have_upstreams_names(settings: object, label: str) -> Non
 
 def test_weights_that_are_packed_are_not_counted() -> None:
     packed = {**LLAMA, "quantization_config": {"quant_method": "gptq", "bits": 4}}
-    found = of(configuration=packed, tensors={"I32": 1000, "F16": 10})
+    result = of(configuration=packed, tensors={"I32": 1000, "F16": 10})
 
-    assert (found.parameters, found.partial) == (0, True)
+    assert (result.parameters, result.partial) == (0, True)
 
 
 def test_parameters_that_the_model_declares_count_before_the_files() -> None:
@@ -98,9 +98,9 @@ def test_parameters_that_the_model_declares_count_before_the_files() -> None:
 
 def test_parameters_are_not_estimated() -> None:
     dimensions = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100}
-    found = of(configuration={**LLAMA, **dimensions}, tensors={})
+    result = of(configuration={**LLAMA, **dimensions}, tensors={})
 
-    assert (found.parameters, found.partial) == (0, True)
+    assert (result.parameters, result.partial) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_parameters_are_not_estimated() -> None:
     ["{% if tools %}", "{%- if tools %}", "{% for tool in tools %}", "<tools>", "a tool_call b", "{{ if .Tools }}"],
 )
 def test_a_template_shows_that_a_model_calls_tools(template: str) -> None:
-    found = of(template=template)
+    result = of(template=template)
 
-    assert "ToolCalling" in found.supported_features
-    assert found.features == ("tools",)
+    assert "ToolCalling" in result.supported_features
+    assert result.features == ("tools",)
 
 
 def test_a_model_that_does_not_chat_calls_no_tools() -> None:
@@ -139,9 +139,9 @@ def test_of_several_gguf_models_only_what_is_the_same_is_told() -> None:
     other = Gguf(
         file_version=3, tensor_count=2, architecture="qwen3", quantization="Q8_0", context_length=40960, parameters=7
     )
-    found = of(format="GGUF", headers=((HEADER,), (other,)))
+    result = of(format="GGUF", headers=((HEADER,), (other,)))
 
-    assert (found.architecture, found.parameters, found.quantization) == ("qwen3", 7, "")
+    assert (result.architecture, result.parameters, result.quantization) == ("qwen3", 7, "")
 
 
 def test_a_gguf_file_that_says_nothing_is_partial() -> None:
@@ -149,9 +149,9 @@ def test_a_gguf_file_that_says_nothing_is_partial() -> None:
 
 
 def test_a_pipeline_is_known_by_its_index() -> None:
-    found = of(format="Diffusers", configuration={"_class_name": "StableDiffusionXLPipeline"}, tensors={"F16": 9})
+    result = of(format="Diffusers", configuration={"_class_name": "StableDiffusionXLPipeline"}, tensors={"F16": 9})
 
-    assert found == Facts(
+    assert result == Facts(
         format="Diffusers",
         family="stablediffusionxl",
         architecture="StableDiffusionXLPipeline",
@@ -163,9 +163,9 @@ def test_a_pipeline_is_known_by_its_index() -> None:
 
 @pytest.mark.parametrize("value", ["\x1b[31m", "a\nb", "x" * 5000, 7, [], {"a": 1}])
 def test_what_strangers_wrote_can_be_shown(value: Any) -> None:
-    found = of(configuration={"model_type": value, "architectures": [value]}, tasks=("t" * 900,), template=str(value))
+    result = of(configuration={"model_type": value, "architectures": [value]}, tasks=("t" * 900,), template=str(value))
 
-    for text in (found.family, found.architecture, *found.tasks):
+    for text in (result.family, result.architecture, *result.tasks):
         assert text.isprintable()
         assert len(text) <= 128
 
@@ -233,9 +233,9 @@ def test_several_tasks_add_up_without_repeating() -> None:
 def test_a_task_that_says_nothing_leaves_the_word_to_the_files(
     spelling: str, configuration: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
-    found = of(configuration=configuration, tasks=(spelling,))
+    result = of(configuration=configuration, tasks=(spelling,))
 
-    assert (found.endpoint_types, found.tasks) == (expected, (spelling,))
+    assert (result.endpoint_types, result.tasks) == (expected, (spelling,))
 
 
 def test_a_declared_task_counts_beside_one_that_says_nothing() -> None:

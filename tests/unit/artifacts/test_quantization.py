@@ -22,7 +22,7 @@ REST = {"BF16": B}
 
 def compressed(format_: str, *groups: tuple[int, str] | tuple[int, str, str]) -> dict[str, Any]:
     """Of compressed-tensors: bits, type and perhaps a format of each group."""
-    made = {
+    config_groups = {
         f"group_{place}": {
             "targets": ["Linear"],
             "weights": {"num_bits": group[0], "type": group[1]},
@@ -30,7 +30,7 @@ def compressed(format_: str, *groups: tuple[int, str] | tuple[int, str, str]) ->
         }
         for place, group in enumerate(groups)
     }
-    return {"quant_method": "compressed-tensors", "format": format_, "config_groups": made}
+    return {"quant_method": "compressed-tensors", "format": format_, "config_groups": config_groups}
 
 
 BY_TYPES: list[tuple[dict[str, Any], dict[str, int], bool]] = [
@@ -100,8 +100,8 @@ def test_the_method_its_format_and_its_bits_say_what_a_number_holds(
     quantization: dict[str, Any], tensors: dict[str, int], exact: bool
 ) -> None:
     for place in ({"quantization_config": quantization}, {"text_config": {"quantization_config": quantization}}):
-        found = facts_of(MODEL | place, tensors=tensors | REST)
-        assert (found.parameter_size, found.exact) == ("8B", exact)
+        result = facts_of(MODEL | place, tensors=tensors | REST)
+        assert (result.parameter_size, result.exact) == ("8B", exact)
 
 
 @each(
@@ -116,8 +116,8 @@ def test_the_method_its_format_and_its_bits_say_what_a_number_holds(
 )
 def test_what_nothing_states_is_estimated(quantization: dict[str, Any]) -> None:
     dimensions = {"hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32000}
-    found = facts_of(MODEL | dimensions | {"quantization_config": quantization}, tensors={"I32": 900_000_000, **REST})
-    assert (found.parameter_size, found.exact) == ("6.74B", False)
+    result = facts_of(MODEL | dimensions | {"quantization_config": quantization}, tensors={"I32": 900_000_000, **REST})
+    assert (result.parameter_size, result.exact) == ("6.74B", False)
 
 
 def test_numbers_of_a_quantized_type_without_a_quantization_are_not_exact() -> None:
@@ -262,8 +262,8 @@ BY_NAMES: list[tuple[dict[str, Any], Tensors]] = [
 @each(BY_NAMES)
 def test_scales_zero_points_and_tables_are_no_parameters(quantization: dict[str, Any], tensors: Tensors) -> None:
     shapes = {f"{LAYER}{'' if leaf.startswith('_') else '.'}{leaf}": shape for leaf, shape in tensors.items()}
-    found = facts_of(MODEL | {"quantization_config": quantization}, tensors={"U8": 1}, shapes=shapes | PLAIN)
-    assert (found.parameters, found.exact) == (OUT * IN + 64_064, True)
+    result = facts_of(MODEL | {"quantization_config": quantization}, tensors={"U8": 1}, shapes=shapes | PLAIN)
+    assert (result.parameters, result.exact) == (OUT * IN + 64_064, True)
 
 
 def test_groups_that_cannot_be_told_apart_are_not_exact() -> None:
@@ -338,8 +338,8 @@ def test_no_configuration_does_any_harm(seed: int) -> None:
         "model.a.scales": ("F16", (16,)),
         "model.a.q_weight": ("I32", ()),
     }
-    found = counted(quantization, tensors)
-    assert 0 <= found.parameters <= 16 * 16 * 64 * 16
+    result = counted(quantization, tensors)
+    assert 0 <= result.parameters <= 16 * 16 * 64 * 16
 
 
 def test_a_count_stays_within_what_a_report_can_hold() -> None:

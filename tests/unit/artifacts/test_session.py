@@ -66,8 +66,8 @@ def test_what_is_no_session_is_refused(text: bytes) -> None:
 
 def tar_gz() -> bytes:
     raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w:gz") as made:
-        made.addfile(tarfile.TarInfo("config.json"))
+    with tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("config.json"))
     return raw.getvalue()
 
 

@@ -42,10 +42,10 @@ def test_nothing_waits_for_a_person() -> None:
 
 def test_every_stage_of_the_site_playbook_is_a_tag() -> None:
     page = (ROOT / "playbooks/README.md").read_text()
-    told = page.split("## Stages of site.yml")[1].split("\n#")[0]
+    section = page.split("## Stages of site.yml")[1].split("\n#")[0]
     tags = {tag for node in mappings(ROOT / "playbooks/site.yml") for tag in _listed(node.get("tags"))}
 
-    assert sorted(tag for tag in tags - {"always", "never"} if f"`{tag}`" not in told) == []
+    assert sorted(tag for tag in tags - {"always", "never"} if f"`{tag}`" not in section) == []
 
 
 def _listed(value: Any) -> list[str]:

@@ -69,9 +69,9 @@ def test_every_row_of_the_matrix_has_its_pins() -> None:
 
     assert sorted(written) == sorted(row[0] for row in rows)
     for core, kubernetes, *_pythons in rows:
-        found = written[core]
-        assert (found["ansible-core"], found["kubernetes"]) == (core, kubernetes)
-        assert {"pip", "coverage", "pytest", "mock"} <= set(found)
+        versions = written[core]
+        assert (versions["ansible-core"], versions["kubernetes"]) == (core, kubernetes)
+        assert {"pip", "coverage", "pytest", "mock"} <= set(versions)
 
 
 def test_the_build_backend_is_the_pinned_one() -> None:

@@ -107,8 +107,8 @@ def test_every_module_and_role_documents_itself(home: Path) -> None:
         ansible(home, "ansible-doc", "--type", "role", "--json", *(f"slipway.inference.{r}" for r in ROLES))
     )
 
-    assert {name for name, found in modules.items() if found["doc"]["options"] and found["examples"]} == set(MODULES)
-    assert {name.rpartition(".")[2] for name, found in roles.items() if found["entry_points"]} == set(ROLES)
+    assert {name for name, docs in modules.items() if docs["doc"]["options"] and docs["examples"]} == set(MODULES)
+    assert {name.rpartition(".")[2] for name, docs in roles.items() if docs["entry_points"]} == set(ROLES)
 
 
 def test_every_role_works_alone_and_asks_no_program(home: Path) -> None:
@@ -118,12 +118,12 @@ def test_every_role_works_alone_and_asks_no_program(home: Path) -> None:
     try:
         (home / "alone.yml").write_text(json.dumps([play(role) for role in ALONE]))
         variables = {"K8S_AUTH_HOST": server.url, "K8S_AUTH_API_KEY": "of-nobody"}
-        told = ansible(home, "ansible-playbook", "--inventory", ",".join(ALONE), "--check", "alone.yml", **variables)
+        output = ansible(home, "ansible-playbook", "--inventory", ",".join(ALONE), "--check", "alone.yml", **variables)
     finally:
         server.stop()
 
     assert server.writes == []
-    assert [role for role in ALONE if f"\n{role} " not in told.split("PLAY RECAP")[1]] == []
+    assert [role for role in ALONE if f"\n{role} " not in output.split("PLAY RECAP")[1]] == []
 
 
 def play(role: str) -> dict[str, Any]:
@@ -144,15 +144,15 @@ def play(role: str) -> dict[str, Any]:
 
 def test_where_there_is_nothing_to_build_images_of_the_role_says_so(home: Path) -> None:
     (home / "images.yml").write_text(json.dumps([play("images") | {"hosts": "localhost"}]))
-    told = ansible(home, "ansible-playbook", "--inventory", "localhost,", "images.yml", failing=True)
+    output = ansible(home, "ansible-playbook", "--inventory", "localhost,", "images.yml", failing=True)
 
-    assert "This installation of the collection lacks" in " ".join(told.split())
+    assert "This installation of the collection lacks" in " ".join(output.split())
 
 
 def test_nothing_reads_what_is_there_for_developers_and_readers_only() -> None:
     texts = [path for name in ("meta", "playbooks", "plugins", "roles") for path in (ROOT / name).rglob("*.y*ml")]
 
-    found = {
+    names = {
         path.name for path in texts for folder in ("docs", "tests", "molecule") if f"../{folder}" in path.read_text()
     }
-    assert found == set()
+    assert names == set()

@@ -185,9 +185,9 @@ class Toys:
     def status(self, world: World, rejection: Rejection | None) -> StatusResult:
         reason = rejection.reason if rejection else "Valid"
         condition = {"type": "Accepted", "status": "False" if rejection else "True", "reason": reason}
-        told = sorted(report.progress.done_bytes for report in world.agents.values() if report.progress)
+        done_bytes = sorted(report.progress.done_bytes for report in world.agents.values() if report.progress)
         return StatusResult(
-            {"conditions": [condition], "pods": len(world.pods), "told": told, "policed": world.policed}
+            {"conditions": [condition], "pods": len(world.pods), "told": done_bytes, "policed": world.policed}
         )
 
 
@@ -229,12 +229,12 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def parts(client, session, loaders, start) -> AsyncIterator[Parts]:
-    made = Parts(client, session, lambda pod: loaders[pod["metadata"]["name"]])
-    for informer in made.informers:
+    controller_parts = Parts(client, session, lambda pod: loaders[pod["metadata"]["name"]])
+    for informer in controller_parts.informers:
         start(informer.run())
-    start(made.controller.run())
-    yield made
-    await made.agents.close()
+    start(controller_parts.controller.run())
+    yield controller_parts
+    await controller_parts.agents.close()
 
 
 class Cluster:
@@ -262,8 +262,8 @@ class Cluster:
         return self.server.objects[self.path(kind, name)]
 
     def get_status(self, name: str = "a") -> Object:
-        found: Object = self.get(TOY, name).get("status", {})
-        return found
+        status: Object = self.get(TOY, name).get("status", {})
+        return status
 
     def reason(self, name: str = "a") -> str:
         conditions = self.get(TOY, name).get("status", {}).get("conditions", [{}])
@@ -302,8 +302,8 @@ async def controlled(
 async def apply_kubeai_model(server: Any, cluster: Any, **spec: Any) -> None:
     """Makes Model ``a`` of KubeAI, or changes it, to a sound spec with these fields."""
     sound = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
-    path, wanted = cluster.path(KUBEAI_MODEL, "a"), {"spec": sound | spec}
-    if found := cluster.find(KUBEAI_MODEL):
-        await server.store(path, found | wanted)
+    path, manifest = cluster.path(KUBEAI_MODEL, "a"), {"spec": sound | spec}
+    if model := cluster.find(KUBEAI_MODEL):
+        await server.store(path, model | manifest)
     else:
-        await server.put(path, kind=KUBEAI_MODEL.kind, apiVersion=KUBEAI_MODEL.api_version, **wanted)
+        await server.put(path, kind=KUBEAI_MODEL.kind, apiVersion=KUBEAI_MODEL.api_version, **manifest)

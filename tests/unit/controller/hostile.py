@@ -87,8 +87,8 @@ def encoded(obj: Any, depth: int = 1500) -> bytes:
 
 def text(random: Random, obj: Any) -> bytes:
     """An object as text, and sometimes not even that."""
-    found = encoded(changed(random, obj, times=random.randrange(1, 4)))
-    return damaged(random, found) if random.random() < 0.5 else found
+    content = encoded(changed(random, obj, times=random.randrange(1, 4)))
+    return damaged(random, content) if random.random() < 0.5 else content
 
 
 def damaged(random: Random, found: bytes) -> bytes:

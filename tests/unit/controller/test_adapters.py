@@ -26,9 +26,11 @@ GONE = dict.fromkeys(label(""))
 
 def report(phase: Phase, loaded: str = "", shown: str | None = None) -> AgentReport:
     """``loaded``: url; ``shown``: how the loader says that the label names it."""
-    told = shown if shown is not None else agent.label(loaded) if loaded else ""
-    known = agent.version(loaded) if loaded else ""
-    return AgentReport((AdapterState("base_sql", agent.version(NEW), phase, loaded=known, loaded_label=told),))
+    loaded_label = shown if shown is not None else agent.label(loaded) if loaded else ""
+    loaded_version = agent.version(loaded) if loaded else ""
+    return AgentReport(
+        (AdapterState("base_sql", agent.version(NEW), phase, loaded=loaded_version, loaded_label=loaded_label),)
+    )
 
 
 def pod(uid: str = "a", url: str = "", *, serving: bool = True) -> Pod:
@@ -91,11 +93,11 @@ def test_a_label_that_a_loader_does_not_know_or_invents_is_not_put_on_the_pod(sh
 def test_another_url_with_the_digest_of_the_original_s_labels_is_another_version() -> None:
     genuine, forged = collision()
     assert agent.label(genuine) == agent.label(forged)
-    asked = (Adapter("base_sql", genuine),)
-    told = AgentReport(
+    desired_adapters = (Adapter("base_sql", genuine),)
+    agent_report = AgentReport(
         (AdapterState("base_sql", agent.version(genuine), "Fetched", "", agent.version(forged), agent.label(forged)),)
     )
-    assert one(pod(url=forged), told, wish=asked).labels == GONE
+    assert one(pod(url=forged), agent_report, wish=desired_adapters).labels == GONE
 
 
 def collision() -> tuple[str, str]:
@@ -103,8 +105,8 @@ def collision() -> tuple[str, str]:
     seen: dict[str, str] = {}
     for number in range(10**6):
         url = f"hf://evil/backdoored-{number}"
-        if (found := seen.setdefault(agent.label(url), url)) != url:
-            return found, url
+        if (earlier_url := seen.setdefault(agent.label(url), url)) != url:
+            return earlier_url, url
     raise AssertionError("no two alike")
 
 
@@ -123,15 +125,15 @@ def test_labels_of_others_are_left_alone() -> None:
 
 def test_pods_go_over_to_another_version_one_after_another() -> None:
     ready = report("Fetched", OLD)
-    found = orders([pod("a", OLD), pod("b", OLD)], WISH, {"a": ready, "b": ready}, {})
-    assert (found["a"].labels, found["b"].labels) == (GONE, {})
-    assert found["b"].wish == FETCH_ONLY
+    pod_orders = orders([pod("a", OLD), pod("b", OLD)], WISH, {"a": ready, "b": ready}, {})
+    assert (pod_orders["a"].labels, pod_orders["b"].labels) == (GONE, {})
+    assert pod_orders["b"].wish == FETCH_ONLY
 
 
 def test_the_next_pod_waits_until_the_one_before_serves_again() -> None:
     ready = report("Fetched", OLD)
-    for told in (report("Fetched"), report("Fetching"), None):
-        reports = {"b": ready} | ({"a": told} if told else {})
+    for agent_report in (report("Fetched"), report("Fetching"), None):
+        reports = {"b": ready} | ({"a": agent_report} if agent_report else {})
         assert orders([pod("a"), pod("b", OLD)], WISH, reports, {})["b"].labels == {}
     done = orders([pod("a", NEW), pod("b", OLD)], WISH, {"a": report("Loaded", NEW), "b": ready}, {})
     assert done["b"].labels == GONE
@@ -143,12 +145,12 @@ def test_a_pod_that_failed_does_not_keep_the_others_from_the_new_version() -> No
 
 
 def test_a_pod_whose_engine_is_away_does_not_keep_the_others_from_the_new_version() -> None:
-    found = orders([pod("a", serving=False), pod("b", OLD)], WISH, {"b": report("Fetched", OLD)}, {})
-    assert found["b"].labels == GONE
+    pod_orders = orders([pod("a", serving=False), pod("b", OLD)], WISH, {"b": report("Fetched", OLD)}, {})
+    assert pod_orders["b"].labels == GONE
 
 
 def test_without_a_label_for_the_version_only_that_of_services_is_set() -> None:
-    found = orders([pod("a", OLD)], WISH, {"a": report("Loaded", NEW)}, {}, label="")
-    assert found["a"].labels == {}
+    pod_orders = orders([pod("a", OLD)], WISH, {"a": report("Loaded", NEW)}, {}, label="")
+    assert pod_orders["a"].labels == {}
     fresh = orders([pod("a")], WISH, {"a": report("Loaded", NEW)}, {}, label="")
     assert fresh["a"].labels == {"adapter.slipway.inference/sql": "true"}

@@ -47,11 +47,11 @@ class Loader:
         self.fetched: dict[str, str] = {}
 
     def application(self) -> web.Application:
-        made = web.Application()
-        made.router.add_get("/v1/state", self.state)
-        made.router.add_put("/v1/adapters", self.adapters)
-        made.router.add_get("/elsewhere", self.visit)
-        return made
+        app = web.Application()
+        app.router.add_get("/v1/state", self.state)
+        app.router.add_put("/v1/adapters", self.adapters)
+        app.router.add_get("/elsewhere", self.visit)
+        return app
 
     async def visit(self, _unused: web.Request) -> web.Response:
         self.visited = True
@@ -113,8 +113,8 @@ class Pods:
             {"name": "loader", "state": {"running": {}}},
         ]
         given = {"app.kubernetes.io/managed-by": "kubeai", "pod-template-hash": "1"}
-        found = self.cluster.find(POD, name)
-        metadata = found["metadata"] if found else {"labels": given, "ownerReferences": references}
+        pod = self.cluster.find(POD, name)
+        metadata = pod["metadata"] if pod else {"labels": given, "ownerReferences": references}
         status = {"podIP": "10.0.0.1", "containerStatuses": containers}
         await self.server.put(self.cluster.path(POD, name), kind="Pod", metadata=metadata, status=status)
 
@@ -124,20 +124,20 @@ class Pods:
 
 
 def version_of(found: dict[str, str]) -> str:
-    told = found.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in found else ""
-    return {agent.label(V1): "v1", agent.label(V2): "v2", "": ""}[told]
+    label = found.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in found else ""
+    return {agent.label(V1): "v1", agent.label(V2): "v2", "": ""}[label]
 
 
 @pytest.fixture
 async def pods(server, cluster, loaders, parts, monkeypatch, eventually):
     monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.05)
     monkeypatch.setattr("slipway.controller.adapters.DRAIN_SECONDS", 0.3)
-    made = Pods(server, cluster, loaders)
+    cluster_pods = Pods(server, cluster, loaders)
     await cluster.config()
     await cluster.toy(adapters={"sql": "v1"})
     await eventually(lambda: cluster.find(DEPLOYMENT))
-    yield made
-    for runner in made.runners:
+    yield cluster_pods
+    for runner in cluster_pods.runners:
         await runner.cleanup()
 
 
@@ -168,12 +168,12 @@ async def test_another_version_goes_from_pod_to_pod_and_some_pod_serves_at_every
     for name in names:
         await pods.add(name)
     await eventually(lambda: [pods.serves(name) for name in names] == ["v1"] * 3)
-    told, now = len(server.history), dict.fromkeys(names, "v1")
+    offset, now = len(server.history), dict.fromkeys(names, "v1")
     toy = cluster.get(TOY)
     await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "adapters": {"sql": "v2"}}})
     await eventually(lambda: [pods.serves(name) for name in names] == ["v2"] * 3)
     serving = []
-    for _version, _change, path, obj in server.history[told:]:
+    for _version, _change, path, obj in server.history[offset:]:
         if obj["kind"] == "Pod":
             now[path.rpartition("/")[2]] = version_of(labels(obj))
             serving.append(sum(map(bool, now.values())))
@@ -213,11 +213,11 @@ async def test_a_loader_that_knows_another_controller_is_told_nothing_and_its_re
 async def test_a_pod_cannot_send_the_controller_elsewhere(pods, cluster, eventually):
     target, first = await pods.add("a-1-y"), await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == pods.serves("a-1-y") == "v1")
-    asked = first.asked
+    request_count = first.asked
     first.elsewhere = pods.loaders["a-1-y"]
     await pods.put("a-1-x", started=False)
     # By the second request, the controller has processed the first answer.
-    await eventually(lambda: first.asked > asked + 1)
+    await eventually(lambda: first.asked > request_count + 1)
     assert not target.visited
 
 
@@ -239,15 +239,15 @@ async def two(client, session, monkeypatch):
     """Agents, and the loaders of two pods, ``x`` and ``y``, that nobody follows yet."""
     monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.02)
     monkeypatch.setattr(agents_module, "SLOW_SECONDS", 0.02)
-    found, runners = {name: Loader(lambda name=name: name) for name in "xy"}, {}
-    for name, loader in found.items():
+    loaders, runners = {name: Loader(lambda name=name: name) for name in "xy"}, {}
+    for name, loader in loaders.items():
         runners[name] = web.AppRunner(loader.application(), shutdown_timeout=0.1)
         await runners[name].setup()
         await web.TCPSite(runners[name], "127.0.0.1", 0).start()
-    made = Agents(client, session, lambda pod: "http://{}:{}".format(*runners[uid(pod)].addresses[0][:2]))
-    made.sign_with(KEY)
-    yield made, found
-    await made.close()
+    agents = Agents(client, session, lambda pod: "http://{}:{}".format(*runners[uid(pod)].addresses[0][:2]))
+    agents.sign_with(KEY)
+    yield agents, loaders
+    await agents.close()
     for runner in runners.values():
         await runner.cleanup()
 
@@ -262,10 +262,10 @@ class Uncopied(dict[str, AgentReport]):
 async def test_a_look_reads_the_reports_of_its_own_pods_only(two, eventually):
     agents, _unused = two
     agents._reports = Uncopied()
-    told: list[Key] = []
-    agents.on_change(TOY, told.append)
+    keys: list[Key] = []
+    agents.on_change(TOY, keys.append)
     agents.follow(TOY, A, [engine_pod("x")], AdapterSet())
-    await eventually(lambda: told)
+    await eventually(lambda: keys)
     assert agents.reports([engine_pod("x")]) == {"x": AgentReport((), None)}
 
 
@@ -297,12 +297,12 @@ async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "load-cache-a", "uid": "1", "controller": True}
     status = {"podIP": "10.0.0.1", "containerStatuses": [{"name": "loader", "state": {"running": {}}}]}
     pod = {"metadata": {"name": "x", "namespace": "models", "uid": "2", "ownerReferences": [job]}, "status": status}
-    told: list[float] = []
+    times: list[float] = []
 
     def listen(_name: Key) -> None:
         report = agents.reports([pod])["2"]
         assert report.progress is not None
-        told.append(time.monotonic())
+        times.append(time.monotonic())
 
     agents.on_change(TOY, listen)
     agents.follow(TOY, A, [pod], AdapterSet())
@@ -311,12 +311,12 @@ async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
 
     def told_thrice() -> bool:
         loader.progress = Progress(done_bytes=loader.asked)
-        return len(told) == 3
+        return len(times) == 3
 
     await eventually(told_thrice)
     await agents.close()
     await runner.cleanup()
-    assert told[2] - told[0] > 0.9
+    assert times[2] - times[0] > 0.9
 
 
 async def test_a_resource_that_is_gone_is_not_asked_for_any_more(server, pods, parts, cluster, eventually, rest):

@@ -65,7 +65,7 @@ class Gateway:
 @pytest.fixture
 async def gateways():
     """Three gateways: what they say, and where."""
-    runners, made, addresses = [], [], []
+    runners, servers, addresses = [], [], []
     for _unused in range(3):
         gateway, application = Gateway(), web.Application()
         application.router.add_get("/metrics", gateway.metrics)
@@ -74,9 +74,9 @@ async def gateways():
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         runners.append(runner)
-        made.append(gateway)
+        servers.append(gateway)
         addresses.append("{}:{}".format(*runner.addresses[0][:2]))
-    yield made, addresses
+    yield servers, addresses
     for runner in runners:
         await runner.cleanup()
 
@@ -97,7 +97,7 @@ async def scaled(client, session, parts, gateways, cluster, server, eventually, 
     monkeypatch.setattr(gateways_module, "LIMIT", aiohttp.ClientTimeout(total=PATIENCE))
     await cluster.config()
     await cluster.toy(target=1, interval=10, window=30, services=["model-a", "model-a-sql"])
-    await eventually(lambda: (found := parts.scaled.get(A)) and len(found.services) == 2)
+    await eventually(lambda: (scaling := parts.scaled.get(A)) and len(scaling.services) == 2)
     return Scaled(client, session, parts, gateways, server, eventually)
 
 
@@ -108,9 +108,9 @@ class Scaled:
         self.clock, self.metrics = Clock(), Metrics()
         self._parts, self._server, self._eventually = parts, server, eventually
         self.gateways, addresses = gateways
-        asked = Gateways(client, session, "system", addresses)
+        poller = Gateways(client, session, "system", addresses)
         self.autoscaler = Autoscaler(
-            client, parts.caches, parts.scaled, asked, "system", parts.recorder, self.metrics, self.clock
+            client, parts.caches, parts.scaled, poller, "system", parts.recorder, self.metrics, self.clock
         )
 
     async def look(self, seconds: float = 2.0, times: int = 1) -> None:
@@ -124,8 +124,8 @@ class Scaled:
         """Whether the controller knows what was written last."""
         toy = self._server.objects[TOY.path("models", "a")]
         stored, scaled = self._parts.caches.get(*A), self._parts.scaled.get(A)
-        known = stored and stored["metadata"]["resourceVersion"] == toy["metadata"]["resourceVersion"]
-        return bool(known) and (scaled is None or scaled.generation == toy["metadata"]["generation"])
+        same_version = stored and stored["metadata"]["resourceVersion"] == toy["metadata"]["resourceVersion"]
+        return bool(same_version) and (scaled is None or scaled.generation == toy["metadata"]["generation"])
 
 
 def replicas(cluster) -> int:
@@ -331,16 +331,16 @@ async def test_a_resource_that_no_longer_scales_is_left_alone_and_has_no_metrics
 
 
 async def test_gateway_pods_are_found_by_their_label(client, session, server, start, eventually):
-    found = Gateways(client, session, "system")
-    start(found.pods.run())
+    poller = Gateways(client, session, "system")
+    start(poller.pods.run())
     for name, namespace, ready in (("one", "system", True), ("two", "system", False), ("far", "other", True)):
         await server.put(
             f"/api/v1/namespaces/{namespace}/pods/{name}",
             metadata={"labels": {"app.kubernetes.io/name": "slipway-gateway"}},
             status={"podIP": f"10.0.0.{len(name)}{ready:d}", "conditions": [{"type": "Ready", "status": str(ready)}]},
         )
-    await eventually(lambda: len(found.pods.store) == 2)
-    assert found._wanted() == {"10.0.0.31:8081": True, "10.0.0.30:8081": False}
+    await eventually(lambda: len(poller.pods.store) == 2)
+    assert poller._wanted() == {"10.0.0.31:8081": True, "10.0.0.30:8081": False}
 
 
 def test_the_pace_is_quick_enough_for_bursts() -> None:
@@ -363,20 +363,20 @@ async def test_of_a_resource_of_the_whole_cluster_a_child_is_scaled_by_the_servi
     scaling = Scaling(
         replicas=1, min_replicas=1, max_replicas=9, target_requests=1, interval=10, window=30, scale_down_delay=30
     )
-    known, clock, made = ScaledResources(), Clock(), []
+    resources, clock, autoscalers = ScaledResources(), Clock(), []
     counting = [Key("models", "engine")]
-    known.put(wide, HowItScales(scaling=scaling, target=target, generation=1, services=counting))
-    told, addresses = gateways
-    told[0].requests = {("models", "engine"): 4, ("models", "router"): 9}
+    resources.put(wide, HowItScales(scaling=scaling, target=target, generation=1, services=counting))
+    servers, addresses = gateways
+    servers[0].requests = {("models", "engine"): 4, ("models", "router"): 9}
     for _unused in range(2):
-        asked, caches = Gateways(client, session, "system", addresses), Stores(stores)
-        made.append(Autoscaler(client, caches, known, asked, "system", parts.recorder, Metrics(), clock))  # type: ignore[arg-type]
+        poller, caches = Gateways(client, session, "system", addresses), Stores(stores)
+        autoscalers.append(Autoscaler(client, caches, resources, poller, "system", parts.recorder, Metrics(), clock))  # type: ignore[arg-type]
     for _unused in range(40):
         clock.now += 2.0
-        await made[0].look()
+        await autoscalers[0].look()
     assert server.objects[place]["spec"]["replicas"] == 4
     assert json.loads(server.objects[STATE]["data"]["clustertoys.toys.test"]) == {"w": 4.0}
-    assert await made[1]._averages.known("slipway-autoscaler", wide) == 4.0
+    assert await autoscalers[1]._averages.known("slipway-autoscaler", wide) == 4.0
 
 
 def test_an_event_tells_the_figures_that_decided() -> None:

@@ -183,9 +183,9 @@ def test_a_hostile_annotation_ends_no_index() -> None:
 
 
 def node(name: str, **allocatable: str) -> Object:
-    found = {resource.replace("__", "/").replace("_", "."): amount for resource, amount in allocatable.items()}
+    quantities = {resource.replace("__", "/").replace("_", "."): amount for resource, amount in allocatable.items()}
     metadata = {"name": name, "uid": name, "resourceVersion": "1", "labels": {"disk": "fast"}}
-    status = {"allocatable": {"cpu": "8", **found}, "images": [{"names": ["large"]}]}
+    status = {"allocatable": {"cpu": "8", **quantities}, "images": [{"names": ["large"]}]}
     return {"kind": "Node", "metadata": metadata, "spec": {}, "status": status}
 
 

@@ -63,9 +63,9 @@ async def secret(server: Any, name: str, **values: str) -> None:
 
 @pytest.fixture
 async def catalogs(client, secrets) -> AsyncIterator[Catalogs]:
-    made = Catalogs(client, SYSTEM, allowed=ANYWHERE)
-    yield made
-    await made.close()
+    catalog_reader = Catalogs(client, SYSTEM, allowed=ANYWHERE)
+    yield catalog_reader
+    await catalog_reader.close()
 
 
 def address(url: str, seconds: float = 0.02, **fields: str) -> CatalogAddress:
@@ -74,16 +74,16 @@ def address(url: str, seconds: float = 0.02, **fields: str) -> CatalogAddress:
 
 
 def names_of(catalogs: Catalogs) -> list[str]:
-    known = catalogs.known.get("east")
-    return [one.name for one in known.entries] if known else []
+    remote_catalog = catalogs.known.get("east")
+    return [one.name for one in remote_catalog.entries] if remote_catalog else []
 
 
 async def test_what_is_new_there_is_new_here(catalogs, remote, url, eventually):
-    told: list[Key] = []
-    catalogs.on_change(CATALOG_SOURCE, told.append)
+    keys: list[Key] = []
+    catalogs.on_change(CATALOG_SOURCE, keys.append)
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
-    assert set(told) == {EAST}
+    assert set(keys) == {EAST}
     remote.document = catalog(entry(), entry("other", OTHER), revision="two")
     await eventually(lambda: names_of(catalogs) == ["tiny", "other"])
     await eventually(lambda: remote.asked[-1] == ("/v1/catalog", '"two"'))
@@ -165,12 +165,12 @@ async def controller(client: Client, session, start, catalogs) -> AsyncIterator[
     caches, agents = Caches(client, [CATALOG_SOURCES], settings), Agents(client, session)
     agents.sign_with(KEY)
     recorder = Recorder(client, "test", metrics=metrics)
-    made = Reconciler(
+    reconciler = Reconciler(
         CATALOG_SOURCES, client, caches, settings, recorder, agents, ScaledResources(), RESERVED, catalogs
     )
     for informer in caches.informers:
         start(informer.run())
-    start(made.controller(2, metrics).run())
+    start(reconciler.controller(2, metrics).run())
     yield
     await agents.close()
 
@@ -179,12 +179,12 @@ async def test_the_status_of_a_source_tells_what_was_read(server, controller, ca
     path = CATALOG_SOURCE.path("", "east")
 
     def status() -> Object:
-        found: Object = server.objects.get(path, {}).get("status", {})
-        return found
+        status_fields: Object = server.objects.get(path, {}).get("status", {})
+        return status_fields
 
     def condition() -> tuple[str, str]:
-        found = next(iter(status().get("conditions", [])), {})
-        return found.get("status", ""), found.get("reason", "")
+        first_condition = next(iter(status().get("conditions", [])), {})
+        return first_condition.get("status", ""), first_condition.get("reason", "")
 
     spec = {"url": url, "credentialsSecretName": "catalog", "caSecretName": "authority"}
     named = {"kind": "ModelCatalogSource", "apiVersion": CATALOG_SOURCE.api_version}

@@ -53,8 +53,8 @@ async def create(server: Any, kind: CustomResource = MODEL, **source: Any) -> No
 
 
 def status(server: Any, kind: CustomResource = MODEL) -> dict[str, Any]:
-    found: dict[str, Any] = server.objects.get(place(kind), {}).get("status", {})
-    return found
+    status_fields: dict[str, Any] = server.objects.get(place(kind), {}).get("status", {})
+    return status_fields
 
 
 def phase(server: Any, kind: CustomResource = MODEL) -> str:
@@ -96,9 +96,13 @@ async def test_a_model_is_published_and_others_conditions_stay(server, models, e
     ]
     await finish(server, jobs(server)[0], RESULT)
     await eventually(lambda: phase(server) == "Ready" and not jobs(server))
-    found = {one["type"]: one for one in status(server)["conditions"]}
-    assert (found["Ready"]["reason"], found["Ready"]["message"]) == ("Ready", "Workloads can use the model.")
-    assert (found["Reconciling"]["status"], found["Stalled"]["status"], found["Mine"]) == ("False", "False", MINE)
+    conditions = {one["type"]: one for one in status(server)["conditions"]}
+    assert (conditions["Ready"]["reason"], conditions["Ready"]["message"]) == ("Ready", "Workloads can use the model.")
+    assert (conditions["Reconciling"]["status"], conditions["Stalled"]["status"], conditions["Mine"]) == (
+        "False",
+        "False",
+        MINE,
+    )
     assert status(server)["artifact"]["digest"] == DIGEST
     await rest(lambda: len(server.writes))
     assert not server.objects[place()]["metadata"].get("annotations")
@@ -190,7 +194,7 @@ async def test_models_get_their_turns_as_soon_as_others_end_theirs(server, model
         metadata = {"creationTimestamp": timestamp(number)}
         await server.put(path, kind="Model", apiVersion=MODEL.kind.api_version, spec=spec, metadata=metadata)
     await eventually(lambda: (len(jobs(server)), len(jobs(server, "other"))) == (3, 1))
-    for left in (3, 3, 2, 1, 0):
+    for job_count in (3, 3, 2, 1, 0):
         ended = jobs(server)[0]
         await finish(server, ended, RESULT)
-        await eventually(lambda path=ended, count=left: path not in jobs(server) and len(jobs(server)) == count)
+        await eventually(lambda path=ended, count=job_count: path not in jobs(server) and len(jobs(server)) == count)

@@ -63,14 +63,14 @@ class Cluster:
         spec = {"containers": [{"name": "a", "image": "i"}], **({"schedulingGates": GATES} if gated else {})}
         template = {"metadata": {"labels": {"app": "w"}}, "spec": spec}
         annotations = {f"{names.GROUP}/{one}": text for one, text in asked.items()}
-        made = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
+        workload_spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
         if kind == CRON_JOB:
-            made = {"jobTemplate": {"spec": {"template": template}}}
+            workload_spec = {"jobTemplate": {"spec": {"template": template}}}
         path = kind.path(namespace, "w")
         status = {"observedGeneration": 99, "replicas": replicas}
         metadata = {"annotations": annotations}
         await self.server.put(
-            path, kind=kind.kind, apiVersion=kind.api_version, metadata=metadata, spec=made, status=status
+            path, kind=kind.kind, apiVersion=kind.api_version, metadata=metadata, spec=workload_spec, status=status
         )
         return path
 
@@ -89,8 +89,8 @@ class Cluster:
 
     def blocked(self, path: str) -> str | None:
         annotations = self.server.objects[path]["metadata"].get("annotations") or {}
-        found: str | None = annotations.get(names.BLOCKED_REASON)
-        return found
+        reason: str | None = annotations.get(names.BLOCKED_REASON)
+        return reason
 
     def delivered(self, path: str) -> bool:
         kind = next(one for one in WORKLOADS if f"/{one.plural}/" in path)
@@ -112,10 +112,10 @@ async def deliver(client, start, cluster, monkeypatch) -> Callable[..., Any]:
         metrics, apis = Metrics(), [Models(types.MODEL), Models(types.CLUSTER_MODEL)]
         caches = Caches(client, apis, settings, namespaces=namespaces)
         recorder = Recorder(client, "test", metrics=metrics)
-        made = Deliveries(DELIVERY, client, caches, settings, recorder, namespaces)
-        for informer in (*caches.informers, *made.informers):
+        deliveries = Deliveries(DELIVERY, client, caches, settings, recorder, namespaces)
+        for informer in (*caches.informers, *deliveries.informers):
             start(informer.run())
-        for controller in made.controllers(2, metrics):
+        for controller in deliveries.controllers(2, metrics):
             start(controller.run())
         start(recorder.run())
 
@@ -125,7 +125,7 @@ async def deliver(client, start, cluster, monkeypatch) -> Callable[..., Any]:
                 await asyncio.sleep(0.02)
 
         start(ending())
-        return made
+        return deliveries
 
     ended: set[str] = set()
 
@@ -182,13 +182,13 @@ async def test_workloads_that_ask_for_nothing_cost_no_request_and_no_memory(
 ) -> None:
     await cluster.workload(other="x")
     await cluster.workload(STATEFUL_SET)
-    made = await deliver()
+    deliveries = await deliver()
     await eventually(lambda: len(server.watches) >= 8)
     await rest(lambda: len(server.log))
     assert server.writes == []
     assert server.requests("GET", "/w") == []
     assert all("as=PartialObjectMetadata" in one.accept for one in server.log if one.path.endswith("deployments"))
-    assert len(made._deliverers[0]._workloads.store) == 0
+    assert len(deliveries._deliverers[0]._workloads.store) == 0
 
 
 async def test_a_status_that_changes_concerns_nobody(server, cluster, deliver, eventually, rest) -> None:
@@ -291,17 +291,17 @@ async def test_a_refusal_that_is_worded_anew_each_time_is_not_asked_for_at_once(
     server, cluster, deliver, eventually, rest, script
 ) -> None:
     async def refused(request: Any) -> Any:
-        said.append(f"denied, request {len(said)}")
-        return await script.refuse(403, "Forbidden", said[-1])(request)
+        messages.append(f"denied, request {len(messages)}")
+        return await script.refuse(403, "Forbidden", messages[-1])(request)
 
-    said: list[str] = []
+    messages: list[str] = []
     await cluster.model()
     path = await cluster.workload(model="m")
     server.fault("POST", "persistentvolumeclaims", refused, 100)
     await deliver()
     await eventually(lambda: cluster.blocked(path) == "Forbidden")
     await rest(lambda: len(server.log))
-    assert len(said) <= 2
+    assert len(messages) <= 2
 
 
 async def test_only_chosen_namespaces_are_delivered_to(server, cluster, deliver, eventually, rest) -> None:

@@ -91,8 +91,8 @@ def world(note: str) -> World:
         now=0.0,
         listers=worlds.known(KUBEAI, settings),
     )
-    found = {one: claim("models.kubeai.org/m", note) for one in references(MODEL, settings) if one.kind != CONFIG_MAP}
-    return worlds.with_objects(empty, found)
+    claims = {one: claim("models.kubeai.org/m", note) for one in references(MODEL, settings) if one.kind != CONFIG_MAP}
+    return worlds.with_objects(empty, claims)
 
 
 ROUTE_OF = {"models": ["a", "b"], "port": "http", "scale": {"group": "g", "version": "v1"}, "labels": {"x": "y"}}
@@ -165,7 +165,7 @@ def test_a_decoder_answers_or_refuses_by_its_own_exception(name: str) -> None:
 
 def examples() -> dict[str, list[dict[str, Any]]]:
     """Objects of each kind, by plural: what the golden examples have, with the labels that informers ask for."""
-    found: dict[str, list[dict[str, Any]]] = {
+    objects_by_plural: dict[str, list[dict[str, Any]]] = {
         "services": [routed(json.dumps(ROUTE_OF)) | {"kind": "Service", "apiVersion": "v1"}],
         "pods": [
             {
@@ -190,8 +190,8 @@ def examples() -> dict[str, list[dict[str, Any]]]:
     for path in goldens.examples(*GOLDEN.iterdir()):
         for obj in [documents.read(path)["resource"], *goldens.expected(path)["children"]]:
             if isinstance(obj, dict) and "metadata" in obj and "kind" in obj:
-                found.setdefault(plural(obj["kind"]), []).append(obj)
-    return found
+                objects_by_plural.setdefault(plural(obj["kind"]), []).append(obj)
+    return objects_by_plural
 
 
 def plural(kind: str) -> str:
@@ -216,9 +216,9 @@ class Hostile:
         labels = {MANAGED_BY: "slipway", ROUTE: "true", **(base["metadata"].get("labels") or {})}
         own = {"namespace": "tenant", "name": f"x{self.numbers}", "uid": f"u{self.numbers}", "resourceVersion": "90"}
         metadata = {"creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [OWNER], **base["metadata"]}
-        made = {**base, "metadata": {**metadata, "labels": labels, **own}}
+        manifest = {**base, "metadata": {**metadata, "labels": labels, **own}}
         keep = SERVERS_OWN if self.random.random() < 0.8 else frozenset({"resourceVersion"})
-        return hostile.encoded(hostile.changed(self.random, made, keep, self.random.randrange(1, 5)))
+        return hostile.encoded(hostile.changed(self.random, manifest, keep, self.random.randrange(1, 5)))
 
     async def list(self, request: web.Request) -> web.Response:
         kind = request.path.rpartition("/")[2]
@@ -297,9 +297,9 @@ async def test_a_controller_goes_on_and_sees_what_is_good(server, client, metric
         agents.sign_with(KEY)
         catalogs = Catalogs(client, settings.system_namespace)
         manager = main._manager(settings, client, elector, session, agents, catalogs, metrics)
-        informers, told = list(manager._informers), []
+        informers, faults = list(manager._informers), []
         for informer in informers:
-            informer.on_fault(lambda *fault: told.append(fault))
+            informer.on_fault(lambda *fault: faults.append(fault))
         strangers = await hostile_server(server, list({one.kind for one in informers}), f"controller {seed}")
         task = start(run(manager))
         await eventually(manager.ready, 120)
@@ -307,7 +307,7 @@ async def test_a_controller_goes_on_and_sees_what_is_good(server, client, metric
             await put_good(server, informer)
         await eventually(lambda: task.done() or all(map(has_good, informers)), 120)
         assert not task.done(), task
-        assert told
+        assert faults
         assert strangers.lists.keys() >= {informer.kind.plural for informer in informers}
         task.cancel()
         await asyncio.wait({task})

@@ -90,7 +90,7 @@ class Fleets:
     def plan(self, view: View) -> Plan:
         if view.template is None:
             raise InvalidSpecError("NoRuntime", "there is no such Runtime")
-        namespace, made = view.spec["namespace"], []
+        namespace, children = view.spec["namespace"], []
         for part, template in zip(PARTS, (view.template, ROUTER), strict=True):
             name, selector = f"{view.name}-{part}", {"fleet": view.name, "part": part}
             scale = Scale(None if part == "engine" else 1)
@@ -98,10 +98,10 @@ class Fleets:
                 name=name, namespace=namespace, labels=selector, selector=selector, scale=scale, startup_seconds=60
             )
             spec = {"selector": selector, "ports": [{"name": "http", "port": 80}]}
-            made += [child(SERVICE, name, namespace, selector, spec=spec), deployment_of(template, rollout)]
+            children += [child(SERVICE, name, namespace, selector, spec=spec), deployment_of(template, rollout)]
         if view.spec.get("nodes", 1) > 1:
-            made.append(child(GROUP, view.name, namespace, {"fleet": view.name}, spec={"size": view.spec["nodes"]}))
-        return Plan(children=tuple(made), finalizer=FINALIZER)
+            children.append(child(GROUP, view.name, namespace, {"fleet": view.name}, spec={"size": view.spec["nodes"]}))
+        return Plan(children=tuple(children), finalizer=FINALIZER)
 
     def granted(self, _view: View, plan: Plan) -> frozenset[Freedom]:
         """All: Runtimes are the operator's."""
@@ -131,10 +131,10 @@ class Fleets:
         if view.spec.get("silent"):
             return StatusResult({"policed": view.world.policed})
         workloads = [view.workload(part) for part in PARTS]
-        found = [diagnose(one, view.world.pods, LIMITS, view.world.now, lambda _log: None) for one in workloads]
-        components = list(map(Component, workloads, found, PARTS))
-        told = report(components, rejection, ())
-        return build_status(view.world.resource, {"phase": told.phase}, told.conditions)
+        diagnoses = [diagnose(one, view.world.pods, LIMITS, view.world.now, lambda _log: None) for one in workloads]
+        components = list(map(Component, workloads, diagnoses, PARTS))
+        fleet_report = report(components, rejection, ())
+        return build_status(view.world.resource, {"phase": fleet_report.phase}, fleet_report.conditions)
 
 
 ROUTER: Object = {"spec": {"containers": [{"name": "router", "image": "router:1"}]}}
@@ -176,9 +176,9 @@ class Running:
 
 @pytest.fixture
 async def running(client, session, start) -> AsyncIterator[Running]:
-    made = Running(client, session, start)
-    yield made
-    await made.agents.close()
+    instance = Running(client, session, start)
+    yield instance
+    await instance.agents.close()
 
 
 class Bench:
@@ -193,24 +193,24 @@ class Bench:
 
     async def fleet(self, **spec: Any) -> None:
         spec = {"runtime": "gpu", "namespace": "models"} | spec
-        found = self.server.objects.get(FLEET.path(name="f"))
-        if found is None:
+        fleet = self.server.objects.get(FLEET.path(name="f"))
+        if fleet is None:
             await self.server.put(FLEET.path(name="f"), kind=FLEET.kind, apiVersion=FLEET.api_version, spec=spec)
         else:
-            await self.server.store(FLEET.path(name="f"), {**found, "spec": spec})
+            await self.server.store(FLEET.path(name="f"), {**fleet, "spec": spec})
 
     async def delete(self) -> None:
-        found = self.server.objects[FLEET.path(name="f")]
-        metadata = {**found["metadata"], "deletionTimestamp": "2026-11-22T09:00:00Z"}
-        await self.server.store(FLEET.path(name="f"), {**found, "metadata": metadata})
+        fleet = self.server.objects[FLEET.path(name="f")]
+        metadata = {**fleet["metadata"], "deletionTimestamp": "2026-11-22T09:00:00Z"}
+        await self.server.store(FLEET.path(name="f"), {**fleet, "metadata": metadata})
 
     def find(self, kind: Kind, name: str, namespace: str = "models") -> Object | None:
         return self.server.objects.get(kind.path(namespace, name))
 
     @property
     def status(self) -> Object:
-        found: Object = self.server.objects[FLEET.path(name="f")].get("status", {})
-        return found
+        status: Object = self.server.objects[FLEET.path(name="f")].get("status", {})
+        return status
 
     def reason(self, kind: str = "Accepted") -> str:
         return next((str(one["reason"]) for one in self.status.get("conditions", ()) if one["type"] == kind), "")
@@ -280,8 +280,8 @@ async def test_a_kind_that_is_not_installed_is_named_and_holds_up_nothing_else(
     await eventually(lambda: bench.reason() == "Valid")
     await bench.fleet(nodes=2, namespace="others")
     await eventually(lambda: bench.reason() == "MissingKind")
-    (told,) = (one["message"] for one in bench.status["conditions"] if one["type"] == "Accepted")
-    assert told.endswith("The cluster has no leadergroups of groups.test/v1; install the leader group controller.")
+    (message,) = (one["message"] for one in bench.status["conditions"] if one["type"] == "Accepted")
+    assert message.endswith("The cluster has no leadergroups of groups.test/v1; install the leader group controller.")
     await eventually(lambda: bench.find(DEPLOYMENT, "f-router", "others") and not bench.find(DEPLOYMENT, "f-router"))
     assert not [one for one in server.writes if "leadergroups" in one.path]
     missing.times = 0

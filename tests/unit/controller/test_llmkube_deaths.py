@@ -123,8 +123,10 @@ def serves(cluster: Any, source: str) -> bool:
     deployment = cluster.find(DEPLOYMENT, "chat")
     path, jobs = f"/models/{names.cache_key(source)}/", [JOB.path("models", f"tiny-{one}") for one in ("download",)]
     ready = status.get("phase") == "Ready" and status.get("path", "").startswith(path)
-    told = deployment is not None and path in str(deployment["spec"]["template"]["spec"]["containers"][0]["args"])
-    return ready and told and not any(job in cluster.server.objects for job in jobs)
+    path_argument = deployment is not None and path in str(
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    )
+    return ready and path_argument and not any(job in cluster.server.objects for job in jobs)
 
 
 async def lived(

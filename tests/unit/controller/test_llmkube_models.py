@@ -53,9 +53,9 @@ async def ended(server, cluster, name, how="Complete", message=""):
 
 async def deleted(server, cluster, name):
     """What the API server does with an object that has finalizers."""
-    found = cluster.get(KIND, name)
-    metadata = {**found["metadata"], "deletionTimestamp": timestamp(time.time())}
-    await server.store(cluster.path(KIND, name), {**found, "metadata": metadata})
+    resource = cluster.get(KIND, name)
+    metadata = {**resource["metadata"], "deletionTimestamp": timestamp(time.time())}
+    await server.store(cluster.path(KIND, name), {**resource, "metadata": metadata})
 
 
 def released(cluster, name):
@@ -86,10 +86,10 @@ async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothi
     server, cluster, running, eventually
 ):
     record = cache.Record(loaded=AT, by="tiny", report=Report(file="tiny.gguf", size=5, sha256="ab" * 32))
-    told = {
+    records = {
         f"{names.LOADED}{names.cache_key(source)}": msgspec.json.encode(record).decode() for source in (SOURCE, OTHER)
     }
-    await cluster.claim(names.CLAIM, metadata={"annotations": told})
+    await cluster.claim(names.CLAIM, metadata={"annotations": records})
     await model(server, cluster, "tiny")
     await eventually(lambda: told_of_claim(cluster) == [] and reason(cluster, "tiny") == "ModelReady")
     assert inventory(cluster)[names.cache_key(SOURCE)].report == record.report

@@ -39,9 +39,9 @@ async def model(server, cluster, status=None, **spec):
 
 async def service(server, cluster, name="a", **spec):
     spec = {"modelRef": "tiny"} | spec
-    found = cluster.find(KIND, name)
-    if found is not None:
-        await server.store(cluster.path(KIND, name), {**found, "spec": spec})
+    resource = cluster.find(KIND, name)
+    if resource is not None:
+        await server.store(cluster.path(KIND, name), {**resource, "spec": spec})
     else:
         await server.put(cluster.path(KIND, name), kind=KIND.kind, apiVersion=KIND.api_version, spec=spec)
 
@@ -66,30 +66,30 @@ async def test_pods_come_when_the_model_is_ready_and_stay_when_it_is_not_any_mor
     assert PRIORITY_CLASS.path(name="llmkube-normal") in server.objects
     await model(server, cluster, READY)
     await eventually(lambda: cluster.find(DEPLOYMENT))
-    made = cluster.get(DEPLOYMENT)
-    await server.store(cluster.path(DEPLOYMENT, "a"), {**made, "status": {"replicas": 1, "readyReplicas": 1}})
+    deployment = cluster.get(DEPLOYMENT)
+    await server.store(cluster.path(DEPLOYMENT, "a"), {**deployment, "status": {"replicas": 1, "readyReplicas": 1}})
     await eventually(lambda: told(cluster) == "Ready")
     await model(server, cluster, {"phase": "Downloading", "observedGeneration": 9})
     await eventually(lambda: told(cluster, "modelReady") is False)
     assert told(cluster) == "Ready"
-    assert cluster.get(DEPLOYMENT)["spec"] == made["spec"]
+    assert cluster.get(DEPLOYMENT)["spec"] == deployment["spec"]
 
 
 async def test_a_suspended_service_keeps_its_spec_and_loses_its_replicas_and_its_autoscaler(
     server, cluster, running, eventually
 ):
-    wanted = {"replicas": 2, "autoscaling": {"maxReplicas": 4}, "evictionProtection": True}
+    fields = {"replicas": 2, "autoscaling": {"maxReplicas": 4}, "evictionProtection": True}
     await model(server, cluster, READY)
-    await service(server, cluster, **wanted)
+    await service(server, cluster, **fields)
     await eventually(lambda: cluster.find(HORIZONTAL_POD_AUTOSCALER) and cluster.find(POD_DISRUPTION_BUDGET))
     await eventually(lambda: cluster.find(DEPLOYMENT))
     assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == 2
-    await service(server, cluster, **wanted, suspend=True)
+    await service(server, cluster, **fields, suspend=True)
     await eventually(lambda: told(cluster) == "Suspended")
     await eventually(lambda: cluster.find(HORIZONTAL_POD_AUTOSCALER) is None)
     assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == 0
     assert cluster.get(KIND)["spec"]["replicas"] == 2
-    await service(server, cluster, **wanted)
+    await service(server, cluster, **fields)
     await eventually(lambda: cluster.find(HORIZONTAL_POD_AUTOSCALER))
     await eventually(lambda: cluster.get(DEPLOYMENT)["spec"]["replicas"] == 2)
 
@@ -116,12 +116,12 @@ async def test_nothing_is_written_again_that_is_as_it_was(server, cluster, runni
 
 async def pod(server, cluster, name, scheduled):
     """Of a service: its one pod, which has a node or waits for a GPU."""
-    told = {} if scheduled else {"reason": "Unschedulable", "message": "0/1 nodes: 1 Insufficient nvidia.com/gpu."}
+    details = {} if scheduled else {"reason": "Unschedulable", "message": "0/1 nodes: 1 Insufficient nvidia.com/gpu."}
     condition = {"type": "PodScheduled", "status": str(scheduled), "lastTransitionTime": "2026-11-21T09:00:00Z"}
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-abc", "uid": "r", "controller": True}
     made_of = {**cluster.labels(DEPLOYMENT, name), "pod-template-hash": "abc"}
     metadata = {"labels": made_of, "ownerReferences": [owner]}
-    status = {"phase": "Pending", "conditions": [condition | told]}
+    status = {"phase": "Pending", "conditions": [condition | details]}
     await server.put(cluster.path(POD, f"{name}-abc-1"), kind="Pod", metadata=metadata, status=status)
 
 

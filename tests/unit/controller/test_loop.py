@@ -29,17 +29,17 @@ async def test_own_fields_that_the_server_refuses_are_told_and_sent_again_with_a
     server, cluster, parts, eventually, rest, script
 ):
     async def refused(request):
-        said.append(f"spec.x: no {len(said)}")  # as of an admission webhook that numbers its answers
-        return await script.refuse(422, "Invalid", said[-1])(request)
+        messages.append(f"spec.x: no {len(messages)}")  # as of an admission webhook that numbers its answers
+        return await script.refuse(422, "Invalid", messages[-1])(request)
 
-    said: list[str] = []
+    messages: list[str] = []
     fault = server.fault("PATCH", "toys/a?", refused, times=99)
     await cluster.config()
     await cluster.toy(cached="10Gi")
     await eventually(lambda: cluster.reason() == "Invalid")
     await cluster.config("two")
     await rest(lambda: len(server.log))
-    assert said == ["spec.x: no 0"]
+    assert messages == ["spec.x: no 0"]
     fault.times = 0
     await cluster.toy(cached="20Gi")
     await eventually(lambda: cluster.reason() == "Valid")
@@ -76,12 +76,14 @@ async def test_a_status_is_of_what_was_made_a_moment_before(server, cluster, par
     await cluster.toy()
     await eventually(lambda: cluster.reason() == "Valid")
     await rest(lambda: len(server.writes))
-    told, status = [], parts.api.status
-    monkeypatch.setattr(parts.api, "status", lambda world, why: told.append(len(world.children)) or status(world, why))
+    counts, status = [], parts.api.status
+    monkeypatch.setattr(
+        parts.api, "status", lambda world, why: counts.append(len(world.children)) or status(world, why)
+    )
     toy = cluster.get(TOY)
     await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "services": ["a", "b"]}})
-    await eventually(lambda: told)
-    assert told[0] == 3
+    await eventually(lambda: counts)
+    assert counts[0] == 3
 
 
 async def test_row_28_replicas_of_others_are_left_alone(server, cluster, parts, eventually):

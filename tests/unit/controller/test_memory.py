@@ -62,8 +62,8 @@ async def measured(role: str, kubeconfig: str, seconds: float = 0.0) -> dict[str
     )
     output, _unused = await asyncio.wait_for(process.communicate(), 240)
     assert process.returncode == 0
-    found: dict[str, int] = json.loads(output)
-    return found
+    sizes: dict[str, int] = json.loads(output)
+    return sizes
 
 
 async def fill(server: Any, kind: Kind, count: int, metadata: dict[str, Any], **fields: Any) -> None:

@@ -44,7 +44,9 @@ PASSED_THROUGH = frozenset({"WaitingForPods"})
     ],
 )
 def test_a_reason_that_is_new_and_lasts_is_an_event(before: str, after: str, events: str) -> None:
-    known = [{"type": type_, "reason": reason} for type_, reason in (one.split("=") for one in before.split())]
-    found = [Condition(one.partition("=")[0], *one.partition("=")[2].split(":")) for one in after.split()]
-    recorded = [f"{kind} {condition.reason}" for kind, condition in news(known, found, PASSED_THROUGH)]
+    old_conditions = [{"type": type_, "reason": reason} for type_, reason in (one.split("=") for one in before.split())]
+    new_conditions = [Condition(one.partition("=")[0], *one.partition("=")[2].split(":")) for one in after.split()]
+    recorded = [
+        f"{kind} {condition.reason}" for kind, condition in news(old_conditions, new_conditions, PASSED_THROUGH)
+    ]
     assert " ".join(recorded) == events

@@ -39,10 +39,10 @@ async def test_nothing_is_made_in_the_system_namespace(server, cluster, running,
 async def test_what_the_last_good_spec_made_stays(server, cluster, running, eventually):
     await apply_kubeai_model(server, cluster)
     await eventually(lambda: accepted(cluster) == ("True", "Valid"))
-    made = cluster.get(DEPLOYMENT, "model-a")
+    deployment = cluster.get(DEPLOYMENT, "model-a")
     await apply_kubeai_model(server, cluster, priorityClassName="system-node-critical", args=["--seed", "1"])
     await eventually(lambda: accepted(cluster) == ("False", "NotAllowed"))
-    assert cluster.get(DEPLOYMENT, "model-a") == made
+    assert cluster.get(DEPLOYMENT, "model-a") == deployment
     await apply_kubeai_model(server, cluster, priorityClassName="mine")
     await eventually(lambda: accepted(cluster) == ("True", "Valid"))
     assert cluster.get(DEPLOYMENT, "model-a")["spec"]["template"]["spec"]["priorityClassName"] == "mine"

@@ -66,17 +66,17 @@ class Nodes:
 
     def says(self) -> dict[str, str]:
         """Node -> its label for the model."""
-        found = {name: self._metadata(name)["labels"].get(LABEL, "") for name in self.disks}
-        return {name: state for name, state in found.items() if state}
+        states = {name: self._metadata(name)["labels"].get(LABEL, "") for name in self.disks}
+        return {name: state for name, state in states.items() if state}
 
     def forgot(self) -> bool:
         """Whether no node says anything of any model."""
-        told = (self._metadata(name) for name in self.disks)
-        return not any(key.startswith((RECORDS, names.NODE_LABEL)) for one in told for key in _marks(one))
+        metadata = (self._metadata(name) for name in self.disks)
+        return not any(key.startswith((RECORDS, names.NODE_LABEL)) for one in metadata for key in _marks(one))
 
     def _metadata(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.server.objects[NODE.path(name=name)]["metadata"]
-        return found
+        metadata: dict[str, Any] = self.server.objects[NODE.path(name=name)]["metadata"]
+        return metadata
 
     async def run(self) -> None:
         while True:
@@ -150,12 +150,12 @@ class Life:
         await self.server.store(KIND.path(name=name), {**model, "metadata": metadata})
 
     def model(self, name: str = "tiny") -> dict[str, Any]:
-        found: dict[str, Any] = self.server.objects[KIND.path(name=name)]
-        return found
+        model: dict[str, Any] = self.server.objects[KIND.path(name=name)]
+        return model
 
     def status(self, name: str = "tiny") -> dict[str, Any]:
-        found: dict[str, Any] = self.server.objects.get(KIND.path(name=name), {}).get("status", {})
-        return found
+        status: dict[str, Any] = self.server.objects.get(KIND.path(name=name), {}).get("status", {})
+        return status
 
     def ready(self, *nodes: str) -> bool:
         quiet = not any(obj["kind"] == JOB.kind for obj in self.server.objects.values())

@@ -65,8 +65,8 @@ class Kube:
                     await self._rolled_out(path, obj)
 
     async def _rolled_out(self, path: str, obj: dict[str, Any]) -> None:
-        wanted = obj["spec"].get("replicas", 1)
-        counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), wanted)
+        replicas = obj["spec"].get("replicas", 1)
+        counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), replicas)
         status = {"observedGeneration": obj["metadata"]["generation"], **counts}
         if obj.get("status") != status and path in self.server.objects:
             await self.server.store(path, {**obj, "status": status})
@@ -96,16 +96,16 @@ class Life:
 
     async def serve(self, name: str = "chat", **spec: Any) -> None:
         spec = {"model": {"name": "tiny"}, "engine": ONE} | spec
-        found = self.find(KIND, name)
-        if found is None:
+        service = self.find(KIND, name)
+        if service is None:
             await self._put(KIND, name, spec)
         else:
-            await self.server.store(KIND.path("models", name), {**found, "spec": spec})
+            await self.server.store(KIND.path("models", name), {**service, "spec": spec})
 
     async def delete(self, name: str = "chat") -> None:
-        found = self.find(KIND, name)
-        metadata = {**found["metadata"], "deletionTimestamp": timestamp(time.time())}
-        await self.server.store(KIND.path("models", name), {**found, "metadata": metadata})
+        service = self.find(KIND, name)
+        metadata = {**service["metadata"], "deletionTimestamp": timestamp(time.time())}
+        await self.server.store(KIND.path("models", name), {**service, "metadata": metadata})
 
     async def _put(self, kind: Kind, name: str, spec: Any, **fields: Any) -> None:
         path = kind.path("models" if kind.namespaced else "", name)
@@ -118,19 +118,19 @@ class Life:
         return self.server.objects.get(kind.path("models", name))
 
     def image(self, name: str) -> str:
-        found = self.find(DEPLOYMENT, name)
-        return str(found["spec"]["template"]["spec"]["containers"][0]["image"]) if found else ""
+        deployment = self.find(DEPLOYMENT, name)
+        return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"]) if deployment else ""
 
     def told(self, kind: str, name: str = "chat") -> tuple[str, str]:
-        found = ((self.find(KIND, name) or {}).get("status") or {}).get("conditions") or ()
-        return next(((one["status"], one["reason"]) for one in found if one["type"] == kind), ("", ""))
+        conditions = ((self.find(KIND, name) or {}).get("status") or {}).get("conditions") or ()
+        return next(((one["status"], one["reason"]) for one in conditions if one["type"] == kind), ("", ""))
 
     def ready(self, name: str = "chat") -> bool:
         return self.told("Ready", name)[0] == "True" and self.told("Progressing", name) == ("False", "Complete")
 
     def share(self) -> str:
-        found = self.find(SERVICE, "chat")
-        return str(found["metadata"]["annotations"][ROUTE]) if found else ""
+        service = self.find(SERVICE, "chat")
+        return str(service["metadata"]["annotations"][ROUTE]) if service else ""
 
     def gone(self) -> bool:
         kept = {MODEL.kind, RUNTIME.kind, "Event"}
@@ -234,9 +234,9 @@ async def test_replicas_of_an_autoscaler_outlive_an_edit_of_the_runtime(life, cl
         await life.prepare()
         await life.serve(engine={"minReplicas": 1, "maxReplicas": 5})
         await life.eventually(life.ready)
-        found = life.find(DEPLOYMENT, "chat-engine")
+        deployment = life.find(DEPLOYMENT, "chat-engine")
         await life.server.store(
-            DEPLOYMENT.path("models", "chat-engine"), {**found, "spec": {**found["spec"], "replicas": 4}}
+            DEPLOYMENT.path("models", "chat-engine"), {**deployment, "spec": {**deployment["spec"], "replicas": 4}}
         )
         await life.runtime("rt", "engine:2")
         await life.eventually(lambda: life.image("chat-engine") == "engine:2")
@@ -252,8 +252,8 @@ async def test_groups_of_nodes_wait_for_their_kind_and_say_what_to_install(life,
         )
         await life.serve()
         await life.eventually(lambda: life.told("Accepted") == ("False", "MissingKind"))
-        [told] = [one for one in life.find(KIND, "chat")["status"]["conditions"] if one["type"] == "Accepted"]
-        assert "the role leader_worker_set" in told["message"]
+        [condition] = [one for one in life.find(KIND, "chat")["status"]["conditions"] if one["type"] == "Accepted"]
+        assert "the role leader_worker_set" in condition["message"]
 
     life.server.fault("GET", LEADER_WORKER_SET.plural, script.refuse(404, "NotFound"), times=10**6)
     await lived(life, client, session, start, tale)

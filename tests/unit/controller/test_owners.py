@@ -63,12 +63,12 @@ async def operate(client, session, start) -> AsyncIterator[Operate]:
 
 async def forged(server, cluster, kind, name, **fields: Any) -> list[dict[str, Any]]:
     """A child of the victim's once more in each of the attacker's namespaces, with these fields instead of its own."""
-    made = []
+    copies = []
     for namespace in ELSEWHERE:
         copied = copy.deepcopy(cluster.get(kind, name)) | fields
         copied["metadata"] = {field: copied["metadata"].get(field) for field in FIELDS}
-        made.append(await server.put(cluster.path(kind, name, namespace), **copied))
-    return made
+        copies.append(await server.put(cluster.path(kind, name, namespace), **copied))
+    return copies
 
 
 def untouched(server, cluster, kind, made) -> bool:
@@ -88,17 +88,21 @@ async def test_a_forged_deployment_elsewhere_does_not_end_the_pods_of_a_model_th
     status = {"phase": "Ready", "observedGeneration": 9, "path": "/models/ab/tiny.gguf"}
     place = cluster.path(MODEL, "tiny")
     await server.put(place, kind="Model", apiVersion=MODEL.api_version, spec=spec, status=status)
-    asked = {"kind": INFERENCE_SERVICE.kind, "apiVersion": INFERENCE_SERVICE.api_version, "spec": {"modelRef": "tiny"}}
-    await server.put(cluster.path(INFERENCE_SERVICE, "a"), **asked)
+    manifest = {
+        "kind": INFERENCE_SERVICE.kind,
+        "apiVersion": INFERENCE_SERVICE.api_version,
+        "spec": {"modelRef": "tiny"},
+    }
+    await server.put(cluster.path(INFERENCE_SERVICE, "a"), **manifest)
     await eventually(lambda: cluster.find(DEPLOYMENT))
     serving = cluster.get(DEPLOYMENT)
-    made = await forged(server, cluster, DEPLOYMENT, "a", spec={**serving["spec"], "replicas": 0})
+    copies = await forged(server, cluster, DEPLOYMENT, "a", spec={**serving["spec"], "replicas": 0})
     loading = {"phase": "Downloading", "observedGeneration": 9}
     await server.put(place, kind="Model", apiVersion=MODEL.api_version, spec=spec, status=loading)
     await eventually(lambda: (cluster.find(INFERENCE_SERVICE) or {}).get("status", {}).get("modelReady") is False)
     assert cluster.get(DEPLOYMENT)["metadata"]["uid"] == serving["metadata"]["uid"]
     assert cluster.get(DEPLOYMENT)["spec"] == serving["spec"]
-    assert untouched(server, cluster, DEPLOYMENT, made)
+    assert untouched(server, cluster, DEPLOYMENT, copies)
 
 
 async def test_labels_of_a_forged_deployment_elsewhere_do_not_come_to_the_pods_of_a_model(
@@ -114,12 +118,12 @@ async def test_labels_of_a_forged_deployment_elsewhere_do_not_come_to_the_pods_o
     copied = copy.deepcopy(cluster.get(DEPLOYMENT, "model-m")["spec"])
     copied["template"]["metadata"]["labels"]["app.kubernetes.io/name"] = "payments"
     copied["template"]["metadata"]["annotations"]["injected"] = "yes"
-    made = await forged(server, cluster, DEPLOYMENT, "model-m", spec=copied)
+    copies = await forged(server, cluster, DEPLOYMENT, "model-m", spec=copied)
     model = cluster.get(KUBEAI_MODEL, "m")
     await server.store(place, {**model, "spec": {**spec, "replicas": 2, "minReplicas": 2}})
     await eventually(lambda: cluster.get(DEPLOYMENT, "model-m")["spec"]["replicas"] == 2)
     assert cluster.get(DEPLOYMENT, "model-m")["spec"]["template"]["metadata"] == template
-    assert untouched(server, cluster, DEPLOYMENT, made)
+    assert untouched(server, cluster, DEPLOYMENT, copies)
 
 
 async def test_a_forged_job_elsewhere_reports_nothing_of_the_weights_in_the_cache(
@@ -147,9 +151,9 @@ async def test_requests_for_a_forged_service_elsewhere_do_not_count_for_a_model(
     await eventually(lambda: cluster.find(SERVICE))
     await forged(server, cluster, SERVICE, "a")
     await eventually(lambda: len(parts.caches.store(SERVICE)) == 1 + len(ELSEWHERE))
-    found = parts.scaled.get(Subject(TOY, Key("models", "a")))
-    assert found is not None
-    assert list(found.services) == [Key("models", "a")]
+    scaling = parts.scaled.get(Subject(TOY, Key("models", "a")))
+    assert scaling is not None
+    assert list(scaling.services) == [Key("models", "a")]
 
 
 async def test_a_foreign_pod_does_not_keep_the_finalizer_of_a_deleted_model(server, cluster, operate, eventually):
@@ -159,8 +163,8 @@ async def test_a_foreign_pod_does_not_keep_the_finalizer_of_a_deleted_model(serv
     await eventually(lambda: cluster.find(JOB, "tiny-download") and _inventory(cluster))
     await _completed(server, cluster, cluster.get(JOB, "tiny-download"), "ab" * 32)
     await eventually(lambda: cluster.get(MODEL, "tiny").get("status", {}).get("phase") == "Ready")
-    told = {USES: f"{names.cache_key(spec['source'])}=1"}
-    metadata = {"annotations": told, "labels": {"app.kubernetes.io/managed-by": "slipway"}}
+    annotations = {USES: f"{names.cache_key(spec['source'])}=1"}
+    metadata = {"annotations": annotations, "labels": {"app.kubernetes.io/managed-by": "slipway"}}
     await server.put(cluster.path(POD, "foreign"), kind="Pod", metadata=metadata, status={"phase": "Running"})
     model = cluster.get(MODEL, "tiny")
     metadata = {**model["metadata"], "deletionTimestamp": timestamp(time.time())}
@@ -179,9 +183,9 @@ async def _completed(server, cluster, job, sha256):
     """The Job's pod reports weights of this hash and ends, then the Job. The controller may hear of the Job before it
     hears of the pod."""
     name, namespace = _key(job)
-    told = written(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
+    message = written(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
-    container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": told}}}
+    container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": message}}}
     metadata = {"labels": job["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner]}
     status = {"phase": "Succeeded", "containerStatuses": [container]}
     await server.put(cluster.path(POD, f"{name}-x", namespace), kind="Pod", metadata=metadata, status=status)

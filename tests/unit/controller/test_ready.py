@@ -13,9 +13,13 @@ def conditions(cluster, name="a"):
 
 
 def summary(cluster, name="a"):
-    found = conditions(cluster, name)
+    conditions_by_type = conditions(cluster, name)
     names = ("Ready", "Reconciling", "Stalled")
-    return [(found[name]["status"], found[name]["reason"]) for name in names if name in found]
+    return [
+        (conditions_by_type[name]["status"], conditions_by_type[name]["reason"])
+        for name in names
+        if name in conditions_by_type
+    ]
 
 
 async def test_ready_reconciling_and_stalled_come_after_the_conditions_of_the_api(cluster, parts, eventually):
@@ -64,9 +68,12 @@ async def test_a_time_tells_when_it_went_from_one_to_the_other(server, cluster, 
     await server.store(cluster.path(TOY, "a"), {**cluster.get(TOY), "status": status})
     await cluster.config()
     await eventually(lambda: conditions(cluster)["Ready"]["status"] == "True")
-    found = conditions(cluster)
-    assert old not in (found["Ready"]["lastTransitionTime"], found["Stalled"]["lastTransitionTime"])
-    assert found["Reconciling"]["lastTransitionTime"] == old
+    conditions_by_type = conditions(cluster)
+    assert old not in (
+        conditions_by_type["Ready"]["lastTransitionTime"],
+        conditions_by_type["Stalled"]["lastTransitionTime"],
+    )
+    assert conditions_by_type["Reconciling"]["lastTransitionTime"] == old
 
 
 async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, eventually, rest):
@@ -86,13 +93,13 @@ async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, 
 
 
 async def test_a_reason_is_told_by_one_event(cluster, parts, eventually, monkeypatch):
-    told = []
-    monkeypatch.setattr(parts.recorder, "record", lambda _kind, _obj, _type, reason, _text: told.append(reason))
+    reasons = []
+    monkeypatch.setattr(parts.recorder, "record", lambda _kind, _obj, _type, reason, _text: reasons.append(reason))
     await cluster.toy()
     await eventually(lambda: cluster.reason() == "NoConfig")
     await cluster.config()
-    await eventually(lambda: "Valid" in told)
-    assert told == ["NoConfig", "Valid"]
+    await eventually(lambda: "Valid" in reasons)
+    assert reasons == ["NoConfig", "Valid"]
 
 
 async def test_an_api_that_says_nothing_of_readiness_keeps_its_conditions_to_itself(cluster, parts, eventually):

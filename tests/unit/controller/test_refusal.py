@@ -15,12 +15,12 @@ def test_nothing_wrong_is_no_refusal() -> None:
 
 
 def test_what_stays_until_someone_acts_comes_before_what_passes() -> None:
-    told = _rejection(Applied(failures=(TAKEN,), waiting=("Deployment tiny",), errors=(ServerError("busy"),)))
-    assert told == Rejection("NameTaken", f"Service tiny: {TAKEN.message}", of_object=True)
+    rejection = _rejection(Applied(failures=(TAKEN,), waiting=("Deployment tiny",), errors=(ServerError("busy"),)))
+    assert rejection == Rejection("NameTaken", f"Service tiny: {TAKEN.message}", of_object=True)
 
 
 def test_an_overloaded_server_and_an_earlier_owner_pass() -> None:
     for applied in (Applied(errors=(ServerError("busy"),)), Applied(waiting=("Deployment tiny",))):
-        told = _rejection(applied)
-        assert told is not None
-        assert told.retryable
+        rejection = _rejection(applied)
+        assert rejection is not None
+        assert rejection.retryable

@@ -63,12 +63,12 @@ class Authorizer(Fault):
         self.refused: list[Asked] = []
 
     def takes(self, request: Any) -> bool:
-        wanted = asked(request)
-        own = self.own if wanted.namespace == SYSTEM else []
-        tenant = self.tenant if wanted.namespace in self.namespaces else []
-        if any(_allows(rule, wanted) for rule in (*self.wide, *own, *tenant)):
+        access = asked(request)
+        own = self.own if access.namespace == SYSTEM else []
+        tenant = self.tenant if access.namespace in self.namespaces else []
+        if any(_allows(rule, access) for rule in (*self.wide, *own, *tenant)):
             return False
-        self.refused.append(wanted)
+        self.refused.append(access)
         return True
 
 
@@ -88,8 +88,8 @@ async def run(client, session, start) -> AsyncIterator[Run]:
         recorder = Recorder(client, "test", metrics=metrics)
         start(recorder.run())
         for api in APIS:
-            made = Reconciler(api, client, caches, settings, recorder, agents, ScaledResources(), RESERVED)
-            controller = made.controller(2, metrics)
+            reconciler = Reconciler(api, client, caches, settings, recorder, agents, ScaledResources(), RESERVED)
+            controller = reconciler.controller(2, metrics)
             start(controller.run())
         for informer in caches.informers:
             start(informer.run())
@@ -99,8 +99,8 @@ async def run(client, session, start) -> AsyncIterator[Run]:
 
 
 def kind_of(group: str, name: str) -> Kind:
-    found = (api.resource.kind for api in APIS)
-    return next(kind for kind in found if (kind.group, kind.kind) == (group, name))
+    kinds = (api.resource.kind for api in APIS)
+    return next(kind for kind in kinds if (kind.group, kind.kind) == (group, name))
 
 
 async def resources(server, cluster, namespace: str) -> None:

@@ -111,12 +111,12 @@ def test_a_reset_is_a_change_of_replicas_without_a_changed_plan(
 
 
 def test_each_draining_pod_is_in_one_message() -> None:
-    message, known = draining([pod("b"), pod("a")], frozenset(), NOW)
+    message, uids = draining([pod("b"), pod("a")], frozenset(), NOW)
     assert message == "Pods a, b drain: no new requests, and at most 600 s for requests in flight."
 
-    message, known = draining([pod("b"), pod("a"), pod("c", grace=30)], known, NOW)
+    message, uids = draining([pod("b"), pod("a"), pod("c", grace=30)], uids, NOW)
     assert message == "Pod c drains: no new requests, and at most 30 s for requests in flight."
-    assert draining([pod("b"), pod("a"), pod("c")], known, NOW) == ("", known)
+    assert draining([pod("b"), pod("a"), pod("c")], uids, NOW) == ("", uids)
 
 
 def test_a_message_names_three_pods_at_most() -> None:

@@ -57,10 +57,10 @@ def folder(tmp_path: Path) -> Path:
 async def informer(client, server, start, eventually) -> Informer:
     for name in ("tiny", "later"):
         await server.put(CLUSTER_THING.path("", name), **model(name))
-    made = Informer(client, CLUSTER_THING)
-    start(made.run())
-    await eventually(made.synced.is_set)
-    return made
+    new_informer = Informer(client, CLUSTER_THING)
+    start(new_informer.run())
+    await eventually(new_informer.synced.is_set)
+    return new_informer
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def basic(name: str, token: str) -> dict[str, str]:
 async def test_who_has_a_credential_sees_the_models_that_are_ready(visitor):
     answer = await visitor.get("/v1/catalog", headers=bearer())
     assert answer.status == 200
-    found = read_catalog(await answer.read())
-    assert [(one.name, one.version, one.digest, one.size, one.active) for one in found.entries] == [
+    catalog = read_catalog(await answer.read())
+    assert [(one.name, one.version, one.digest, one.size, one.active) for one in catalog.entries] == [
         ("later", "r1", DIGEST, 5, True),
         ("tiny", "r1", DIGEST, 5, True),
     ]
-    told = (await answer.json())["entries"][0]["facts"]
-    assert told == {"format": "GGUF", "family": "llama"}
-    assert answer.headers["ETag"] == f'"{found.revision}"'
+    facts = (await answer.json())["entries"][0]["facts"]
+    assert facts == {"format": "GGUF", "family": "llama"}
+    assert answer.headers["ETag"] == f'"{catalog.revision}"'
 
 
 async def test_what_has_not_changed_is_not_sent_again(visitor, server, informer, eventually):
@@ -200,14 +200,14 @@ def test_what_is_not_ready_is_not_shown(hidden):
 
 
 def test_annotations_say_name_version_and_whether_it_is_for_new_imports():
-    (found,) = offers([model("tiny-2", name="tiny", version="2", active="false")])
-    assert (found.entry.name, found.entry.version, found.entry.active) == ("tiny", "2", False)
-    assert found.repository == "cluster/tiny-2/uid-tiny-2"
+    (offer,) = offers([model("tiny-2", name="tiny", version="2", active="false")])
+    assert (offer.entry.name, offer.entry.version, offer.entry.active) == ("tiny", "2", False)
+    assert offer.repository == "cluster/tiny-2/uid-tiny-2"
 
 
 def test_an_imported_model_keeps_its_version():
-    (found,) = offers([model(source={"resolvedRevision": DIGEST, "catalog": {"version": "7"}})])
-    assert found.entry.version == "7"
+    (offer,) = offers([model(source={"resolvedRevision": DIGEST, "catalog": {"version": "7"}})])
+    assert offer.entry.version == "7"
 
 
 def test_of_two_of_one_name_and_version_the_older_counts():
@@ -223,7 +223,7 @@ def test_the_order_of_models_does_not_matter_to_the_revision():
 def test_a_catalog_never_gets_longer_than_readers_take():
     long = [model(f"m{number}", resolved={"family": "x" * 10_000}) for number in range(2000)]
     _revision, text = document(offers(long))
-    found = read_catalog(text)
-    assert len(found.entries) == 2000
+    catalog = read_catalog(text)
+    assert len(catalog.entries) == 2000
     assert b"facts" not in text
     assert msgspec.json.decode(text)["entries"][0]["name"] == "m0"

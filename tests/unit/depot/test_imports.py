@@ -57,8 +57,8 @@ async def put(server: Any, kind: Kind, namespace: str, name: str, chosen: Any = 
 @pytest.fixture
 async def visitor(cluster, settings, tokens, client, metrics) -> AsyncIterator[Any]:
     knows(cluster, "system:serviceaccount:team:default", "slipway-depot")
-    async with asked(metrics, Imports(settings, SOURCE, tokens, client, ANYWHERE)) as made:
-        yield made
+    async with asked(metrics, Imports(settings, SOURCE, tokens, client, ANYWHERE)) as test_client:
+        yield test_client
 
 
 async def post(visitor: Any, path: str = "team/mine/u1", headers: Any = None) -> Any:

@@ -38,8 +38,8 @@ def pair(api: Any, name: str) -> Pair:
 
 
 def names_in(pem: bytes) -> set[str]:
-    found = x509.load_pem_x509_certificate(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return {str(one.value) for one in found}
+    names = x509.load_pem_x509_certificate(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(one.value) for one in names}
 
 
 async def test_everything_is_made_once(server, client):
@@ -184,9 +184,9 @@ def test_a_strangers_certificate_is_not_kept():
 async def test_a_client_with_the_authority_takes_the_servers_certificate(tmp_path):
     now = dt.datetime.now(UTC)
     issuer = authority(now, None)
-    made = server(issuer, ["localhost", "127.0.0.1"], now)
-    (tmp_path / "tls.crt").write_bytes(made.certificate)
-    (tmp_path / "tls.key").write_bytes(made.key)
+    server_pair = server(issuer, ["localhost", "127.0.0.1"], now)
+    (tmp_path / "tls.crt").write_bytes(server_pair.certificate)
+    (tmp_path / "tls.key").write_bytes(server_pair.key)
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ours.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
     listening = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=ours)

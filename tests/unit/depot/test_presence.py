@@ -145,15 +145,15 @@ async def test_a_check_ends_after_three_requests_in_a_row_without_an_answer(worl
     for number in range(6):
         path = f"/apis/toys.test/v1/namespaces/team/things/m{number}"
         await world.server.put(path, metadata={"uid": f"m{number}"}, status={"artifact": {"digest": DIGEST}})
-    asked: list[str] = []
+    model_names: list[str] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        asked.append(request.path.split("/")[4])
-        return web.Response(status=200 if one_answers and len(asked) == 3 else 503, headers=world.behind)
+        model_names.append(request.path.split("/")[4])
+        return web.Response(status=200 if one_answers and len(model_names) == 3 else 503, headers=world.behind)
 
     world.registry.interfere = answer
     await world.presence.check()
-    assert len(asked) == (6 if one_answers else 3)
+    assert len(model_names) == (6 if one_answers else 3)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
@@ -198,10 +198,10 @@ async def test_many_missing_artifacts_of_one_author_bound_a_recheck_and_all_have
         await world.server.put(path, metadata={"uid": f"m{number}"}, status={"artifact": {"digest": DIGEST}})
     world.there = set()
     await world.presence.check()
-    asked = []
+    rounds = []
     for _unused in range(3):
         world.registry.log.clear()
         await world.presence.recheck()
-        asked.append({path for method, path in world.registry.log if method == "HEAD"})
-    assert [len(paths) for paths in asked] == [2, 2, 2]
-    assert len(set.union(*asked)) == 5
+        rounds.append({path for method, path in world.registry.log if method == "HEAD"})
+    assert [len(paths) for paths in rounds] == [2, 2, 2]
+    assert len(set.union(*rounds)) == 5

@@ -95,20 +95,20 @@ def test_a_repository_names_its_model(name: str, expected: Place | None):
     assert parsed(name) == expected
 
 
-async def actions(metrics: Any, tokens: Any, name: str, wanted: str = "pull,push,delete") -> list[str]:
+async def actions(metrics: Any, tokens: Any, name: str, verbs: str = "pull,push,delete") -> list[str]:
     """What a pod may do in a repository."""
     async with asked(type(metrics)(), tokens) as visitor:
-        answer = await visitor.get("/token", params={"scope": f"repository:{name}:{wanted}"}, headers=BEARER)
+        answer = await visitor.get("/token", params={"scope": f"repository:{name}:{verbs}"}, headers=BEARER)
         access = read((await answer.json())["token"])[1]["access"]
     assert answer.status == 200
     return access[0]["actions"] if access else []
 
 
 async def put(server: Any, namespace: str = "team", name: str = "tiny", uid: str = UID, **given: Any) -> None:
-    found = model(**given)
+    resource = model(**given)
     kind = THING if namespace else CLUSTER_THING
-    metadata = found["metadata"] | {"name": name, "namespace": namespace, "uid": uid}
-    await server.put(kind.path(namespace, name), metadata=metadata, status=found["status"])
+    metadata = resource["metadata"] | {"name": name, "namespace": namespace, "uid": uid}
+    await server.put(kind.path(namespace, name), metadata=metadata, status=resource["status"])
 
 
 MINE = f"namespaced/team/tiny/{UID}"

@@ -119,9 +119,9 @@ def test_bad_settings_and_keys_end_it_with_2(folder, capsys, name, content, said
 async def subject(port: int, issuer: Pair) -> bytes:
     trusting = ssl.create_default_context(cadata=issuer.certificate.decode())
     _reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
-    found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
-    return found
+    return certificate
 
 
 async def test_a_renewed_certificate_is_taken_without_a_restart(folder, issuer):

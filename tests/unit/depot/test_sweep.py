@@ -42,8 +42,8 @@ async def visitor(registry, server, signer, client, metrics) -> AsyncIterator[An
     connected = Registry.connect(settings, signer)
     tokens = Tokens(settings, signer, KEY, client, lambda: NOW)
     knows(server, COLLECTOR, "slipway-depot")
-    async with asked(metrics, tokens, Sweeper(settings, tokens, client, connected)) as made:
-        yield made
+    async with asked(metrics, tokens, Sweeper(settings, tokens, client, connected)) as test_client:
+        yield test_client
     await connected.close()
 
 

@@ -100,12 +100,16 @@ async def test_a_pod_gets_a_token_for_its_namespace(server, tokens, metrics, sig
     ]
     async with asked(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params=query, headers=BEARER)
-        told = await answer.json()
+        reply = await answer.json()
     assert answer.status == 200
     assert answer.headers["Cache-Control"] == "no-store"
-    assert told.keys() == {"token", "access_token", "expires_in", "issued_at"}
-    assert (told["access_token"], told["expires_in"], told["issued_at"]) == (told["token"], 300, "2027-01-15T08:00:00Z")
-    header, claims = read(told["token"])
+    assert reply.keys() == {"token", "access_token", "expires_in", "issued_at"}
+    assert (reply["access_token"], reply["expires_in"], reply["issued_at"]) == (
+        reply["token"],
+        300,
+        "2027-01-15T08:00:00Z",
+    )
+    header, claims = read(reply["token"])
     assert (header["kid"], claims["sub"], claims["iat"]) == (signer.public["kid"], POD, NOW)
     assert claims["access"] == [
         {"type": "repository", "name": "namespaced/team/a/1", "actions": ["pull"]},
@@ -208,8 +212,8 @@ async def test_a_nodes_password_pulls_for_its_namespace(server, tokens, metrics)
     scope = "repository:namespaced/team/a/1:pull,push"
     async with asked(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params={"scope": scope}, headers=basic(password))
-        told = await answer.json()
-    assert access_of(told) == [{"type": "repository", "name": "namespaced/team/a/1", "actions": ["pull"]}]
+        reply = await answer.json()
+    assert access_of(reply) == [{"type": "repository", "name": "namespaced/team/a/1", "actions": ["pull"]}]
 
 
 async def test_a_service_accounts_token_may_be_the_password(server, tokens, metrics):

@@ -184,13 +184,13 @@ async def test_a_model_of_the_cluster_has_a_dash_for_its_namespace(depot, regist
 def archive(kind: str) -> bytes:
     raw = io.BytesIO()
     if kind == "zip":
-        with zipfile.ZipFile(raw, "w") as made:
-            made.writestr("config.json", "{}")
+        with zipfile.ZipFile(raw, "w") as writer:
+            writer.writestr("config.json", "{}")
     else:
-        with tarfile.open(fileobj=raw, mode="w:gz" if kind == "tar.gz" else "w") as made:
+        with tarfile.open(fileobj=raw, mode="w:gz" if kind == "tar.gz" else "w") as writer:
             member = tarfile.TarInfo("config.json")
             member.size = 2
-            made.addfile(member, io.BytesIO(b"{}"))
+            writer.addfile(member, io.BytesIO(b"{}"))
     return raw.getvalue()
 
 
@@ -251,9 +251,12 @@ async def test_a_file_comes_in_parts_at_different_replicas(depot, start_depot, r
     assert await depot.offset() == 0
     first = await depot.patch(content[: PIECE + 500], 0, len(content))
     assert (first.status, first.headers["Upload-Offset"]) == (204, str(PIECE + 500))
-    told = await other.ask("HEAD")
-    assert (told.headers["Upload-Offset"], told.headers["Upload-Length"]) == (str(PIECE + 500), str(len(content)))
-    assert told.headers["Tus-Resumable"] == "1.0.0"
+    response = await other.ask("HEAD")
+    assert (response.headers["Upload-Offset"], response.headers["Upload-Length"]) == (
+        str(PIECE + 500),
+        str(len(content)),
+    )
+    assert response.headers["Tus-Resumable"] == "1.0.0"
     second = await other.patch(content[PIECE + 500 :], PIECE + 500)
     assert (second.status, second.headers["Upload-Offset"]) == (204, str(len(content)))
     assert registry.content(REPOSITORY) == content
@@ -318,9 +321,9 @@ async def test_state_tells_what_is_there(depot, registry):
     }
     content = gguf(PIECE + 10)
     await depot.patch(content[:PIECE], 0, len(content))
-    told = await (await depot.ask("GET")).json()
-    assert told["pieces"] == [{"digest": digest_of(content[:PIECE]), "size": PIECE}]
-    assert (told["offset"], told["length"], told["complete"]) == (PIECE, len(content), False)
+    state = await (await depot.ask("GET")).json()
+    assert state["pieces"] == [{"digest": digest_of(content[:PIECE]), "size": PIECE}]
+    assert (state["offset"], state["length"], state["complete"]) == (PIECE, len(content), False)
     await depot.patch(content[PIECE:], PIECE)
     assert (await (await depot.ask("GET")).json())["complete"] is True
 
@@ -329,8 +332,8 @@ async def test_a_complete_upload_says_so_after_it_was_published(depot, registry)
     content = gguf(500)
     await depot.ask("PUT", content)
     registry.tags.clear()
-    told = await depot.ask("HEAD")
-    assert (told.headers["Upload-Offset"], told.headers["Upload-Length"]) == ("500", "500")
+    response = await depot.ask("HEAD")
+    assert (response.headers["Upload-Offset"], response.headers["Upload-Length"]) == ("500", "500")
 
 
 async def test_the_controller_is_told_later_where_it_could_not_be_told(depot, registry, server, script):

@@ -52,9 +52,9 @@ def test_bash_parses(block: Block) -> None:
 def test_a_namespace_that_may_exist_is_applied_by_the_server() -> None:
     """Otherwise, kubectl prints a warning if another client has created it, as the demo does."""
     piped = re.compile(r"^kubectl create namespace .*\| kubectl apply (.*)$", re.MULTILINE)
-    options = [found for block in BLOCKS for found in piped.findall(block.text)]
+    options = [option for block in BLOCKS for option in piped.findall(block.text)]
     assert options
-    assert [found for found in options if "--server-side" not in found] == []
+    assert [option for option in options if "--server-side" not in option] == []
 
 
 @each([block for block in BLOCKS if "elsewhere" in block.marks], ids=lambda block: block.name)
@@ -74,7 +74,11 @@ def test_python_compiles(block: Block) -> None:
 
 @of("yaml")
 def test_manifests_of_our_kinds_follow_their_definitions(block: Block) -> None:
-    manifests = [found for found in documents(block) if isinstance(found, dict) and found.get("apiVersion") in VERSIONS]
+    manifests = [
+        document
+        for document in documents(block)
+        if isinstance(document, dict) and document.get("apiVersion") in VERSIONS
+    ]
     for manifest in manifests:
         assert faults(DEFINITIONS[manifest["apiVersion"], manifest["kind"]], manifest) == []
 
@@ -111,16 +115,16 @@ def test_settings_are_shown_with_their_defaults(block: Block) -> None:
 
 @of("yaml", "variables")
 def test_variables_are_those_of_the_roles(block: Block) -> None:
-    known: set[str] = set()
+    variables: set[str] = set()
     for name in block.marks["variables"].split():
-        known |= _shared() if name == "shared" else set(_defaults(name))
+        variables |= _shared() if name == "shared" else set(_defaults(name))
     (shown,) = documents(block)
-    assert set(shown) <= known
+    assert set(shown) <= variables
 
 
 def _defaults(role: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "roles" / role / "defaults/main.yml").read_text())
-    return found
+    defaults: dict[str, Any] = yaml.safe_load((ROOT / "roles" / role / "defaults/main.yml").read_text())
+    return defaults
 
 
 def _shared() -> set[str]:

@@ -145,20 +145,20 @@ def reason_nodes(node: ast.AST) -> list[ast.expr]:
 
 
 def reasons() -> set[str]:
-    found = {row.reason for row in (*LLAMACPP.log_patterns, *OLLAMA.log_patterns, *PYTHON)}
-    found |= {row.reason for row in MISSING}
+    candidates = {row.reason for row in (*LLAMACPP.log_patterns, *OLLAMA.log_patterns, *PYTHON)}
+    candidates |= {row.reason for row in MISSING}
     for tree, constants in modules():
         for node in ast.walk(tree):
-            found.update(*(texts(expression, constants) for expression in reason_nodes(node)))
-    return {reason for reason in found if REASON.fullmatch(reason)} - RETRIED
+            candidates.update(*(texts(expression, constants) for expression in reason_nodes(node)))
+    return {reason for reason in candidates if REASON.fullmatch(reason)} - RETRIED
 
 
 def metrics() -> set[str]:
-    found = set()
+    metric_names = set()
     for call, name, constants in calls(METRIC_CALLS):
         for metric in texts(call.args[0], constants) if call.args else []:
-            found.add(metric.removesuffix("_total") + METRIC_CALLS[name])
-    return found | MODELS_METRICS
+            metric_names.add(metric.removesuffix("_total") + METRIC_CALLS[name])
+    return metric_names | MODELS_METRICS
 
 
 def words(page: str) -> set[str]:
@@ -167,12 +167,12 @@ def words(page: str) -> set[str]:
 
 
 def test_every_reason_is_found_in_the_source() -> None:
-    known = {
+    expected = {
         "ImagePullBackOff", "CrashLoopBackOff", "DownloadFailed", "Unschedulable", "StartupTimeout", "OOMKilled",
         "CreateContainerConfigError", "PodsRejected", "InvalidSpec", "NameTaken", "NameConflict", "WaitingForPods",
         "RollingOut", "Complete", "Ready", "Valid", "Routed", "OnClaim", "Completed", "WaitingForTurn", "HasTurn",
     }  # fmt: skip
-    assert known <= reasons()
+    assert expected <= reasons()
 
 
 def test_every_reason_has_a_heading_in_troubleshooting() -> None:

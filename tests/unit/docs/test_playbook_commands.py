@@ -66,13 +66,13 @@ every = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command
 
 def tags(playbook: Path) -> set[str]:
     """Of its tasks, and of those of the playbooks that it imports."""
-    found = set()
+    tag_names = set()
     for node in mappings(playbook):
         given = node.get("tags", [])
-        found |= {given} if isinstance(given, str) else set(given)
+        tag_names |= {given} if isinstance(given, str) else set(given)
         if imported := node.get("ansible.builtin.import_playbook"):
-            found |= tags(playbook.parent / imported)
-    return found
+            tag_names |= tags(playbook.parent / imported)
+    return tag_names
 
 
 def specified() -> dict[str, dict[str, Any]]:
@@ -118,8 +118,8 @@ def test_its_tags_are_those_of_the_playbook(command: Command) -> None:
 
 @every
 def test_its_variables_are_taken_by_the_roles(command: Command) -> None:
-    known, given = specified(), variables(command)
-    assert set(given) - set(known) - shared() == set()
-    options = {name: known[name] for name in set(given) & set(known)}
+    specification, given = specified(), variables(command)
+    assert set(given) - set(specification) - shared() == set()
+    options = {name: specification[name] for name in set(given) & set(specification)}
     checked = ArgumentSpecValidator(options).validate({name: given[name] for name in options})
     assert checked.error_messages == []

@@ -62,9 +62,11 @@ def table() -> list[str]:
             for resource in resources(rule):
                 verbs.setdefault(resource, set()).update(rule["verbs"])
         merged: dict[str, list[str]] = {}
-        for resource, found in sorted(verbs.items()):
-            merged.setdefault(", ".join(sorted(found)), []).append(resource)
-        rows += [f"| {account} | {where} | {found} | {', '.join(names)} |" for found, names in sorted(merged.items())]
+        for resource, allowed in sorted(verbs.items()):
+            merged.setdefault(", ".join(sorted(allowed)), []).append(resource)
+        rows += [
+            f"| {account} | {where} | {verb_list} | {', '.join(names)} |" for verb_list, names in sorted(merged.items())
+        ]
     return [*HEAD, *rows]
 
 

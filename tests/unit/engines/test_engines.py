@@ -113,8 +113,8 @@ def test_sglang_streams_from_buckets() -> None:
 @pytest.mark.parametrize("engine", [VLLM, SGLANG, LLAMACPP, INFINITY])
 @pytest.mark.parametrize("args", [("--port=8000",), ("--port", "8000"), ("--host", "0.0.0.0"), ("--x", "--port")])
 def test_saying_the_same_again_is_no_fault(engine: Engine, args: tuple[str, ...]) -> None:
-    found = set(engine.conflicting_args(launch(HUB, *args)))
-    assert found <= {"--port"} - ({"--port"} if args[-1] != "--port" else set())
+    conflicts = set(engine.conflicting_args(launch(HUB, *args)))
+    assert conflicts <= {"--port"} - ({"--port"} if args[-1] != "--port" else set())
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ CURRENT = {
 
 @pytest.mark.parametrize("row", VLLM_FLAGS, ids=lambda row: row.name)
 def test_a_typed_setting_is_a_flag_that_it_takes(row: FlagSpec) -> None:
-    known = TAKEN.keys() | {flag.replace("--", "--no-", 1) for flag in SWITCHES}
-    assert {row.flag, *row.short, *row.unless} <= known
+    spellings = TAKEN.keys() | {flag.replace("--", "--no-", 1) for flag in SWITCHES}
+    assert {row.flag, *row.short, *row.unless} <= spellings
 
 
 @pytest.mark.parametrize(("field", "flag"), [("dtype", "--dtype"), ("kv_cache_dtype", "--kv-cache-dtype")])
@@ -49,8 +49,8 @@ def test_the_values_of_a_setting_are_some_that_it_takes(field: str, flag: str) -
 @pytest.mark.parametrize("weights", [HubRepository("acme/tiny"), BucketFolder("s3://bucket/model")])
 def test_it_takes_the_command_line_of_a_model(weights: HubRepository | BucketFolder) -> None:
     launch = Launch(weights=weights, served_name="tiny", port=8123, adapters=True)
-    found = flags.parse(VLLM.args(launch))
-    assert (found.port, found.served_model_name, found.enable_lora) == (8123, ["tiny"], True)
+    options = flags.parse(VLLM.args(launch))
+    assert (options.port, options.served_model_name, options.enable_lora) == (8123, ["tiny"], True)
     assert VLLM.owned(launch).keys() <= TAKEN.keys()
     assert VLLM.program is not None
     assert VLLM.program.adapters is not None

@@ -93,8 +93,8 @@ def test_vllm(args: str, now: str) -> None:
 def test_limits_of_media_become_json() -> None:
     assert vllm("--limit-mm-per-prompt", "image=4,video=1") == ["--limit-mm-per-prompt", '{"image": 4, "video": 1}']
     for today in ('{"image": 4}', "image", "a=1;b=2"):
-        found = renewed(("--limit-mm-per-prompt", today), VLLM.retired)
-        assert (found.args, found.changes) == (("--limit-mm-per-prompt", today), {})
+        outcome = renewed(("--limit-mm-per-prompt", today), VLLM.retired)
+        assert (outcome.args, outcome.changes) == (("--limit-mm-per-prompt", today), {})
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_no_successor_is_itself_retired(name: str) -> None:
 
 
 def test_changes_name_the_flag_as_it_was_written() -> None:
-    found = renewed(("--disable_log_requests", "--draft", "8"), (*VLLM.retired, *LLAMACPP.retired))
-    assert found.changes == {"--disable_log_requests": "left out", "--draft": "replaced by --spec-draft-n-max 8"}
+    outcome = renewed(("--disable_log_requests", "--draft", "8"), (*VLLM.retired, *LLAMACPP.retired))
+    assert outcome.changes == {"--disable_log_requests": "left out", "--draft": "replaced by --spec-draft-n-max 8"}
 
 
 @pytest.mark.parametrize("accelerator", LLAMACPP.images)
 def test_an_older_image_of_llamacpp_gets_its_flags(accelerator: str) -> None:
-    found = LLAMACPP.renewed(("--no-mmap",), author_image="", image=LLAMACPP.images[accelerator])
-    assert found.args == (("--no-mmap",) if accelerator in ("rocm", "intel") else ())
+    outcome = LLAMACPP.renewed(("--no-mmap",), author_image="", image=LLAMACPP.images[accelerator])
+    assert outcome.args == (("--no-mmap",) if accelerator in ("rocm", "intel") else ())
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,11 @@ QUESTIONS = [pytest.param(one, id=f"{name}-{one['variable']}") for name, of in S
 
 def options() -> dict[str, Any]:
     """Option -> its specification, over all entry points of all roles."""
-    found: dict[str, Any] = {}
+    specs: dict[str, Any] = {}
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
         for entry in documents.read(path)["argument_specs"].values():
-            found.update(entry["options"])
-    return found
+            specs.update(entry["options"])
+    return specs
 
 
 def names(name: str, key: str) -> set[str]:
@@ -154,13 +154,13 @@ def test_a_workflow_leads_through_templates_that_take_its_answers(workflow: dict
     followers = [name for node in nodes.values() for name in node.get("success_nodes", [])]
     assert set(followers) <= set(nodes)
     assert len(set(nodes) - set(followers)) == 1
-    asked = {question["variable"] for question in workflow["survey_spec"]["spec"]}
+    variables = {question["variable"] for question in workflow["survey_spec"]["spec"]}
     taken = {
         question["variable"]
         for node in nodes.values()
         for question in SURVEYS.get(node["unified_job_template"], {"spec": []})["spec"]
     }
-    assert asked <= taken
+    assert variables <= taken
     for node in nodes.values():
         prompts = {f"ask_{field}_on_launch" for field in node if field in ("skip_tags", "job_tags", "limit")}
         assert all(TEMPLATES[node["unified_job_template"]][prompt] for prompt in prompts)
@@ -168,10 +168,10 @@ def test_a_workflow_leads_through_templates_that_take_its_answers(workflow: dict
 
 def test_hosts_and_groups_are_of_the_inventory() -> None:
     read_inventories = read("inventories")
-    known = names("inventories", "controller_inventories")
+    inventories = names("inventories", "controller_inventories")
     assert {
         one["inventory"] for key in ("controller_hosts", "controller_groups") for one in read_inventories[key]
-    } <= known
+    } <= inventories
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ def test_a_credential_type_injects_its_own_fields_into_variables_that_are_allowe
 
 def test_the_collections_are_those_that_this_one_needs() -> None:
     galaxy = documents.read(ROOT / "galaxy.yml")
-    wanted = documents.read(EXAMPLE / "collections/requirements.yml")["collections"]
-    versions = {one["name"]: one["version"] for one in wanted}
+    requirements = documents.read(EXAMPLE / "collections/requirements.yml")["collections"]
+    versions = {one["name"]: one["version"] for one in requirements}
     own = versions.pop("slipway.inference")
     assert versions == galaxy["dependencies"]
     released = Version(galaxy["version"])
@@ -227,7 +227,7 @@ def test_the_execution_environment_can_be_built(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     (place / "inference").symlink_to(ROOT)
     introspect = [sys.executable, str(context / "scripts/introspect.py"), "introspect", str(tmp_path)]
-    told = subprocess.run(introspect, check=True, capture_output=True, text=True, timeout=120)
-    needs = documents.load(told.stdout)
+    introspection = subprocess.run(introspect, check=True, capture_output=True, text=True, timeout=120)
+    needs = documents.load(introspection.stdout)
     assert needs["python"] == ["kubernetes>=24.2.0  # from collection slipway.inference"]
     assert [line.split()[0] for line in needs["system"]] == ["openssh-clients", "openssh-client"]

@@ -77,7 +77,7 @@ def _certificate() -> tuple[bytes, bytes]:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = dt.datetime.now(dt.UTC)
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
+    certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=1))
@@ -87,7 +87,7 @@ def _certificate() -> tuple[bytes, bytes]:
     )
     plain = serialization.NoEncryption()
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    return key.private_bytes(encoding, form, plain), made.public_bytes(encoding)
+    return key.private_bytes(encoding, form, plain), certificate.public_bytes(encoding)
 
 
 def _serve(listening: socket.socket, context: ssl.SSLContext, place: tuple[str, int]) -> None:
@@ -126,9 +126,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("ansible_runner")
     if not awx_job.CORE.exists():
         pytest.skip("needs the collection kubernetes.core")
-    made = tmp_path_factory.mktemp("awx")
-    awx_job.release(made)
-    return made
+    job_folder = tmp_path_factory.mktemp("awx")
+    awx_job.release(job_folder)
+    return job_folder
 
 
 def run(folder: Path, credential: Credential, *flags: str, **answers: Any) -> Job:
@@ -139,10 +139,10 @@ def test_a_job_registers_models_and_hands_them_on(folder: Path, api: FakeApi, cr
     job = run(folder, credential)
 
     assert job.status == 0, job.output
-    told = {
+    outcome = {
         model["name"]: (model["api"], model["namespace"], model["ready"]) for model in job.artifacts["slipway_models"]
     }
-    assert told == {"qwen2-500m-cpu": ("kubeai", "models", True), "tiny": ("krypton", "models", True)}
+    assert outcome == {"qwen2-500m-cpu": ("kubeai", "models", True), "tiny": ("krypton", "models", True)}
     assert {call.headers["Authorization"] for call in api.calls} == {f"Bearer {TOKEN}"}
     assert TOKEN not in job.output
     if os.getuid() == 0:

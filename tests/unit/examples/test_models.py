@@ -31,12 +31,12 @@ def test_all_fit_a_small_machine() -> None:
     profiles = demo["vars"]["controller_kubeai_config"]["resourceProfiles"]
     profile, _unused, count = specs["kubeai.yaml"]["resourceProfile"].partition(":")
     assert count == "1"
-    asked = {
+    cpu_requests = {
         specs["krypton.yaml"]["resources"]["requests"]["cpu"],
         specs["llmkube-service.yaml"]["resources"]["cpu"],
         profiles[profile]["requests"]["cpu"],
     }
-    assert asked == SMALL
+    assert cpu_requests == SMALL
 
 
 def test_the_page_names_every_example() -> None:

@@ -19,32 +19,32 @@ OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 def table(*services: dict[str, Any], rules: Rules | None = None) -> RoutingTable:
     """The table of Services about which there is nothing to complain."""
-    made, faults = build(services, [], *([rules] if rules else []))
+    routing_table, faults = build(services, [], *([rules] if rules else []))
     assert faults == ()
-    return made
+    return routing_table
 
 
 def test_an_alias_is_answered_and_not_listed() -> None:
-    made = table(service("m1", aliases=[HUB]))
-    assert made.models == {"m1": "default:m1", "default/m1": "default:m1", HUB: "default:m1"}
-    assert made.cards[HUB].id == HUB
-    assert made.listed == ("m1",)
+    routing_table = table(service("m1", aliases=[HUB]))
+    assert routing_table.models == {"m1": "default:m1", "default/m1": "default:m1", HUB: "default:m1"}
+    assert routing_table.cards[HUB].id == HUB
+    assert routing_table.listed == ("m1",)
 
 
 def test_a_name_of_its_own_beats_an_alias_however_young_it_is() -> None:
-    made = table(service("m1", since=OLD, aliases=[HUB]), service("m2", since=NEW, models=[HUB]))
-    assert made.models[HUB] == "default:m2"
-    assert made.listed == (HUB, "m1")
+    routing_table = table(service("m1", since=OLD, aliases=[HUB]), service("m2", since=NEW, models=[HUB]))
+    assert routing_table.models[HUB] == "default:m2"
+    assert routing_table.listed == (HUB, "m1")
 
 
 def test_a_qualified_id_beats_an_alias() -> None:
-    made = table(service("m1", since=OLD, aliases=["default/m2"]), service("m2", since=NEW))
-    assert made.models["default/m2"] == "default:m2"
+    routing_table = table(service("m1", since=OLD, aliases=["default/m2"]), service("m2", since=NEW))
+    assert routing_table.models["default/m2"] == "default:m2"
 
 
 def test_of_several_services_with_an_alias_the_oldest_answers_and_no_one_complains() -> None:
-    made = table(service("a", since=NEW, aliases=[HUB]), service("b", since=OLD, aliases=[HUB]))
-    assert made.models[HUB] == "default:b"
+    routing_table = table(service("a", since=NEW, aliases=[HUB]), service("b", since=OLD, aliases=[HUB]))
+    assert routing_table.models[HUB] == "default:b"
 
 
 def test_an_alias_needs_the_same_permission_as_a_name() -> None:
@@ -61,8 +61,8 @@ def test_an_alias_that_no_request_can_name_is_left_out(alias: str) -> None:
 
 def test_aliases_take_room_in_the_table_as_names_do() -> None:
     crowd = [service(f"s{n:03}", "crowd", aliases=[f"{n}-{i}-" + "a" * 200 for i in range(64)]) for n in range(100)]
-    made, faults = build(crowd, [])
-    assert 0 < len(made.backends) < 60
+    routing_table, faults = build(crowd, [])
+    assert 0 < len(routing_table.backends) < 60
     assert "one namespace" in faults[0].message
 
 
@@ -77,20 +77,20 @@ def test_an_alias_that_goes_elsewhere_is_no_news_and_a_name_that_does_is() -> No
 
 
 def test_an_internal_service_answers_for_no_id_and_is_in_the_table() -> None:
-    made = table(service("m1"), service("m1-new", internal=True, models=["stolen"], aliases=[HUB]))
-    assert set(made.models) == {"m1", "default/m1"}
-    assert set(made.backends) == {"default:m1", "default:m1-new"}
-    assert made.listed == ("m1",)
+    routing_table = table(service("m1"), service("m1-new", internal=True, models=["stolen"], aliases=[HUB]))
+    assert set(routing_table.models) == {"m1", "default/m1"}
+    assert set(routing_table.backends) == {"default:m1", "default:m1-new"}
+    assert routing_table.listed == ("m1",)
 
 
 def test_a_table_in_a_file_has_aliases_and_internal_models_too() -> None:
     text = b'{"models": {"m1": {"route": {"aliases": ["x", "m2"]}}, "m2": [], "new": {"route": {"internal": true}}}}'
-    made = msgspec.json.decode(text, type=TableFile).table()
-    assert made.models == {
+    routing_table = msgspec.json.decode(text, type=TableFile).table()
+    assert routing_table.models == {
         "m1": "static:m1",
         "static/m1": "static:m1",
         "m2": "static:m2",
         "static/m2": "static:m2",
         "x": "static:m1",
     }
-    assert made.listed == ("m1", "m2")
+    assert routing_table.listed == ("m1", "m2")

@@ -17,8 +17,8 @@ def table(endpoints: tuple[str, ...], **prefix_hash: int) -> RoutingTable:
 
 
 def test_a_hashed_model_has_its_parameters_and_the_names_of_its_servers() -> None:
-    wanted = table(TWO, mean_load_factor=150, prefix_char_length=200)
-    assert rings(wanted) == {"ns:m": "ns:m,150,200,10.0.0.1:80,fd00::1:80"}
+    desired = table(TWO, mean_load_factor=150, prefix_char_length=200)
+    assert rings(desired) == {"ns:m": "ns:m,150,200,10.0.0.1:80,fd00::1:80"}
 
 
 def test_only_models_that_ask_for_it_are_hashed() -> None:

@@ -18,50 +18,50 @@ from slipway.gateway.settings import Settings
 @asynccontextmanager
 async def listening(path: Path, answer: str, prompt: str = "") -> AsyncIterator[list[str]]:
     """Pretends to be a command socket that gives one answer to everything; yields what it was told."""
-    told: list[str] = []
+    commands: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
-            told.append(line.decode().strip())
+            commands.append(line.decode().strip())
             writer.write((answer + prompt).encode())
         writer.close()
 
     server = await asyncio.start_unix_server(serve, path)
     try:
-        yield told
+        yield commands
     finally:
         server.close()
 
 
 async def test_a_haproxy_that_is_told_to_end_is_not_revived(tmp_path: Path) -> None:
     dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
-    async with listening(tmp_path / "master.sock", "Success=1\n") as told:
+    async with listening(tmp_path / "master.sock", "Success=1\n") as commands:
         with pytest.raises(NotRunningError):
             await dataplane.apply(DesiredState())
-    assert told == []
+    assert commands == []
     assert (tmp_path / "haproxy.cfg").exists(), "who starts next reads what is wanted"
 
 
 async def test_a_haproxy_with_older_settings_is_loaded_anew(tmp_path: Path) -> None:
     dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
     async with (
-        listening(tmp_path / "master.sock", "Success=1\n") as told,
+        listening(tmp_path / "master.sock", "Success=1\n") as commands,
         listening(tmp_path / "haproxy.sock", "", "\n> "),
     ):
         await dataplane.apply(DesiredState())
-    assert told == ["reload"]
+    assert commands == ["reload"]
 
 
 async def test_reloads_do_not_follow_at_once(tmp_path: Path) -> None:
     dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
     async with (
-        listening(tmp_path / "master.sock", "Success=1\n") as told,
+        listening(tmp_path / "master.sock", "Success=1\n") as commands,
         listening(tmp_path / "haproxy.sock", "", "\n> "),
     ):
         await dataplane.apply(DesiredState())
         with pytest.raises(CommandError, match="not reloading"):
             await dataplane.apply(DesiredState())
-    assert told == ["reload"]
+    assert commands == ["reload"]
 
 
 async def test_a_reload_that_fails_is_told(tmp_path: Path) -> None:

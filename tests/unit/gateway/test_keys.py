@@ -39,9 +39,9 @@ def with_rights(rights: object, **values: bytes) -> dict[str, Any]:
 
 
 def read(
-    made: dict[str, Any], before: Keyring | None = None, *, now: dt.datetime = NOW, counted: bool = True
+    keys_secret: dict[str, Any], before: Keyring | None = None, *, now: dt.datetime = NOW, counted: bool = True
 ) -> tuple[Keyring, tuple[str, ...]]:
-    return keyring(made, before or Keyring(), now, tokens_counted=counted)
+    return keyring(keys_secret, before or Keyring(), now, tokens_counted=counted)
 
 
 def names(ring: Keyring) -> set[str]:
@@ -101,10 +101,10 @@ def test_an_annotation_that_cannot_be_read_changes_no_rights(text: str) -> None:
 
 
 def test_a_key_ends() -> None:
-    made = with_rights({"alice": {"ends": "2026-11-23T01:00:00+01:00"}, "bob": {"ends": "2026-11-23T00:00:01Z"}})
-    assert names(read(made)[0]) == {"bob"}
-    assert names(read(made, now=NOW + dt.timedelta(seconds=1))[0]) == set()
-    assert names(read(made, now=NOW - dt.timedelta(seconds=1))[0]) == {"alice", "bob"}
+    keys_secret = with_rights({"alice": {"ends": "2026-11-23T01:00:00+01:00"}, "bob": {"ends": "2026-11-23T00:00:01Z"}})
+    assert names(read(keys_secret)[0]) == {"bob"}
+    assert names(read(keys_secret, now=NOW + dt.timedelta(seconds=1))[0]) == set()
+    assert names(read(keys_secret, now=NOW - dt.timedelta(seconds=1))[0]) == {"alice", "bob"}
 
 
 def test_tokens_are_limited_only_where_they_are_counted() -> None:

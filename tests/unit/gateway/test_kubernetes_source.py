@@ -296,8 +296,8 @@ def events(api: Api) -> set[tuple[str, str, str]]:
 async def test_while_a_service_is_made_again_its_qualified_id_leads_to_nobody_and_the_plain_one_is_told_of_both() -> (
     None
 ):
-    asked = json.dumps({"models": ["advisor", "bank/advisor", "gpt-4o"]})
-    victim, thief = service("advisor", namespace="bank"), service("thief", asked, namespace="tenant")
+    route = json.dumps({"models": ["advisor", "bank/advisor", "gpt-4o"]})
+    victim, thief = service("advisor", namespace="bank"), service("thief", route, namespace="tenant")
     thief["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     api = Api(Metrics(), victim, thief)
     seen, task = await follow(api)
@@ -406,8 +406,8 @@ async def test_a_namespace_that_breaks_its_routes_all_day_is_not_told_without_en
     with caplog.at_level(logging.WARNING):
         _unused, task = await follow(api)
         await until(lambda: ("b/other", "other", "InvalidRoute") in events(api))
-    told = [record for record in caplog.records if "bad" in record.getMessage()]
-    assert len(told) <= 100  # of at most two minutes
+    records = [record for record in caplog.records if "bad" in record.getMessage()]
+    assert len(records) <= 100  # of at most two minutes
     assert len(api.written) <= 101
     assert "slipway_gateway_route_faults 301.0" in api.metrics.text().decode()
     await stop(task)

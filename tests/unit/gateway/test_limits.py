@@ -67,14 +67,14 @@ def with_backend(**changed: object) -> RoutingTable:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """For whose rights it was computed what they may ask."""
-    found: list[str] = []
+    owners: list[str] = []
 
     def counted(rights: Rights, table: RoutingTable) -> frozenset[str]:
-        found.append(rights.owner)
+        owners.append(rights.owner)
         return backends_of(rights, table)
 
     monkeypatch.setattr(limits, "backends_of", counted)
-    return found
+    return owners
 
 
 RIGHTS = {"k": Rights(owner="a", selector="team=search"), "l": Rights(owner="b", models=("three",))}

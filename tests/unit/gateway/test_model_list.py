@@ -41,8 +41,8 @@ def current() -> Current:
 
 @pytest.fixture
 async def client(current: Current) -> AsyncIterator[TestClient[Any, Any]]:
-    async with TestClient(TestServer(http_api.model_list(lambda: current.table))) as found:
-        yield found
+    async with TestClient(TestServer(http_api.model_list(lambda: current.table))) as test_client:
+        yield test_client
 
 
 async def listed(client: TestClient[Any, Any], query: str = "", *selectors: str) -> Sequence[str]:
@@ -50,9 +50,9 @@ async def listed(client: TestClient[Any, Any], query: str = "", *selectors: str)
     async with client.get(f"/v1/models{query}", headers=headers) as answer:
         assert answer.status == 200
         assert answer.content_type == "application/json"
-        said = await answer.json()
-    assert said["object"] == "list"
-    return [model["id"] for model in said["data"]]
+        body = await answer.json()
+    assert body["object"] == "list"
+    return [model["id"] for model in body["data"]]
 
 
 async def test_the_list_is_filtered_by_features_and_labels(client: TestClient[Any, Any]) -> None:
@@ -119,15 +119,15 @@ class Waited(asyncio.Event):
 
 async def test_before_the_first_table_the_list_is_waited_for(current: Current) -> None:
     """An empty one would say that there are no models."""
-    known = Waited()
+    first_table = Waited()
     application = http_api.model_list(lambda: current.table)
-    application.middlewares.append(http_api.once_known(known))
+    application.middlewares.append(http_api.once_known(first_table))
     async with TestClient(TestServer(application)) as client:
-        asked = asyncio.create_task(listed(client))
-        await known.waited.wait()
-        assert not asked.done()
-        known.set()
-        assert await asked == ["chat", "plain"]
+        request = asyncio.create_task(listed(client))
+        await first_table.waited.wait()
+        assert not request.done()
+        first_table.set()
+        assert await request == ["chat", "plain"]
 
 
 async def test_who_waits_for_the_first_table_in_vain_is_told_so(

@@ -12,8 +12,8 @@ def table(*endpoints: str) -> RoutingTable:
     return RoutingTable({"ns:m": Backend("ns", "m", endpoints)}, {}, {}, ())
 
 
-def shown(prober: Prober, wanted: RoutingTable) -> tuple[str, ...]:
-    return prober.filter(wanted).backends["ns:m"].endpoints
+def shown(prober: Prober, desired: RoutingTable) -> tuple[str, ...]:
+    return prober.filter(desired).backends["ns:m"].endpoints
 
 
 async def test_an_endpoint_is_shown_when_it_listens_and_told_of() -> None:

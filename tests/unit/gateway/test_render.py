@@ -56,7 +56,7 @@ SUBJECTS = {"jwt:alice": Rights(models=("llama",)), "jwt:bob": REFUSED, "jwt:*":
     ],
 )
 def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: DesiredState) -> None:
-    made = files(settings, state)
+    contents = files(settings, state)
     for file in (
         "haproxy.cfg",
         "models.map",
@@ -72,7 +72,7 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
         *(("subjects.map", "jwt.map", "limits.map") if settings.jwt else ()),
     ):
         golden = GOLDEN / name / file
-        text = made.get(file, "")
+        text = contents.get(file, "")
         if os.environ.get("SLIPWAY_GOLDEN") == "write":
             golden.parent.mkdir(parents=True, exist_ok=True)
             golden.write_text(text)
@@ -90,8 +90,8 @@ def test_only_a_gateway_that_counts_tokens_pays_for_it() -> None:
 
 
 def test_only_a_gateway_that_accepts_tokens_pays_for_it() -> None:
-    made = files(Settings(api_keys_secret="keys"), STATE)
-    assert not any(word in made["haproxy.cfg"] for word in ("jwt", "txn.holder"))
+    contents = files(Settings(api_keys_secret="keys"), STATE)
+    assert not any(word in contents["haproxy.cfg"] for word in ("jwt", "txn.holder"))
 
 
 def test_new_keys_of_the_issuer_do_not_change_the_static_part() -> None:
@@ -103,10 +103,10 @@ def test_new_keys_of_the_issuer_do_not_change_the_static_part() -> None:
 
 def test_the_static_part_does_not_depend_on_the_table() -> None:
     version = re.compile(r"slipway_version str\((\w{16})\)")
-    found = {
+    versions = {
         match for state in (DesiredState(), STATE) for match in version.findall(files(Settings(), state)["haproxy.cfg"])
     }
-    assert found == {haproxy.version(Settings())}
+    assert versions == {haproxy.version(Settings())}
     assert haproxy.version(Settings()) != haproxy.version(Settings(threads=3))
 
 

@@ -20,8 +20,8 @@ def test_a_qualified_id_becomes_the_first_name_of_its_route() -> None:
     model = Backend("team", "model-llama", (), Route(models=("llama",), name="llama"))
     adapter = Backend("team", "model-llama-fr", (), Route(models=("llama_fr",), name="llama_fr"))
     by_hand = Backend("team", "engine", (), Route())
-    found = maps(table(model, adapter, by_hand))[NAMES_MAP]
-    assert found == {"team/llama": "llama", "team/llama_fr": "llama_fr", "team/engine": "engine"}
+    names = maps(table(model, adapter, by_hand))[NAMES_MAP]
+    assert names == {"team/llama": "llama", "team/llama_fr": "llama_fr", "team/engine": "engine"}
 
 
 def test_a_name_that_does_not_fit_or_is_no_qualified_id_stays() -> None:

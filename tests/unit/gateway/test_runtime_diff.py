@@ -26,15 +26,15 @@ HEAD = "# pxname,svname,status,scur\n"
 
 
 def table(**backends: list[str]) -> RoutingTable:
-    made = {f"ns:{name}": Backend("ns", name, tuple(endpoints)) for name, endpoints in backends.items()}
-    return RoutingTable(made, {backend.service: name for name, backend in made.items()}, {}, ())
+    services = {f"ns:{name}": Backend("ns", name, tuple(endpoints)) for name, endpoints in backends.items()}
+    return RoutingTable(services, {backend.service: name for name, backend in services.items()}, {}, ())
 
 
 def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -> RunningState:
-    found = {
+    states = {
         f"ns:{name}": RunningBackend(True, {**servers, unanswered.NAME: True}) for name, servers in backends.items()
     }
-    return RunningState("v", found, {"models.map": models or {}})
+    return RunningState("v", states, {"models.map": models or {}})
 
 
 def told(now: RunningState, desired: RoutingTable) -> list[str]:

@@ -275,12 +275,12 @@ def test_an_id_that_begins_with_a_namespace_is_nobody_elses_also_while_its_owner
 
 
 def test_ids_of_hubs_that_cannot_be_namespaces_are_free_and_others_are_named_by_the_operator() -> None:
-    asked = ["Qwen/Qwen2.5-0.5B", "bert.ai/x", "meta-llama/Llama-3.1-8B"]
-    table, faults = build([service("m1", models=asked)], [])
-    assert set(table.models) == {*asked[:2], "default/m1"}
+    ids = ["Qwen/Qwen2.5-0.5B", "bert.ai/x", "meta-llama/Llama-3.1-8B"]
+    table, faults = build([service("m1", models=ids)], [])
+    assert set(table.models) == {*ids[:2], "default/m1"}
     assert len(faults) == 1
-    table, faults = build([service("m1", models=asked)], [], Rules(organizations=frozenset({"meta-llama"})))
-    assert set(table.models) == {*asked, "default/m1"}
+    table, faults = build([service("m1", models=ids)], [], Rules(organizations=frozenset({"meta-llama"})))
+    assert set(table.models) == {*ids, "default/m1"}
     assert not faults
 
 
@@ -395,8 +395,10 @@ def test_a_refusal_says_nothing_of_other_namespaces_ids() -> None:
 
 
 def test_a_service_tells_why_none_of_its_endpoints_answers() -> None:
-    told = service("m1")
-    told["metadata"]["annotations"]["slipway.inference/unready"] = '{"reason": "ImagePullBackOff", "final": true}'
-    table, _faults = build([told, service("m2")], [])
+    unready_service = service("m1")
+    unready_service["metadata"]["annotations"]["slipway.inference/unready"] = (
+        '{"reason": "ImagePullBackOff", "final": true}'
+    )
+    table, _faults = build([unready_service, service("m2")], [])
     assert table.backends["default:m1"].unready == Unready("ImagePullBackOff", final=True)
     assert table.backends["default:m2"].unready is None

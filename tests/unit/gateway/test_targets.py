@@ -16,20 +16,20 @@ from tests.unit.gateway.test_table import LABEL, endpoint, piece, service
 def entries(*services: dict[str, Any]) -> tuple[dict[str, list[list[str]]], tuple[Fault, ...]]:
     """By backend: the fields of each target; and the faults."""
     table, faults = build(services, [])
-    told = maps(table)[TARGETS_MAP]
-    return {name: [target.split("&") for target in text.split("|")] for name, text in told.items()}, faults
+    texts = maps(table)[TARGETS_MAP]
+    return {name: [target.split("&") for target in text.split("|")] for name, text in texts.items()}, faults
 
 
 def told(*targets: dict[str, Any], **route: Any) -> list[list[str]]:
     """Fields of the targets of ``r``, beside which there are the Services a and b."""
-    found, faults = entries(service("r", targets=targets, **route), service("a", models=["of-a"]), service("b"))
+    by_backend, faults = entries(service("r", targets=targets, **route), service("a", models=["of-a"]), service("b"))
     assert faults == ()
-    return found["default:r"]
+    return by_backend["default:r"]
 
 
 def test_targets_stand_by_order_and_those_of_one_order_as_they_were_written() -> None:
-    found = told({"service": "b", "order": 3}, {"service": "a"}, {"weight": 5})
-    assert [(fields[0], fields[1], fields[2]) for fields in found] == [
+    targets = told({"service": "b", "order": 3}, {"service": "a"}, {"weight": 5})
+    assert [(fields[0], fields[1], fields[2]) for fields in targets] == [
         ("default:a", "0", "1"),
         ("default:r", "0", "5"),
         ("default:b", "3", "1"),
@@ -85,8 +85,8 @@ def test_an_engine_is_asked_by_its_first_name_but_where_it_has_the_one_that_was_
 
 
 def test_an_internal_target_is_like_the_service_itself() -> None:
-    found, faults = entries(service("r", targets=[{"service": "a"}]), service("a", internal=True))
-    assert found["default:r"][0][6] == "1"
+    by_backend, faults = entries(service("r", targets=[{"service": "a"}]), service("a", internal=True))
+    assert by_backend["default:r"][0][6] == "1"
     assert faults == ()
 
 
@@ -94,8 +94,8 @@ def test_an_internal_target_is_like_the_service_itself() -> None:
 def test_a_target_that_the_namespace_lacks_gets_nothing_and_keeps_its_place(missing: str) -> None:
     """Else what is for it alone would go to a later one."""
     targets = [{"service": missing, "only": True}, {"order": 1}]
-    found, faults = entries(service("r", targets=targets), service("elsewhere", "bank"))
-    assert [fields[0] for fields in found["default:r"]] == [f"default:{missing}", "default:r"]
+    by_backend, faults = entries(service("r", targets=targets), service("elsewhere", "bank"))
+    assert [fields[0] for fields in by_backend["default:r"]] == [f"default:{missing}", "default:r"]
     [fault] = faults
     assert (fault.service, f"no Service '{missing}' with a route" in fault.message) == ("r", True)
 

@@ -34,8 +34,8 @@ def test_the_file_is_what_the_page_says_now() -> None:
 
 
 def test_a_heading_of_several_reasons_speaks_for_each() -> None:
-    told = "# T\n\n## One, Two\n\n**Means.** A.\n\n**Do.** See [there](x.md), `now`:\n\n```bash\nls\n```\n"
-    page = f"{told}\n## Three\n\n**Do.** Nothing.\n"
+    section = "# T\n\n## One, Two\n\n**Means.** A.\n\n**Do.** See [there](x.md), `now`:\n\n```bash\nls\n```\n"
+    page = f"{section}\n## Three\n\n**Do.** Nothing.\n"
     assert SCRIPT.advice(page) == {"One": {"do": "See there, `now`."}, "Two": {"do": "See there, `now`."}}
 
 

@@ -57,8 +57,8 @@ def shown() -> Shown:
 async def client(shown: Shown) -> AsyncIterator[TestClient[Any, Any]]:
     application = web.Application()
     shown.page().add_to(application)
-    async with TestClient(TestServer(application)) as found:
-        yield found
+    async with TestClient(TestServer(application)) as test_client:
+        yield test_client
 
 
 async def asked(client: TestClient[Any, Any], path: str) -> Any:
@@ -107,11 +107,11 @@ async def test_a_key_sees_only_models_that_it_may_ask(shown: Shown, client: Test
 
 
 async def test_the_overview_has_models_conflicts_and_who_says_it(client: TestClient[Any, Any]) -> None:
-    said = await asked(client, "/ui/api/models")
-    assert said["replica"] == "gateway-0"
-    assert (said["keys"], said["counted"]) == (False, True)
-    assert len(said["models"]) == 13
-    assert said["models"][0] == {
+    body = await asked(client, "/ui/api/models")
+    assert body["replica"] == "gateway-0"
+    assert (body["keys"], body["counted"]) == (False, True)
+    assert len(body["models"]) == 13
+    assert body["models"][0] == {
         "kind": "models.krypton.ai",
         "namespace": "default",
         "name": "tiny",
@@ -125,13 +125,13 @@ async def test_the_overview_has_models_conflicts_and_who_says_it(client: TestCli
         "ready": 2,
         "wanted": 2,
     }
-    assert [conflict["service"] for conflict in said["conflicts"]] == ["draft", "tiny"]
+    assert [conflict["service"] for conflict in body["conflicts"]] == ["draft", "tiny"]
 
 
 async def test_one_model_is_found_by_kind_namespace_and_name(client: TestClient[Any, Any]) -> None:
-    said = await asked(client, "/ui/api/models/models.kubeai.org/support/helper")
-    assert said["model"]["state"] == "degraded"
-    assert said["conditions"][0][:3] == ["Ready", "True", "OutOfGpuMemory"]
+    body = await asked(client, "/ui/api/models/models.kubeai.org/support/helper")
+    assert body["model"]["state"] == "degraded"
+    assert body["conditions"][0][:3] == ["Ready", "True", "OutOfGpuMemory"]
     async with client.get("/ui/api/models/models.kubeai.org/support/nobody") as answer:
         assert answer.status == 404
         assert (await answer.json())["error"]["message"] == "There is no such model."
@@ -142,8 +142,8 @@ async def test_a_resource_of_the_whole_cluster_has_a_dash_for_its_namespace(
 ) -> None:
     kind, obj = shown.world.resources[0]
     del obj["metadata"]["namespace"]
-    said = await asked(client, f"/ui/api/models/{kind.plural}.{kind.group}/-/tiny")
-    assert said["model"]["namespace"] == ""
+    body = await asked(client, f"/ui/api/models/{kind.plural}.{kind.group}/-/tiny")
+    assert body["model"]["namespace"] == ""
 
 
 async def test_many_pages_are_answered_from_one_look_at_haproxy(client: TestClient[Any, Any], shown: Shown) -> None:
@@ -155,15 +155,15 @@ async def test_many_pages_are_answered_from_one_look_at_haproxy(client: TestClie
 
 async def test_without_haproxy_models_are_shown_without_figures(client: TestClient[Any, Any], shown: Shown) -> None:
     shown.counted = False
-    said = await asked(client, "/ui/api/models")
-    assert said["counted"] is False
-    assert said["models"]
+    body = await asked(client, "/ui/api/models")
+    assert body["counted"] is False
+    assert body["models"]
 
 
 async def test_an_api_server_that_is_away_is_told(client: TestClient[Any, Any], shown: Shown) -> None:
     shown.others = {"away_since": 1793610000.5, "unread": ("models.kubeai.org",)}
-    said = await asked(client, "/ui/api/models")
-    assert (said["away_since"], said["unread"]) == (1793610000, ["models.kubeai.org"])
+    body = await asked(client, "/ui/api/models")
+    assert (body["away_since"], body["unread"]) == (1793610000, ["models.kubeai.org"])
 
 
 async def test_a_page_with_1000_models_stays_small(client: TestClient[Any, Any], shown: Shown) -> None:

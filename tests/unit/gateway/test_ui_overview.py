@@ -55,8 +55,8 @@ def test_a_model_that_no_controller_has_seen_leads_to_the_controller() -> None:
 
 def test_of_reasons_with_several_causes_the_message_says_what_to_do() -> None:
     world = World()
-    told = summary(("False", "DownloadFailed", "hf:a/b: the hub limits requests for now (429)"), stalled=True)
-    world.declare(KRYPTON, "ns", "m", *told)
+    conditions = summary(("False", "DownloadFailed", "hf:a/b: the hub limits requests for now (429)"), stalled=True)
+    world.declare(KRYPTON, "ns", "m", *conditions)
     assert shown(world)["ns/m"].advice == "Wait: the pod retries. Or use a token, or a mirror."
 
 
@@ -68,8 +68,8 @@ def test_an_id_that_an_older_service_has_is_told_as_a_conflict() -> None:
     world = every_state()
     assert shown(world)["team-b/tiny"].ids == ("team-b/tiny",)
     assert shown(world)["team-b/tiny"].conflicts == ("the ID 'tiny' belongs to Service default/tiny, which is older",)
-    told = [(one.namespace, one.service) for one in overview.conflicts(*world.shown())]
-    assert told == [("sandbox", "draft"), ("team-b", "tiny")]
+    conflicts = [(one.namespace, one.service) for one in overview.conflicts(*world.shown())]
+    assert conflicts == [("sandbox", "draft"), ("team-b", "tiny")]
 
 
 def test_a_service_that_cannot_be_served_is_told_with_the_model_that_owns_it() -> None:
@@ -112,10 +112,18 @@ def test_a_service_without_endpoints_sleeps_where_a_request_can_start_it() -> No
 
 def test_one_model_in_full_has_its_conditions_and_services() -> None:
     cluster, table = every_state().shown()
-    found = overview.detail(cluster, table, {}, "inferenceservices.inference.llmkube.dev", "research", "mistral")
-    assert found is not None
-    assert [told.type for told in found.conditions] == ["Ready", "Reconciling", "Stalled", "Available", "Progressing"]
-    assert [(service.name, service.ids) for service in found.services] == [("mistral", ("mistral", "research/mistral"))]
+    detail = overview.detail(cluster, table, {}, "inferenceservices.inference.llmkube.dev", "research", "mistral")
+    assert detail is not None
+    assert [condition.type for condition in detail.conditions] == [
+        "Ready",
+        "Reconciling",
+        "Stalled",
+        "Available",
+        "Progressing",
+    ]
+    assert [(service.name, service.ids) for service in detail.services] == [
+        ("mistral", ("mistral", "research/mistral"))
+    ]
     by_hand = overview.detail(cluster, table, {}, "services", "legacy", "by-hand")
     assert by_hand is not None
     assert by_hand.services[0].endpoints == ("10.0.11.1:8000",)

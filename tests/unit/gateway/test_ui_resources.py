@@ -33,39 +33,39 @@ READY = {"type": "Ready", "status": "True", "reason": "Ready", "message": "It is
 async def test_resources_come_change_and_go(
     server: ApiServer, client: Client, start: Start, eventually: Eventually
 ) -> None:
-    found = Resources(client, [MODELS])
+    resources = Resources(client, [MODELS])
     await server.put(f"{PATH}/a", spec={"replicas": 2, "url": "hf://a/b"})
-    start(found.run())
-    await eventually(lambda: [(one.name, one.wanted, one.conditions) for one in found.all()] == [("a", 2, ())])
+    start(resources.run())
+    await eventually(lambda: [(one.name, one.wanted, one.conditions) for one in resources.all()] == [("a", 2, ())])
     await server.put(f"{PATH}/a", spec={"replicas": 2}, status={"conditions": [READY]})
-    await eventually(lambda: [told.type for one in found.all() for told in one.conditions] == ["Ready"])
+    await eventually(lambda: [condition.type for one in resources.all() for condition in one.conditions] == ["Ready"])
     await server.remove(f"{PATH}/a")
-    await eventually(lambda: found.all() == [])
-    assert found.unread() == ()
+    await eventually(lambda: resources.all() == [])
+    assert resources.unread() == ()
 
 
 async def test_a_kind_that_may_not_be_read_is_named_and_keeps_no_other_away(
     server: ApiServer, client: Client, start: Start, eventually: Eventually
 ) -> None:
     forbidden = server.fault("GET", "inferenceservices", refuse(403, "Forbidden"), times=10**6)
-    found = Resources(client, [MODELS, SERVICES])
+    resources = Resources(client, [MODELS, SERVICES])
     await server.put(f"{PATH}/a")
-    start(found.run())
-    await eventually(lambda: found.unread() == ("inferenceservices.ome.io",))
-    await eventually(lambda: [one.name for one in found.all()] == ["a"])
+    start(resources.run())
+    await eventually(lambda: resources.unread() == ("inferenceservices.ome.io",))
+    await eventually(lambda: [one.name for one in resources.all()] == ["a"])
     forbidden.times = 0
-    await eventually(lambda: found.unread() == ())
+    await eventually(lambda: resources.unread() == ())
 
 
 async def test_a_kind_that_the_cluster_lacks_is_nothing_to_tell(
     server: ApiServer, client: Client, start: Start, eventually: Eventually
 ) -> None:
     server.fault("GET", "inferenceservices", refuse(404, "NotFound"), times=10**6)
-    found = Resources(client, [MODELS, SERVICES])
+    resources = Resources(client, [MODELS, SERVICES])
     await server.put(f"{PATH}/a")
-    start(found.run())
-    await eventually(lambda: [one.name for one in found.all()] == ["a"])
-    assert found.unread() == ()
+    start(resources.run())
+    await eventually(lambda: [one.name for one in resources.all()] == ["a"])
+    assert resources.unread() == ()
 
 
 async def test_the_control_process_shows_models_with_the_services_that_they_own(

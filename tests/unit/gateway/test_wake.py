@@ -72,7 +72,7 @@ async def run_until(
     turns: list[int] | None = None,
 ) -> list[str]:
     """Runs the waker until the condition holds and returns the reported refusals. ``turns`` grows by one per check."""
-    told: list[str] = []
+    refusals: list[str] = []
 
     async def asked() -> dict[str, int]:
         if turns is not None:
@@ -80,7 +80,7 @@ async def run_until(
         return waiting
 
     def report(backend: Backend, message: str) -> None:
-        told.append(f"{backend.name} {message}")
+        refusals.append(f"{backend.name} {message}")
 
     waker = Waker(api, asked, report, ignore)  # type: ignore[arg-type]
     kept = current()
@@ -89,7 +89,7 @@ async def run_until(
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    return told
+    return refusals
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -150,8 +150,8 @@ async def test_a_model_is_tried_once_in_a_while_and_a_model_with_its_adapters_is
     api = Api(0)
     began = time.monotonic()
     sleeping = {"ns:model-llama": 5, "ns:model-llama-fr": 1, "ns:fixed": 3}
-    told = await run_until(lambda: len(api.read) >= 3, api, sleeping)
-    assert told == []
+    refusals = await run_until(lambda: len(api.read) >= 3, api, sleeping)
+    assert refusals == []
     assert len(api.written) == 1
     assert time.monotonic() - began > 2 * 0.09
 
@@ -165,7 +165,7 @@ async def test_nobody_is_woken_for_nobody() -> None:
 
 
 async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
-    asked = looked = 0
+    requests = looked = 0
 
     def look(table: RoutingTable) -> RoutingTable:
         nonlocal looked
@@ -173,15 +173,15 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
         return table
 
     async def ask() -> dict[str, int]:
-        nonlocal asked
-        asked += 1
+        nonlocal requests
+        requests += 1
         raise NotRunningError("away")
 
     for current, expected in ((RoutingTable({}, {}, {}, ()), False), (table(), True)):
         task = asyncio.create_task(Waker(Api(), ask, ignore, ignore).run(partial(look, current)))  # type: ignore[arg-type]
         seen = looked
         await until(lambda seen=seen: looked > seen + 5)  # type: ignore[misc]
-        assert bool(asked) is expected
+        assert bool(requests) is expected
         assert not task.done(), "HAProxy that does not answer ends nothing"
         task.cancel()
 
@@ -210,8 +210,8 @@ async def test_a_model_that_wakes_or_is_deleted_leaves_nothing_behind() -> None:
 
 async def test_a_refusal_is_told_once_and_tried_again() -> None:
     api = Api(0, ForbiddenError("not yours"), ForbiddenError("not yours"))
-    told = await run_until(lambda: bool(api.written), api, {"ns:model-llama": 1})
-    assert told == ["ns:model-llama models llama cannot be scaled from zero: not yours"]
+    refusals = await run_until(lambda: bool(api.written), api, {"ns:model-llama": 1})
+    assert refusals == ["ns:model-llama models llama cannot be scaled from zero: not yours"]
     assert len(api.written) == 1
 
 
@@ -248,15 +248,15 @@ async def test_a_model_that_fails_as_nobody_expected_holds_no_other_one_up(
         waiting["ns:model-other"] = 1
 
     tries = 1 if hangs else 3
-    told, _unused = await asyncio.gather(
+    refusals, _unused = await asyncio.gather(
         run_until(lambda: bool(api.written) and api.tried >= tries, api, waiting, two_models), later()
     )
     assert [obj["spec"] for obj in api.written] == [{"replicas": 1}]
     if hangs:
-        assert told == []
+        assert refusals == []
     else:
         words = "models llama cannot be scaled from zero: AttributeError, see the gateway's log"
-        assert told == [f"ns:model-llama {words}"]
+        assert refusals == [f"ns:model-llama {words}"]
         assert caplog.text.count("cannot be scaled") == caplog.text.count("Traceback") == 1
         assert "s3cr3t" not in caplog.text
 

@@ -51,9 +51,9 @@ class RunningHub:
         return [(entry.method, entry.path) for entry in self.seen]
 
     def sha(self, repository: str = REPOSITORY, ref: str = "main") -> str:
-        found = Library(self.root).load(repository)
-        assert found is not None
-        revision = found.revision(ref)
+        loaded = Library(self.root).load(repository)
+        assert loaded is not None
+        revision = loaded.revision(ref)
         assert revision is not None
         return revision.sha
 

@@ -18,9 +18,9 @@ NAME = "acme/tiny"
 
 
 def load(root: Path, name: str = NAME) -> Repository:
-    found = Library(root).load(name)
-    assert found is not None
-    return found
+    repository = Library(root).load(name)
+    assert repository is not None
+    return repository
 
 
 def files(root: Path) -> set[str]:
@@ -266,9 +266,9 @@ def test_files_that_begin_with_a_dot_are_content_but_for_gits_own(tmp_path: Path
 )
 def test_what_the_operator_gates_no_repository_opens(tmp_path: Path, own: str, pattern: str, gated: bool) -> None:
     write(tmp_path / NAME, {"config.json": "{}", ".hub.yaml": own})
-    found = Library(tmp_path, [pattern]).load(NAME)
-    assert found is not None
-    assert found.gated == (gated or own == "gated: true")
+    repository = Library(tmp_path, [pattern]).load(NAME)
+    assert repository is not None
+    assert repository.gated == (gated or own == "gated: true")
 
 
 @pytest.mark.parametrize(

@@ -246,8 +246,8 @@ async def test_model_info_and_refs(hub: RunningHub) -> None:
 
 
 async def test_paths_info_and_one_folder_of_the_tree(hub: RunningHub) -> None:
-    found = await hub.call(hub.api().get_paths_info, REPOSITORY, ["tiny.gguf", "sub dir", "absent"])
-    weights, folder = found
+    entries = await hub.call(hub.api().get_paths_info, REPOSITORY, ["tiny.gguf", "sub dir", "absent"])
+    weights, folder = entries
     assert isinstance(weights, RepoFile)
     assert weights.lfs is not None
     assert weights.lfs.sha256 == hashlib.sha256(WEIGHTS).hexdigest()

@@ -265,11 +265,11 @@ async def test_a_file_that_changed_has_a_large_repository_looked_at_again(
     monkeypatch.setattr(server, "FRESH_ENTRY", 1.0)
     await ready(http)
     write(hub.root / "acme/large", {"7.txt": "newer"})
-    found = []
+    answers = []
     for _unused in range(2):
         async with http.get("/acme/large/resolve/main/7.txt") as answer:
-            found.append((answer.status, await answer.text() if answer.status == 200 else ""))
-    assert found[-1] == (200, "newer")
+            answers.append((answer.status, await answer.text() if answer.status == 200 else ""))
+    assert answers[-1] == (200, "newer")
 
 
 async def test_the_search_looks_at_a_repository_once_a_minute(

@@ -44,9 +44,9 @@ def test_docker_that_was_installed_for_the_demo_is_taken_away_whole(bench: Bench
 
     assert removed.returncode == 0, removed.stderr
     assert sorted(etc.rglob("*")) == before
-    (asked,) = [call for call in bench.calls if call.startswith("apt-get")]
-    assert asked.startswith("apt-get remove")
-    assert asked.endswith(" docker.io docker-cli")
+    (removal,) = [call for call in bench.calls if call.startswith("apt-get")]
+    assert removal.startswith("apt-get remove")
+    assert removal.endswith(" docker.io docker-cli")
 
 
 def test_a_daemon_that_ends_at_once_is_told_in_its_own_words(

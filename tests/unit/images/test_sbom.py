@@ -84,13 +84,13 @@ def bill(wheels: Path) -> dict[str, Any]:
 
 
 def test_it_is_cyclonedx(wheels: Path) -> None:
-    told = bill(wheels)
-    parts = [told["metadata"]["component"], *told["components"]]
+    sbom = bill(wheels)
+    parts = [sbom["metadata"]["component"], *sbom["components"]]
     refs = [part["bom-ref"] for part in parts]
 
-    assert (told["bomFormat"], told["specVersion"], told["version"]) == ("CycloneDX", "1.6", 1)
-    assert set(told) <= FIELDS
-    assert re.fullmatch(SERIAL, told["serialNumber"])
+    assert (sbom["bomFormat"], sbom["specVersion"], sbom["version"]) == ("CycloneDX", "1.6", 1)
+    assert set(sbom) <= FIELDS
+    assert re.fullmatch(SERIAL, sbom["serialNumber"])
     assert all(set(part) <= COMPONENT_FIELDS and part["name"] and part["type"] in TYPES for part in parts)
     assert all(
         digest["alg"] == "SHA-256" and re.fullmatch(r"[0-9a-f]{64}", digest["content"])
@@ -98,15 +98,17 @@ def test_it_is_cyclonedx(wheels: Path) -> None:
         for digest in part.get("hashes", [])
     )
     assert len(set(refs)) == len(refs)
-    assert {ref for entry in told["dependencies"] for ref in [entry["ref"], *entry["dependsOn"]]} == set(refs)
-    assert all(len(set(entry["dependsOn"])) == len(entry["dependsOn"]) for entry in told["dependencies"])
+    assert {ref for entry in sbom["dependencies"] for ref in [entry["ref"], *entry["dependsOn"]]} == set(refs)
+    assert all(len(set(entry["dependsOn"])) == len(entry["dependsOn"]) for entry in sbom["dependencies"])
 
 
 def test_it_names_every_wheel_by_the_hash_of_its_file(wheels: Path) -> None:
-    found = {part["purl"]: part for part in bill(wheels)["components"] if part.get("purl", "").startswith("pkg:pypi/")}
+    components = {
+        part["purl"]: part for part in bill(wheels)["components"] if part.get("purl", "").startswith("pkg:pypi/")
+    }
 
-    assert set(found) == {"pkg:pypi/slipway@0.4.0", "pkg:pypi/typing-extensions@4.16.0"}
-    own = found["pkg:pypi/slipway@0.4.0"]
+    assert set(components) == {"pkg:pypi/slipway@0.4.0", "pkg:pypi/typing-extensions@4.16.0"}
+    own = components["pkg:pypi/slipway@0.4.0"]
     data = (wheels / "slipway-0.4.0-py3-none-any.whl").read_bytes()
     assert own["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}]
     assert own["licenses"] == [{"expression": "Apache-2.0"}]

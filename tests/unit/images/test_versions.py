@@ -52,10 +52,10 @@ def variables(path: str) -> dict[str, Any]:
 def test_every_file_names_the_version_stated(name: str) -> None:
     stated = VERSIONS[name]
     others = {
-        f"{path.relative_to(ROOT)}: {found}"
+        f"{path.relative_to(ROOT)}: {version}"
         for path, text in texts()
-        for found in re.findall(NAMED[name], text)
-        if found.rstrip("`'\",.)]}") != stated
+        for version in re.findall(NAMED[name], text)
+        if version.rstrip("`'\",.)]}") != stated
     }
 
     assert re.fullmatch(NAMED[name], stated)
@@ -151,12 +151,12 @@ def test_the_images_role_sees_a_change_on_any_line(printed: str, changed: bool) 
 
 def test_every_image_is_of_a_version_with_its_licence_and_source_above_it() -> None:
     lines = (IMAGES / "versions.env").read_text().splitlines()
-    told, about = {}, ""
+    comments, about = {}, ""
     for line in lines:
         about = line if line.startswith("# ") else about
-        told[line.partition("=")[0]] = about
+        comments[line.partition("=")[0]] = about
 
-    assert [name for name in VERSIONS if not re.search(r": [A-Z]+[-.\w]+, https://\S+", told[name])] == []
+    assert [name for name in VERSIONS if not re.search(r": [A-Z]+[-.\w]+, https://\S+", comments[name])] == []
 
 
 def test_no_stated_image_is_of_a_tag_that_rolls() -> None:

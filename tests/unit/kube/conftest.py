@@ -219,8 +219,8 @@ class ApiServer:
         return inside and _selected(obj["metadata"].get("labels") or {}, request.query.get("labelSelector", ""))
 
     def list(self, request: web.Request) -> web.Response:
-        found = [obj for path, obj in sorted(self.objects.items()) if self.matches(path, obj, request)]
-        items = [_asked_for(request, obj) for obj in found]
+        objects = [obj for path, obj in sorted(self.objects.items()) if self.matches(path, obj, request)]
+        items = [_asked_for(request, obj) for obj in objects]
         start = int(request.query.get("continue") or 0)
         metadata, end = {"resourceVersion": str(self.version)}, start + min(self.page, int(request.query["limit"]))
         if end < len(items):
@@ -243,13 +243,13 @@ class ApiServer:
             self.following.discard(transport)
         return response
 
-    async def follow(self, request: web.Request, response: web.StreamResponse, told: int) -> None:
+    async def follow(self, request: web.Request, response: web.StreamResponse, offset: int) -> None:
         while True:
             async with self.changed:
-                while len(self.history) == told:
+                while len(self.history) == offset:
                     await self.changed.wait()
             await self.deliver.wait()
-            news, told = self.history[told:], len(self.history)
+            news, offset = self.history[offset:], len(self.history)
             for _unused, kind, path, obj in news:
                 if self.matches(path, obj, request) and request.transport is not None:
                     await response.write(event(kind, _asked_for(request, obj)))
@@ -272,8 +272,12 @@ class ApiServer:
         if body["metadata"].get("resourceVersion") not in (None, current["metadata"]["resourceVersion"]):
             return web.json_response(status(409, "Conflict"), status=409)
         # Only the controller says for which field manager it replaces, and only it is held by the policy.
-        if "/secrets/" in request.path and "fieldManager" in request.query and (told := _refused_secret(current, body)):
-            return web.json_response(status(403, "Forbidden", told), status=403)
+        if (
+            "/secrets/" in request.path
+            and "fieldManager" in request.query
+            and (refusal := _refused_secret(current, body))
+        ):
+            return web.json_response(status(403, "Forbidden", refusal), status=403)
         kept = {
             field: current["metadata"][field] for field in ("uid", "resourceVersion", "generation", "creationTimestamp")
         }
@@ -320,8 +324,8 @@ class ApiServer:
         self.propagation[request.path] = (body or {}).get("propagationPolicy", "")
         if current is None:
             return web.json_response(status(404, "NotFound"), status=404)
-        wanted = (body or {}).get("preconditions") or {}
-        if any(current["metadata"][field] != value for field, value in wanted.items()):
+        preconditions = (body or {}).get("preconditions") or {}
+        if any(current["metadata"][field] != value for field, value in preconditions.items()):
             return web.json_response(status(409, "Conflict"), status=409)
         await self.remove(request.path)
         return web.json_response({"kind": "Status", "status": "Success"})

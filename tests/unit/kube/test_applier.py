@@ -87,11 +87,11 @@ class Bench:
 
 @pytest.fixture
 async def bench(client, start):
-    made = Bench(client)
-    for informer in made.informers.values():
+    new_bench = Bench(client)
+    for informer in new_bench.informers.values():
         start(informer.run())
         await informer.synced.wait()
-    return made
+    return new_bench
 
 
 async def test_children_are_made_with_owner_and_label(server, bench):
@@ -321,8 +321,8 @@ async def test_a_child_of_ours_is_taken_up(server, bench, metadata):
 
 
 async def test_row_13_what_an_owner_of_the_same_name_left_behind_is_waited_for(server, bench, eventually):
-    left = {"labels": LABELS, "ownerReferences": [reference("former-uid")]}
-    await server.put(f"{DEPLOYMENTS}/m", metadata=left)
+    metadata = {"labels": LABELS, "ownerReferences": [reference("former-uid")]}
+    await server.put(f"{DEPLOYMENTS}/m", metadata=metadata)
     await eventually(lambda: len(bench.informers[DEPLOYMENT].store) == 1)
     applied = await bench.sync(owner(), [deployment()])
     assert applied.waiting == ("Deployment m",)
@@ -477,9 +477,9 @@ async def restarted(bench, client):
 async def test_row_42_a_restart_sends_nothing_that_is_there_as_it_should_be(server, bench, client, eventually):
     await restarted(bench, client)
     await bench.sync(owner(), [deployment(), service()])
-    made = server.objects[f"{DEPLOYMENTS}/m"]
-    defaults = {**made["spec"], "revisionHistoryLimit": 10}
-    await server.store(f"{DEPLOYMENTS}/m", {**made, "spec": defaults, "status": {"replicas": 1}})
+    live_deployment = server.objects[f"{DEPLOYMENTS}/m"]
+    defaults = {**live_deployment["spec"], "revisionHistoryLimit": 10}
+    await server.store(f"{DEPLOYMENTS}/m", {**live_deployment, "spec": defaults, "status": {"replicas": 1}})
     await eventually(lambda: "status" in bench.informers[DEPLOYMENT].store.all()[0])
     written = len(server.writes)
     await restarted(bench, client)
@@ -490,8 +490,8 @@ async def test_row_42_a_restart_sends_nothing_that_is_there_as_it_should_be(serv
 async def test_after_a_restart_a_field_that_someone_changed_is_put_right(server, bench, client, eventually):
     await restarted(bench, client)
     await bench.sync(owner(), [deployment()])
-    made = server.objects[f"{DEPLOYMENTS}/m"]
-    await server.store(f"{DEPLOYMENTS}/m", {**made, "spec": {**made["spec"], "replicas": 7}})
+    live_deployment = server.objects[f"{DEPLOYMENTS}/m"]
+    await server.store(f"{DEPLOYMENTS}/m", {**live_deployment, "spec": {**live_deployment["spec"], "replicas": 7}})
     await eventually(lambda: bench.informers[DEPLOYMENT].store.all()[0]["spec"]["replicas"] == 7)
     await restarted(bench, client)
     await bench.sync(owner(), [deployment()])
@@ -549,11 +549,11 @@ async def test_what_nobody_lists_is_made_followed_and_left_alone_while_nothing_c
 
 
 async def test_what_nobody_lists_is_not_taken_from_others(server, marking):
-    made = await server.put(FILES, kind="ConfigMap", data={"a": "theirs"})
+    config_map = await server.put(FILES, kind="ConfigMap", data={"a": "theirs"})
     applied = await marking.sync(owner(), [files()])
     assert [failure.reason for failure in applied.failures] == ["NameTaken"]
     await marking.sync(owner(), [], [FILES_KEY])
-    assert server.objects[FILES] == made
+    assert server.objects[FILES] == config_map
 
 
 async def test_what_nobody_lists_and_nobody_wants_any_more_goes(server, marking):
@@ -585,9 +585,9 @@ async def test_what_is_written_blindly_is_sent_once_and_never_read(server, bench
     outcomes = [await bench.applier.write(owner(), [secret()]) for _unused in range(3)]
     assert outcomes == [DONE, Applied(), Applied()]
     assert [one.method for one in server.log if one.path.startswith(SECRETS)] == ["POST"]
-    made = server.objects[f"{SECRETS}/m-upload"]
-    assert (made["data"], made["metadata"]["labels"]) == ({"token": "b25l"}, LABELS)
-    assert made["metadata"]["ownerReferences"][0]["uid"] == "owner-uid"
+    live_secret = server.objects[f"{SECRETS}/m-upload"]
+    assert (live_secret["data"], live_secret["metadata"]["labels"]) == ({"token": "b25l"}, LABELS)
+    assert live_secret["metadata"]["ownerReferences"][0]["uid"] == "owner-uid"
 
 
 async def test_what_is_written_blindly_is_sent_again_when_it_is_another_one(server, bench, client):
@@ -644,8 +644,8 @@ async def test_an_unchanged_secret_costs_one_request_and_no_version(server, benc
 async def test_a_changed_secret_gets_its_content_back_and_a_strangers_stays(server, bench, monkeypatch):
     clock = Clock(monkeypatch)
     await bench.applier.write(owner(), [secret()])
-    found = server.objects[f"{SECRETS}/m-upload"]
-    await server.store(f"{SECRETS}/m-upload", {**found, "data": {"token": "eA=="}})
+    live_secret = server.objects[f"{SECRETS}/m-upload"]
+    await server.store(f"{SECRETS}/m-upload", {**live_secret, "data": {"token": "eA=="}})
     clock.now += bench.applier.write_after(owner())
     assert await bench.applier.write(owner(), [secret()]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
@@ -707,8 +707,8 @@ async def test_a_strangers_object_is_not_overwritten_blindly(server, bench, meta
 
 
 async def test_what_a_namesake_left_is_waited_for(server, bench):
-    left = {"labels": LABELS, "ownerReferences": [reference("another-uid")]}
-    await server.put(f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", metadata=left, data={"token": "eA=="})
+    metadata = {"labels": LABELS, "ownerReferences": [reference("another-uid")]}
+    await server.put(f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", metadata=metadata, data={"token": "eA=="})
     (error,) = (await bench.applier.write(owner(), [secret()])).errors
     assert "is of an owner that is gone" in str(error)
     await server.remove(f"{SECRETS}/m-upload")

@@ -71,9 +71,9 @@ async def test_an_http_status_is_a_typed_error(server, client, script, code, rea
     server.fault("GET", PODS, script.refuse(code, reason, "the message", {"Retry-After": "7"}, causes=causes))
     with pytest.raises(error) as caught:
         await client.get(POD, Key("default", "a"))
-    said = caught.value
-    assert (said.status, said.reason, said.message, said.retry_after) == (code, reason, "the message", 7.0)
-    assert said.causes == (("spec.x", "bad"),)
+    failure = caught.value
+    assert (failure.status, failure.reason, failure.message, failure.retry_after) == (code, reason, "the message", 7.0)
+    assert failure.causes == (("spec.x", "bad"),)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,13 @@ def test_an_answer_without_a_reason_has_that_of_its_status(status, reason):
 
 
 def test_an_object_that_the_server_cannot_read_is_invalid_however_it_says_that():
-    told = "failed to convert new object (models/a; apps/v1, Kind=Deployment) to proper version: quantities must match"
-    body = msgspec.json.encode({"kind": "Status", "code": 500, "reason": "InternalError", "message": told})
-    found = error_from_body(500, body)
-    assert isinstance(found, InvalidObjectError)
-    assert (found.reason, found.message) == ("Invalid", told)
+    message = (
+        "failed to convert new object (models/a; apps/v1, Kind=Deployment) to proper version: quantities must match"
+    )
+    body = msgspec.json.encode({"kind": "Status", "code": 500, "reason": "InternalError", "message": message})
+    error = error_from_body(500, body)
+    assert isinstance(error, InvalidObjectError)
+    assert (error.reason, error.message) == ("Invalid", message)
 
 
 async def test_a_page_of_a_proxy_is_quoted(server, client):
@@ -199,8 +201,8 @@ async def test_watches_of_many_namespaces_leave_connections_for_requests(
     try:
         await eventually(lambda: len(server.following) == 110)
         await server.put("/api/v1/namespaces/team-1/pods/x")
-        found = await asyncio.wait_for(client.get(POD, Key("team-1", "x")), PATIENCE)
-        assert found["metadata"]["name"] == "x"
+        pod = await asyncio.wait_for(client.get(POD, Key("team-1", "x")), PATIENCE)
+        assert pod["metadata"]["name"] == "x"
     finally:
         for task in watching:
             task.cancel()

@@ -21,8 +21,8 @@ def recording(outcomes):
 
     async def reconcile(key):
         calls.append((key, time.monotonic()))
-        left = outcomes.get(key) or []
-        outcome = left.pop(0) if left else Result()
+        remaining = outcomes.get(key) or []
+        outcome = remaining.pop(0) if remaining else Result()
         if isinstance(outcome, Exception):
             raise outcome
         return outcome

@@ -174,11 +174,11 @@ def test_the_definition_as_a_whole():
 def test_fields_without_effect_are_kept_by_the_definition_at_any_depth():
     kept = {"later": {"type": "string"}, "port.later": {"type": "object"}, "ports[].later": {"type": "integer"}}
     spec = unsupporting(kept).manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    found = spec["properties"]
-    assert found["later"]["type"] == "string"
-    assert found["port"]["properties"]["later"]["type"] == "object"
-    assert found["ports"]["items"]["properties"]["later"]["type"] == "integer"
-    assert "FieldsIgnored" in found["later"]["description"]
+    fields = spec["properties"]
+    assert fields["later"]["type"] == "string"
+    assert fields["port"]["properties"]["later"]["type"] == "object"
+    assert fields["ports"]["items"]["properties"]["later"]["type"] == "integer"
+    assert "FieldsIgnored" in fields["later"]["description"]
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,8 @@ async def test_of_a_kind_for_its_metadata_alone_nothing_else_is_sent(server, cli
     await server.put(f"{PODS}/b", spec={"x": 1})
     await eventually(lambda: names(informer) == {"a", "b"})
     await informer.refresh(A)
-    told = informer.store.all()
-    assert {(obj["apiVersion"], obj["kind"], *obj.keys()) for obj in told} == {
+    objects = informer.store.all()
+    assert {(obj["apiVersion"], obj["kind"], *obj.keys()) for obj in objects} == {
         ("v1", "Pod", "apiVersion", "kind", "metadata")
     }
     assert all("as=PartialObjectMetadata" in one.accept for one in server.log)
@@ -130,9 +130,9 @@ async def test_row_6_an_unreachable_server_is_asked_rarely_and_caught_up_with(
     server.fault("GET", "pods", script.refuse(503, "ServiceUnavailable"), times=10**6)
     server.cut()
     await server.put(f"{PODS}/a")
-    asked = len(server.log)
-    await eventually(lambda: len(server.log) >= asked + 4)
-    assert gap(server.log[asked:]) > LEAST_GAP
+    count = len(server.log)
+    await eventually(lambda: len(server.log) >= count + 4)
+    assert gap(server.log[count:]) > LEAST_GAP
     assert names(informer) == set()
     server.faults.clear()
     await eventually(lambda: names(informer) == {"a"})
@@ -353,9 +353,9 @@ async def test_that_an_optional_kind_is_missing_is_news_once_and_no_trouble(
     with caplog.at_level(logging.INFO, logger="slipway.kube.informer"):
         start(informer.run())
         await asyncio.wait_for(informer.synced.wait(), PATIENCE)
-    told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert told[0] == ("INFO", "The cluster has no pods. To install them, use the role pods")
-    assert [level for level, _text in told] == ["INFO", "WARNING"]
+    messages = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert messages[0] == ("INFO", "The cluster has no pods. To install them, use the role pods")
+    assert [level for level, _text in messages] == ["INFO", "WARNING"]
 
 
 async def test_it_tells_since_when_the_server_is_silent(server, informer, start, eventually, script):

@@ -61,9 +61,9 @@ async def test_a_second_one_waits_until_the_lease_runs_out(server, elect):
 async def test_row_5_a_released_lease_is_taken_within_a_retry_period(server, elect, start, eventually):
     first, second = elect("one", **LASTING, retry_seconds=PATIENCE), elect("two", **LASTING)
     await first.acquire()
-    asked = len(server.requests("GET"))
+    count = len(server.requests("GET"))
     waiting = start(second.acquire())
-    await eventually(lambda: len(server.requests("GET")) >= asked + 2)
+    await eventually(lambda: len(server.requests("GET")) >= count + 2)
     assert not waiting.done()
     await first.release()
     assert not first.leading()

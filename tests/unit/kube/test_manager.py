@@ -81,15 +81,15 @@ async def test_what_comes_first_is_done_by_the_leader_before_its_controllers_sta
     server, client, metrics, listen, eventually
 ):
     await server.put(f"{PODS}/a")
-    process, found, go_on = Process(client, metrics, listen), [], asyncio.Event()
+    process, states, go_on = Process(client, metrics, listen), [], asyncio.Event()
 
     async def first():
-        found.append((process.elector.leading(), list(process.seen)))
+        states.append((process.elector.leading(), list(process.seen)))
         await go_on.wait()
 
     process.manager._first = first
     running = asyncio.create_task(process.manager.run())
-    await eventually(lambda: found == [(True, [])] and server.is_seen_by(process.informer))
+    await eventually(lambda: states == [(True, [])] and server.is_seen_by(process.informer))
     assert (await ask(listen, "/readyz"))[0] == 200
     assert process.seen == []
     go_on.set()
@@ -115,8 +115,8 @@ async def test_a_follower_keeps_full_stores_and_reconciles_nothing(server, clien
     process = Process(client, metrics, listen, **(QUICK | {"lease_seconds": 900.0}))
     start(process.manager.run())
     await eventually(process.informer.synced.is_set)
-    asked = len(server.requests("GET", LEASE))
-    await eventually(lambda: len(server.requests("GET", LEASE)) >= asked + 2)
+    count = len(server.requests("GET", LEASE))
+    await eventually(lambda: len(server.requests("GET", LEASE)) >= count + 2)
     assert len(process.informer.store) == 1
     assert (await ask(listen, "/readyz"))[0] == 200
     assert process.seen == []

@@ -83,8 +83,8 @@ def test_items_of_the_base_stay_before_those_that_they_stood_before() -> None:
     """As the API server does it: the patch's order counts, and the base's where that says nothing."""
     base = [{"name": name} for name in "abcd"]
     patch = [{"name": name} for name in ("x", "c", "b")]
-    found = merged({"env": base}, {"env": patch}, "Container")["env"]
-    assert [item["name"] for item in found] == ["x", "a", "c", "b", "d"]
+    env = merged({"env": base}, {"env": patch}, "Container")["env"]
+    assert [item["name"] for item in env] == ["x", "a", "c", "b", "d"]
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_an_object_that_is_no_part_is_merged_without_keys() -> None:
 def test_items_without_their_key_are_nobodys_doubles() -> None:
     base: Object = {"env": [{"value": "1"}, "text"]}
     patch: Object = {"env": [{"value": "2"}, 7, {"name": "A"}]}
-    found = merged(base, patch, "Container")["env"]
-    assert sorted(map(str, found)) == sorted(map(str, [{"value": "1"}, "text", {"value": "2"}, 7, {"name": "A"}]))
+    env = merged(base, patch, "Container")["env"]
+    assert sorted(map(str, env)) == sorted(map(str, [{"value": "1"}, "text", {"value": "2"}, 7, {"name": "A"}]))
 
 
 def test_an_unknown_part_is_told_at_once() -> None:
@@ -175,16 +175,16 @@ def test_an_unknown_part_is_told_at_once() -> None:
 
 def pods(seed: int) -> tuple[Object, Object]:
     schema = core_schema("PodSpec")
-    made = MadeUp(Random(seed), {"": ("", "a", "b", "c"), ".name": ("a", "b", "c")}, 0.05)
-    return made.value(schema), made.value(schema)
+    generator = MadeUp(Random(seed), {"": ("", "a", "b", "c"), ".name": ("a", "b", "c")}, 0.05)
+    return generator.value(schema), generator.value(schema)
 
 
 @each(seeds(20))
 def test_any_two_pods_make_a_third_and_stay_as_they_are(seed: int) -> None:
     base, patch = pods(seed)
     before = deepcopy((base, patch))
-    found = merged(base, patch, "PodSpec")
+    outcome = merged(base, patch, "PodSpec")
     assert (base, patch) == before
-    assert faults(core_schema("PodSpec"), found) == []
-    assert merged(found, patch, "PodSpec") == found
+    assert faults(core_schema("PodSpec"), outcome) == []
+    assert merged(outcome, patch, "PodSpec") == outcome
     assert merged({}, patch, "PodSpec") == merged(patch, patch, "PodSpec")

@@ -201,5 +201,5 @@ async def test_an_optional_kind_that_the_cluster_lacks_is_told_once_for_all_name
     with caplog.at_level(logging.INFO, logger="slipway.kube.informer"):
         start(informer.run())
         await informer.synced.wait()
-    told = [record.getMessage() for record in caplog.records if "pods" in record.getMessage()]
-    assert told == ["The cluster has no pods. To install them, use the role pods"]
+    messages = [record.getMessage() for record in caplog.records if "pods" in record.getMessage()]
+    assert messages == ["The cluster has no pods. To install them, use the role pods"]

@@ -22,10 +22,10 @@ A = Key("default", "a")
 @pytest.fixture
 async def informer(server, client, start):
     await server.put(f"{PODS}/a", status={"phase": "Old"})
-    made = Informer(client, POD)
-    start(made.run())
-    await made.synced.wait()
-    return made
+    new_informer = Informer(client, POD)
+    start(new_informer.run())
+    await new_informer.synced.wait()
+    return new_informer
 
 
 async def test_a_status_is_replaced_when_it_differs_and_seen_by_the_next_turn(server, client, informer):
@@ -56,10 +56,10 @@ async def test_row_26_fields_that_the_server_drops_are_not_sent_for_ever(server,
 
     server.fault("PATCH", "/status", prune, times=9)
     writer = StatusWriter(client, informer, Expectations(), field_manager="m")
-    wanted = {"phase": "New", "unknown": 1}
-    assert await writer.write(informer.store.get(A), wanted) is True
+    status = {"phase": "New", "unknown": 1}
+    assert await writer.write(informer.store.get(A), status) is True
     await eventually(lambda: informer.store.get(A)["status"] == {"phase": "New"})
-    assert await writer.write(informer.store.get(A), wanted) is False
+    assert await writer.write(informer.store.get(A), status) is False
 
 
 async def test_a_resource_that_is_gone_needs_no_status(server, client, informer):
@@ -96,10 +96,10 @@ def test_conditions_of_other_writers_stay_as_they_are_behind_ours():
 
 
 def test_a_message_that_the_api_server_would_refuse_is_cut_and_still_the_same_the_next_time():
-    told = Condition("Ready", "False", "Wrong", "x" * 50_000)
-    status = {"conditions": merge([], [told], 0)}
+    condition = Condition("Ready", "False", "Wrong", "x" * 50_000)
+    status = {"conditions": merge([], [condition], 0)}
     assert len(status["conditions"][0]["message"]) == LONGEST_MESSAGE
-    assert merge(status["conditions"], [told], 1_700_000_000) == status["conditions"]
+    assert merge(status["conditions"], [condition], 1_700_000_000) == status["conditions"]
 
 
 async def test_an_event_that_repeats_is_counted(server, client, metrics, start, eventually):

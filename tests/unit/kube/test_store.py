@@ -74,8 +74,8 @@ def test_each_change_of_a_list_is_told_while_the_store_is_as_it_left_it():
     store = Store({"color": by_color})
     store.put(obj("a", 5, color="red"))
     listed = [obj("b", 6, color="red"), obj("c", 7, color="red")]
-    told = [(change.type, change.key.name, store.count("color", "red")) for change in store.replace(listed, "8")]
-    assert told == [("ADDED", "b", 2), ("ADDED", "c", 3), ("DELETED", "a", 2)]
+    changes = [(change.type, change.key.name, store.count("color", "red")) for change in store.replace(listed, "8")]
+    assert changes == [("ADDED", "b", 2), ("ADDED", "c", 3), ("DELETED", "a", 2)]
 
 
 def test_a_list_is_taken_whole_though_its_reader_stops_at_the_first_change():
@@ -105,10 +105,10 @@ def test_random_histories_in_any_order_end_in_the_newest_state():
         dice = random.Random(seed)
         versions = [obj(dice.choice("abc"), n, color=dice.choice(["red", "blue", ""])) for n in range(1, 20)]
         newest = {one["metadata"]["name"]: one for one in versions}
-        told = versions + dice.choices(versions, k=10)
-        dice.shuffle(told)
+        events = versions + dice.choices(versions, k=10)
+        dice.shuffle(events)
         store = Store({"color": by_color})
-        for one in told:
+        for one in events:
             store.put(one)
         assert {stored["metadata"]["name"]: stored for stored in store.all()} == newest
         for color in ("red", "blue"):
@@ -117,9 +117,9 @@ def test_random_histories_in_any_order_end_in_the_newest_state():
 
 
 def created(name, version, second, uid="u1", **labels):
-    found = obj(name, version, uid, **labels)
-    found["metadata"]["creationTimestamp"] = f"2026-11-28T09:00:{second:02}Z"
-    return found
+    resource = obj(name, version, uid, **labels)
+    resource["metadata"]["creationTimestamp"] = f"2026-11-28T09:00:{second:02}Z"
+    return resource
 
 
 def test_the_oldest_objects_of_an_index_follow_every_change():
@@ -157,9 +157,9 @@ def test_the_oldest_objects_agree_with_the_index_after_any_history():
             else:
                 store.put(created(name, version, seconds[name], color=color))
             if dice.random() < 0.5:
-                found = store.by_index("color", "red")
+                matches = store.by_index("color", "red")
                 expected = sorted(
-                    found, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])
+                    matches, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])
                 )
                 assert store.oldest("color", "red", 3) == expected[:3]
 

@@ -61,11 +61,11 @@ class Told:
 
 def test_of_a_list_with_an_object_that_is_nested_too_deep_the_others_are_read() -> None:
     items = (json.dumps(pod("a")).encode(), nested(pod("bad", 7)), json.dumps(pod("b", x='[{"}\\')).encode())
-    found = salvage_list(page(*items, version="9"))
-    assert found.metadata == {"resourceVersion": "9"}
-    assert [item["metadata"]["name"] for item in found.items] == ["a", "b"]
-    assert found.items[1]["x"] == '[{"}\\'
-    assert [(one.object, one.fault) for one in found.unreadable] == [
+    listing = salvage_list(page(*items, version="9"))
+    assert listing.metadata == {"resourceVersion": "9"}
+    assert [item["metadata"]["name"] for item in listing.items] == ["a", "b"]
+    assert listing.items[1]["x"] == '[{"}\\'
+    assert [(one.object, one.fault) for one in listing.unreadable] == [
         ({"metadata": pod("bad", 7)["metadata"]}, "it is nested too deep")
     ]
 
@@ -116,9 +116,9 @@ def test_a_line_without_an_end_is_given_up() -> None:
 async def test_pages_are_asked_for_with_fewer_objects_where_these_are_large(server, client):
     for number in range(40):
         await server.put(f"{PODS}/p{number:02d}", payload="x" * 200_000)
-    found = [page async for page in client.pages(POD)]
-    assert sum(len(page.items) for page in found) == 40
-    assert max(len(page.items) for page in found) * 200_000 <= client_module.MOST_PAGE_BYTES
+    pages = [page async for page in client.pages(POD)]
+    assert sum(len(page.items) for page in pages) == 40
+    assert max(len(page.items) for page in pages) * 200_000 <= client_module.MOST_PAGE_BYTES
     assert len(server.lists) < 15
 
 
@@ -135,12 +135,12 @@ async def test_a_nested_object_in_a_list_costs_itself_alone_and_heals(server, cl
     body = page(json.dumps(pod("a")).encode(), nested(pod("bad", 7)))
     server.fault("GET", "limit", answering(body), times=1)
     informer = Informer(client, POD)
-    told = Told(informer)
+    recorder = Told(informer)
     start(informer.run())
     await eventually(informer.synced.is_set)
     assert names(informer) == {"a"}
-    assert [name for name, _unused in told.faults] == ["bad"]
-    assert "nested too deep" in told.faults[0][1]
+    assert [name for name, _unused in recorder.faults] == ["bad"]
+    assert "nested too deep" in recorder.faults[0][1]
     assert at_fault(metrics) == 1
     await server.put(f"{PODS}/good")
     await server.put(f"{PODS}/bad")
@@ -156,10 +156,10 @@ async def test_a_nested_object_in_a_watch_costs_itself_alone(server, client, met
     ]
     server.fault("GET", "watch", script.stream(*lines, hold=60))
     informer = Informer(client, POD)
-    told = Told(informer)
+    recorder = Told(informer)
     start(informer.run())
     await eventually(lambda: names(informer) == {"good"})
-    assert [name for name, _unused in told.faults] == ["bad"]
+    assert [name for name, _unused in recorder.faults] == ["bad"]
     assert at_fault(metrics) == 1
     assert len(server.watches) == 1
 
@@ -172,10 +172,10 @@ async def test_a_fault_is_over_when_its_object_is_gone(server, client, metrics, 
     ]
     server.fault("GET", "watch", script.stream(*lines, hold=60))
     informer = Informer(client, POD)
-    told = Told(informer)
+    recorder = Told(informer)
     start(informer.run())
     await eventually(lambda: names(informer) == {"good"})
-    assert len(told.faults) == 1
+    assert len(recorder.faults) == 1
     assert at_fault(metrics) == 0
 
 
@@ -221,22 +221,22 @@ async def test_a_function_that_fails_costs_its_object_alone(server, client, metr
     if part == "handler":
         informer.add_handler(lambda change: heard.append(strict(change.new)))
     informer.add_handler(lambda change: heard.append(change.type))
-    told = Told(informer)
+    recorder = Told(informer)
     await server.put(f"{PODS}/bad")
     await server.put(f"{PODS}/good", spec={"word": "w"})
     with caplog.at_level(logging.WARNING):
         start(informer.run())
         await eventually(lambda: "good" in names(informer))
-        await eventually(lambda: told.faults)
+        await eventually(lambda: recorder.faults)
     assert names(informer) == ({"good"} if part == "trim" else {"good", "bad"})
-    assert [name for name, _unused in told.faults] == ["bad"]
-    assert "KeyError: 'spec'" in told.faults[0][1]
+    assert [name for name, _unused in recorder.faults] == ["bad"]
+    assert "KeyError: 'spec'" in recorder.faults[0][1]
     assert sum("default/bad" in record.getMessage() for record in caplog.records) == 1
     assert heard.count("ADDED") == len(names(informer))
     assert at_fault(metrics) == 1
     await server.put(f"{PODS}/bad", spec={"word": "w"})
     await eventually(lambda: at_fault(metrics) == 0)
-    assert len(told.faults) == 1
+    assert len(recorder.faults) == 1
     assert {obj["metadata"]["name"] for obj in informer.store.by_index("all", "x")} == {"good", "bad"}
     if part == "index":
         assert {obj["metadata"]["name"] for obj in informer.store.by_index("word", "w")} == {"good", "bad"}
@@ -251,7 +251,7 @@ async def test_a_fault_that_is_listed_again_is_not_told_again(server, client, me
         return {**obj, "spec": obj["spec"]}
 
     informer = Informer(client, POD, trim=strict)
-    told = Told(informer)
+    recorder = Told(informer)
     await server.put(f"{PODS}/bad")
     start(informer.run())
     await eventually(lambda: server.following)
@@ -260,7 +260,7 @@ async def test_a_fault_that_is_listed_again_is_not_told_again(server, client, me
     await eventually(lambda: len(server.lists) >= 2)
     await server.put(f"{PODS}/later")
     await eventually(lambda: at_fault(metrics) == 2)
-    assert [name for name, _unused in told.faults] == ["bad", "later"]
+    assert [name for name, _unused in recorder.faults] == ["bad", "later"]
 
 
 async def test_what_trim_does_not_want_is_not_kept(server, client, start, eventually):

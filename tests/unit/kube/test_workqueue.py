@@ -109,12 +109,12 @@ async def test_a_namespace_with_ten_thousand_keys_delays_anothers_key_by_one_tur
     queue.add(Key("calm", "new"))
     queue.add(Key("quiet", "new"))
     assert {key.namespace for key in await served(queue, 3)} == {"crowd", "calm", "quiet"}
-    left = await served(queue)
+    rest = await served(queue)
     assert len(queue) == 0
-    crowd = [key for key in before + left if key.namespace == "crowd"]
+    crowd = [key for key in before + rest if key.namespace == "crowd"]
     assert crowd[:3] == [Key("crowd", str(number)) for number in range(3)]
-    assert left == sorted(left, key=lambda key: int(key.name)), "within a namespace the first comes first"
-    assert len(left) == 10_000 - 5
+    assert rest == sorted(rest, key=lambda key: int(key.name)), "within a namespace the first comes first"
+    assert len(rest) == 10_000 - 5
 
 
 async def test_ten_thousand_failures_that_come_back_at_once_delay_anothers_key_by_one_turn(queue):

@@ -210,10 +210,10 @@ def work(header: str = "gguf") -> Work:
 
 @pytest.fixture
 def site(start: Callable[[web.Application], Service]) -> Site:
-    made, app = Site(), web.Application()
-    app.router.add_get("/tiny.gguf", made.get)
-    made.service = start(app)
-    return made
+    new_site, app = Site(), web.Application()
+    app.router.add_get("/tiny.gguf", new_site.get)
+    new_site.service = start(app)
+    return new_site
 
 
 @pytest.fixture

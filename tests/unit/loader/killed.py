@@ -88,20 +88,20 @@ def visible(folder: Path) -> dict[str, bytes]:
     }
 
 
-def main(url: str, place: Path, wanted: dict[str, bytes]) -> int:
+def main(url: str, place: Path, expected: dict[str, bytes]) -> int:
     import_module("slipway.loader.sources.huggingface")  # once, not in every child
     last = 0
     while True:
         last += 1
         folder = place / f"load-{last}"
         lived = in_child(url, folder, last)
-        found = visible(folder) if folder.exists() else {}
-        assert found.items() <= wanted.items(), f"touch {last}: a file is not what it should be"
-        assert found == wanted or not (folder / MARKER).exists(), f"touch {last}: declared complete too early"
+        files = visible(folder) if folder.exists() else {}
+        assert files.items() <= expected.items(), f"touch {last}: a file is not what it should be"
+        assert files == expected or not (folder / MARKER).exists(), f"touch {last}: declared complete too early"
         if lived:
             return last - 1
         in_child(url, folder, 0)
-        assert visible(folder) == wanted, f"touch {last}: the next load did not mend it"
+        assert visible(folder) == expected, f"touch {last}: the next load did not mend it"
         assert {path.name for path in folder.iterdir() if path.name.startswith(".")} == {MARKER}, (
             f"touch {last}: remains"
         )

@@ -68,14 +68,14 @@ class Oci:
 
     def artifact(self, repository: str, tag: str = "published") -> dict[str, object]:
         content, _type = self.manifests[repository][self.tags[repository][tag]]
-        found: dict[str, object] = json.loads(content)
-        return found
+        manifest: dict[str, object] = json.loads(content)
+        return manifest
 
     def collect(self) -> None:
         """What no manifest names goes."""
         kept = set()
-        for found in self.manifests.values():
-            for content, _type in found.values():
+        for manifests in self.manifests.values():
+            for content, _type in manifests.values():
                 document = json.loads(content)
                 kept |= {document["config"]["digest"], *(layer["digest"] for layer in document["layers"])}
         self.blobs = {digest: content for digest, content in self.blobs.items() if digest in kept}
@@ -129,14 +129,14 @@ class Oci:
                 return gone("RANGE_INVALID", 416)
             long = int(request.headers["Content-Length"]) > 50_000
             cut = self.cuts.pop(0) if self.cuts and long else None
-            left = cut
+            remaining = cut
             async for chunk in request.content.iter_chunked(1 << 16):
-                taken = chunk if left is None else chunk[:left]
+                taken = chunk if remaining is None else chunk[:remaining]
                 held += taken
                 self.received += len(taken)
-                if left is not None:
-                    left -= len(taken)
-                    if not left:
+                if remaining is not None:
+                    remaining -= len(taken)
+                    if not remaining:
                         assert request.transport
                         request.transport.abort()
                         return web.Response()
@@ -161,22 +161,22 @@ class Oci:
 
     async def _manifest(self, request: web.Request) -> web.Response:
         name, version = request.match_info["name"], request.match_info["version"]
-        found, tags = self.manifests.setdefault(name, {}), self.tags.setdefault(name, {})
+        manifests, tags = self.manifests.setdefault(name, {}), self.tags.setdefault(name, {})
         if request.method == "PUT":
             content = await request.read()
             document = json.loads(content)
             named = [document["config"]["digest"], *(layer["digest"] for layer in document["layers"])]
             if not all(digest in self.blobs for digest in named):
                 return gone("MANIFEST_BLOB_UNKNOWN", 400)
-            found[sha(content)] = (content, request.headers["Content-Type"])
+            manifests[sha(content)] = (content, request.headers["Content-Type"])
             if ":" not in version:
                 tags[version] = sha(content)
             return web.Response(status=201)
         digest = tags.get(version, version)
-        if digest not in found:
+        if digest not in manifests:
             return gone("MANIFEST_UNKNOWN")
         if request.method == "DELETE":
-            del found[digest]
+            del manifests[digest]
             self.tags[name] = {tag: other for tag, other in tags.items() if other != digest}
             return web.Response(status=202)
-        return web.Response(body=found[digest][0], content_type=found[digest][1])
+        return web.Response(body=manifests[digest][0], content_type=manifests[digest][1])

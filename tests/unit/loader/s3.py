@@ -99,10 +99,10 @@ class Store:
         names = given.split("SignedHeaders=")[1].partition(",")[0]
         url = urlsplit(request.raw_path)
         query = sorted(parse_qsl(url.query, keep_blank_values=True))
-        asked = "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in query)
-        told = "".join(f"{name}:{request.headers.get(name, '').strip()}\n" for name in names.split(";"))
+        query_string = "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in query)
+        headers = "".join(f"{name}:{request.headers.get(name, '').strip()}\n" for name in names.split(";"))
         content = request.headers["x-amz-content-sha256"]
-        canonical = f"{request.method}\n{url.path}\n{asked}\n{told}\n{names}\n{content}"
+        canonical = f"{request.method}\n{url.path}\n{query_string}\n{headers}\n{names}\n{content}"
         date = request.headers["x-amz-date"]
         scope = [date[:8], self.region, "s3", "aws4_request"]
         digest = hashlib.sha256(canonical.encode()).hexdigest()

@@ -46,5 +46,5 @@ class Engine:
         return self._result()
 
     def _result(self, fault: str = "") -> web.Response:
-        told = {"success": not fault, "error_message": fault, "loaded_adapters": self.adapters}
-        return web.json_response(told, status=400 if fault else 200)
+        body = {"success": not fault, "error_message": fault, "loaded_adapters": self.adapters}
+        return web.json_response(body, status=400 if fault else 200)

@@ -133,10 +133,10 @@ async def sidecar(tmp_path: Path, served: Service, hub: Service, root: Path) -> 
     write(root / "acme/lora", {"adapter_config.json": b'{"r": 8}', "adapter_model.safetensors": tensors("a", 50_000)})
     folder = tmp_path / "adapters"
     folder.mkdir()
-    made = Sidecar(folder, served.url, {"HF_ENDPOINT": hub.url})
-    await made.start()
-    yield made
-    await made.stop()
+    new_sidecar = Sidecar(folder, served.url, {"HF_ENDPOINT": hub.url})
+    await new_sidecar.start()
+    yield new_sidecar
+    await new_sidecar.stop()
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -199,22 +199,22 @@ async def test_a_restarted_engine_gets_its_adapters_from_the_disk(
     engine.tells_paths = tells_paths
     await sidecar.wish(ONE, OTHER)
     await sidecar.settle()
-    asked = len(hub.seen)
+    count = len(hub.seen)
     engine.restart()
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Loaded", D1), "m_b": ("Loaded", D2)}
-    assert len(hub.seen) == asked
+    assert len(hub.seen) == count
 
 
 async def test_a_restarted_sidecar_knows_wish_and_state(sidecar: Sidecar, engine: Engine, hub: Service) -> None:
     await sidecar.wish(ONE)
     await sidecar.settle()
     engine.calls.clear()
-    asked = len(hub.seen)
+    count = len(hub.seen)
     await sidecar.restart()
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Loaded", D1)}
-    assert (engine.calls, len(hub.seen)) == ([], asked)
+    assert (engine.calls, len(hub.seen)) == ([], count)
 
 
 async def test_not_ready_from_the_engine_s_end_until_its_adapters_are_back(sidecar: Sidecar, engine: Engine) -> None:
@@ -272,9 +272,9 @@ async def test_a_source_that_refuses_is_told_and_tried_again_later(sidecar: Side
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Failed", "")}
     assert "has no repository acme/none" in await sidecar.message()
-    asked = len(hub.seen)
+    count = len(hub.seen)
     await sidecar.settle()
-    assert len(hub.seen) == asked
+    assert len(hub.seen) == count
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyError("size")])
@@ -381,8 +381,8 @@ async def test_an_engine_without_these_calls_is_explained(sidecar: Sidecar, serv
     ],
 )
 async def test_a_wish_that_makes_no_sense_is_refused(sidecar: Sidecar, body: bytes, status: int, words: str) -> None:
-    found, text = await sidecar.put(body, sidecar.proof("PUT", "/v1/adapters", body))
-    assert found == status
+    code, text = await sidecar.put(body, sidecar.proof("PUT", "/v1/adapters", body))
+    assert code == status
     assert words in text
     assert sidecar.agent.desired == ()
 
@@ -396,8 +396,8 @@ EVIL = "hf://acme/lora"
 async def refused(sidecar: Sidecar, body: bytes, headers: dict[str, str], status: int, reason: str) -> None:
     """The request is answered so, and leaves wish, engine and disk as they are."""
     before = (sidecar.agent.desired, dict(await sidecar.agent._engine.models()), sidecar.versions())
-    found, text = await sidecar.put(body, headers)
-    assert (found, reason in text) == (status, True), text
+    code, text = await sidecar.put(body, headers)
+    assert (code, reason in text) == (status, True), text
     await sidecar.settle()
     assert (sidecar.agent.desired, dict(await sidecar.agent._engine.models()), sidecar.versions()) == before
 
@@ -491,9 +491,9 @@ async def test_the_loader_says_itself_of_which_url_its_digest_is(sidecar: Sideca
     """What the review did: a wish with the digest of the genuine url and the url of another one."""
     await sidecar.put(BACKDOOR, sidecar.proof("PUT", "/v1/adapters", BACKDOOR))
     await sidecar.settle()
-    [told] = (await sidecar.report()).adapters
-    assert (told.digest, told.loaded) == (agent.version(EVIL), agent.version(EVIL))
-    assert told.loaded_label == agent.label(EVIL)
+    [adapter] = (await sidecar.report()).adapters
+    assert (adapter.digest, adapter.loaded) == (agent.version(EVIL), agent.version(EVIL))
+    assert adapter.loaded_label == agent.label(EVIL)
 
 
 async def test_a_version_whose_marker_names_another_url_is_fetched_again(sidecar: Sidecar, engine: Engine) -> None:

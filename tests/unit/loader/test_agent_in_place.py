@@ -36,10 +36,10 @@ def loras(tmp_path: Path) -> Path:
 async def sidecar(tmp_path: Path, start: Start, engine: Engine) -> AsyncIterator[Sidecar]:
     folder = tmp_path / "adapters"
     folder.mkdir()
-    made = Sidecar(folder, start(engine.application()).url, {}, kind="sglang")
-    await made.start()
-    yield made
-    await made.stop()
+    new_sidecar = Sidecar(folder, start(engine.application()).url, {}, kind="sglang")
+    await new_sidecar.start()
+    yield new_sidecar
+    await new_sidecar.stop()
 
 
 async def test_the_engine_is_told_the_path_that_it_sees(sidecar: Sidecar, engine: Engine, loras: Path) -> None:

@@ -15,10 +15,10 @@ PATIENCE = 60
 
 
 def test_all_bytes_come_in_their_order_and_larger_chunks() -> None:
-    found = list(Ahead(iter([bytes([number]) * (CHUNK // 4) for number in range(10)])))
+    chunks = list(Ahead(iter([bytes([number]) * (CHUNK // 4) for number in range(10)])))
 
-    assert b"".join(found) == b"".join(bytes([number]) * (CHUNK // 4) for number in range(10))
-    assert len(found) == 3
+    assert b"".join(chunks) == b"".join(bytes([number]) * (CHUNK // 4) for number in range(10))
+    assert len(chunks) == 3
 
 
 def test_what_reading_raises_is_raised_where_the_bytes_are_used() -> None:

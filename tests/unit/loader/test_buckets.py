@@ -228,18 +228,18 @@ def test_a_store_that_is_busy_is_asked_again(from_s3: Loading, s3: Service) -> N
 
 
 def test_a_listing_goes_on_behind_what_it_has(from_s3: Loading, s3: Service) -> None:
-    asked: list[str] = []
+    starts: list[str] = []
 
     async def interfere(request: web.Request) -> web.StreamResponse | None:
         if "list-type" not in request.query:
             return None
-        asked.append("" if "continuation-token" in request.query else request.query.get("start-after", ""))
-        return web.Response(status=500) if len(asked) == 3 else None
+        starts.append("" if "continuation-token" in request.query else request.query.get("start-after", ""))
+        return web.Response(status=500) if len(starts) == 3 else None
 
     s3.interfere = interfere
     from_s3(URL)
     assert from_s3.content == FILES
-    assert [after for after in asked if after] == ["team/tiny/empty.txt"]
+    assert [after for after in starts if after] == ["team/tiny/empty.txt"]
 
 
 def test_a_bucket_with_more_files_than_any_model_is_refused(
@@ -373,17 +373,17 @@ ALIBABA = {"OSS_ACCESS_KEY_ID": KEYS.key, "OSS_ACCESS_KEY_SECRET": KEYS.secret}
 def test_where_a_bucket_is_asked(
     loading: Loading, monkeypatch: pytest.MonkeyPatch, url: str, env: dict[str, str], address: str
 ) -> None:
-    asked: list[str] = []
+    addresses: list[str] = []
 
     def send(_client: object, _method: str, url: str, *_more: object) -> None:
-        asked.append(url.partition("?")[0].rstrip("/"))
+        addresses.append(url.partition("?")[0].rstrip("/"))
         raise LoadError("not asked in a test")
 
     monkeypatch.setattr(http, "send", send)
     loading.env = env
     with pytest.raises(LoadError, match="not asked in a test"):
         loading(url)
-    assert asked == [address]
+    assert addresses == [address]
 
 
 @pytest.mark.parametrize("key", ["team/tiny/../../etc/passwd", "team/tiny//x", "team/tiny/.slipway-report"])

@@ -190,17 +190,17 @@ def test_nobody_asks_as_the_node_unless_the_operator_lets_it(
     from_gcs: Loading, gcs: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Google's library would ask the metadata service by itself."""
-    asked: list[bool] = []
+    calls: list[bool] = []
 
     def default(**_options: object) -> None:
-        asked.append(True)
+        calls.append(True)
         raise exceptions.DefaultCredentialsError("nobody")
 
     monkeypatch.setattr("google.auth.default", default)
     monkeypatch.setattr(google, "PUBLIC", gcs.url)
     from_gcs.env = {}
     from_gcs(URL)
-    assert asked == []
+    assert calls == []
     from_gcs.folder, from_gcs.access = from_gcs.folder.with_name("two"), Access(node_identity=True)
     from_gcs(URL)
-    assert asked == [True]
+    assert calls == [True]

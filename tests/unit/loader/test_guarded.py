@@ -23,9 +23,9 @@ from .site import SHA, WHOLE, Site
 @pytest.mark.parametrize("name", ["127.0.0.1", "2130706433", "0x7f.1", "localhost", "127.1"])
 def test_what_only_the_cluster_can_ask_is_not_asked(site: Site, folder: Path, name: str) -> None:
     url = site.url.replace("127.0.0.1", name)
-    with pytest.raises(LoadError, match=r"^SourceNotAllowed: .*: ask the operator to allow it$") as told:
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: .*: ask the operator to allow it$") as raised:
         stage(url, partial(opened, url, {}, AddressPolicy()), folder, WHOLE, work())
-    assert not told.value.transient
+    assert not raised.value.transient
     assert site.service
     assert site.service.seen == []
 
@@ -52,10 +52,10 @@ def test_a_name_with_one_address_that_is_not_allowed_is_not_asked_at_all(
     site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which of its addresses would be asked is not ours to say; nor may it say another one a moment later."""
-    asked: list[str] = []
+    hosts: list[str] = []
 
     def getaddrinfo(host: str, port: int, **_others: Any) -> list[Any]:
-        asked.append(host)
+        hosts.append(host)
         return [(2, 1, 6, "", (address, port)) for address in ("127.0.0.1", "10.0.0.7")]
 
     monkeypatch.setattr("socket.getaddrinfo", getaddrinfo)
@@ -63,23 +63,23 @@ def test_a_name_with_one_address_that_is_not_allowed_is_not_asked_at_all(
     with pytest.raises(LoadError, match=r"weights.example resolves to 10.0.0.7, which is a private address"):
         stage(url, partial(opened, url, {}, AddressPolicy(("127.0.0.1",))), folder, WHOLE, work())
     allowed = AddressPolicy(("weights.example",))
-    asked.clear()
+    hosts.clear()
     assert stage(url, partial(opened, url, {}, allowed), folder, WHOLE, work()).sha256 == SHA
-    assert set(asked) == {"weights.example"}
+    assert set(hosts) == {"weights.example"}
 
 
 def test_a_host_that_is_not_there_is_asked_again_later(folder: Path) -> None:
     url = "http://127.0.0.1:9/x.gguf"
-    with pytest.raises(LoadError, match=r"cannot be reached") as told:
+    with pytest.raises(LoadError, match=r"cannot be reached") as raised:
         stage(url, partial(opened, url, {}, AddressPolicy(("127.0.0.1",))), folder, WHOLE, work())
-    assert told.value.transient
+    assert raised.value.transient
 
 
 def test_nothing_secret_is_told(site: Site, folder: Path) -> None:
     url = site.url.replace("http://", "http://me:hunter2@").replace("tiny.gguf", "none?sig=hunter2")
-    with pytest.raises(LoadError) as told:
+    with pytest.raises(LoadError) as raised:
         stage(url, partial(opened, url, {}, None), folder, WHOLE, work())
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ URL = "hf://acme/tiny"
 def test_a_repository_arrives_whole_and_is_not_asked_for_again(from_hub: Loading, hub: Service) -> None:
     assert from_hub(URL)
     assert from_hub.content == FILES
-    asked = len(hub.seen)
+    count = len(hub.seen)
     assert not from_hub(URL)
-    assert len(hub.seen) == asked
+    assert len(hub.seen) == count
 
 
 def test_a_revision_and_a_folder_are_chosen(from_hub: Loading) -> None:
@@ -45,8 +45,8 @@ def test_a_cut_connection_is_resumed_where_it_was_cut(from_hub: Loading, hub: Se
     from_hub(URL)
     assert from_hub.content == FILES
     ranges = [seen.range for seen in hub.seen if seen.path.endswith("tiny.gguf")]
-    wanted = [count * turn for turn in range(4)]
-    assert ranges == [f"bytes={start}-" if start else "" for start in wanted if start < len(WEIGHTS)]
+    offsets = [count * turn for turn in range(4)]
+    assert ranges == [f"bytes={start}-" if start else "" for start in offsets if start < len(WEIGHTS)]
 
 
 def test_a_connection_that_never_brings_a_byte_is_given_up(from_hub: Loading, hub: Service) -> None:
@@ -255,7 +255,7 @@ def test_another_revision_takes_the_place_of_the_first_and_leaves_nothing_of_it(
 def test_a_file_that_was_damaged_since_is_fetched_again(from_hub: Loading, hub: Service) -> None:
     from_hub(URL)
     (from_hub.folder / "tiny.gguf").write_bytes(b"short")
-    asked = len(hub.seen)
+    count = len(hub.seen)
     assert from_hub(URL)
     assert from_hub.content == FILES
-    assert [seen.path.rpartition("/")[2] for seen in hub.seen[asked:] if "/resolve/" in seen.path] == ["tiny.gguf"]
+    assert [seen.path.rpartition("/")[2] for seen in hub.seen[count:] if "/resolve/" in seen.path] == ["tiny.gguf"]

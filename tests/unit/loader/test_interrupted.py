@@ -74,10 +74,10 @@ def test_a_resumed_load_asks_only_for_what_is_missing(from_hub: Loading, hub: Se
     hub.interfere = interfere
     with pytest.raises(StoppedError):
         from_hub(URL)
-    hub.interfere, asked = None, len(hub.seen)
+    hub.interfere, count = None, len(hub.seen)
     from_hub(URL)
     assert from_hub.content == FILES
-    ranges = [seen.range for seen in hub.seen[asked:] if seen.path.endswith("tiny.gguf")]
+    ranges = [seen.range for seen in hub.seen[count:] if seen.path.endswith("tiny.gguf")]
     assert len(ranges) == 1
     assert int(ranges[0].removeprefix("bytes=").removesuffix("-")) > 0
 
@@ -135,8 +135,8 @@ def test_a_term_signal_ends_it_at_once_and_progress_is_told_meanwhile(hub: Servi
     deadline, done = time.monotonic() + PATIENCE, 0
     while done < 1000 and time.monotonic() < deadline:
         headers = {HEADER: key.proof("GET", "/v1/state", b"", "mine", time.time_ns())}
-        asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/state", headers=headers)
-        state = json.load(urllib.request.urlopen(asked, timeout=PATIENCE))
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/state", headers=headers)
+        state = json.load(urllib.request.urlopen(request, timeout=PATIENCE))
         assert state["progress"]["totalBytes"] == sum(map(len, FILES.values()))
         done = state["progress"]["doneBytes"]
     assert 1000 <= done < len(WEIGHTS)

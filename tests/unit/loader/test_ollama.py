@@ -54,9 +54,9 @@ class Library:
             return web.json_response(self.manifest)
 
         async def blob(request: web.Request) -> web.Response:
-            known = {sha(text): text for text in (json.dumps(self.config).encode(), *(t for _k, t in self.layers))}
+            blobs = {sha(text): text for text in (json.dumps(self.config).encode(), *(t for _k, t in self.layers))}
             digest = request.match_info["digest"]
-            text = self.lies.get(digest, known.get(digest, b""))
+            text = self.lies.get(digest, blobs.get(digest, b""))
             start = request.http_range.start or 0
             headers = {"Content-Range": f"bytes {start}-{len(text) - 1}/{len(text)}"} if start else {}
             return web.Response(body=text[start:], status=206 if start else 200, headers=headers)
@@ -74,9 +74,9 @@ def library() -> Library:
 
 @pytest.fixture
 def oci(start: Callable[[web.Application], Service]) -> Oci:
-    made = Oci()
-    made.service = start(made.app())
-    return made
+    fake = Oci()
+    fake.service = start(fake.app())
+    return fake
 
 
 @pytest.fixture
@@ -92,17 +92,21 @@ def begin(library: Library, oci: Oci, start: Callable[[web.Application], Service
 
 
 def test_a_model_of_the_library_is_published_as_one_file(begin: Any, oci: Oci, library: Library) -> None:
-    made = begin("ollama://qwen3:4b")
-    found: Any = oci.artifact("cluster/q/uid")
+    publication = begin("ollama://qwen3:4b")
+    manifest: Any = oci.artifact("cluster/q/uid")
 
-    assert [layer["digest"] for layer in found["layers"]] == [sha(MODEL)]
-    assert found["layers"][0]["annotations"]["org.cncf.model.filepath"] == "qwen3.gguf"
-    assert made.revision == sha(json.dumps(library.manifest).encode())
-    assert (made.facts.architecture, made.facts.quantization, made.facts.context) == ("qwen3", "Q4_K_M", 40960)
-    assert made.facts.parameters == 40_000
-    assert made.facts.tasks == ("text-generation",)
-    assert made.facts.supported_features == ("ToolCalling",)
-    assert json.loads(oci.blobs[found["config"]["digest"]])["descriptor"]["licenses"] == ["Apache-2.0"]
+    assert [layer["digest"] for layer in manifest["layers"]] == [sha(MODEL)]
+    assert manifest["layers"][0]["annotations"]["org.cncf.model.filepath"] == "qwen3.gguf"
+    assert publication.revision == sha(json.dumps(library.manifest).encode())
+    assert (publication.facts.architecture, publication.facts.quantization, publication.facts.context) == (
+        "qwen3",
+        "Q4_K_M",
+        40960,
+    )
+    assert publication.facts.parameters == 40_000
+    assert publication.facts.tasks == ("text-generation",)
+    assert publication.facts.supported_features == ("ToolCalling",)
+    assert json.loads(oci.blobs[manifest["config"]["digest"]])["descriptor"]["licenses"] == ["Apache-2.0"]
 
 
 def test_a_model_for_embeddings_says_so(begin: Any, library: Library) -> None:

@@ -108,9 +108,9 @@ def test_a_part_is_resumed_only_by_its_owner(site: Site, folder: Path, owner: st
     part.parent.mkdir(parents=True)
     part.write_bytes(FOREIGN[:1000])
     load(site.url, folder)
-    found = visible(folder)["tiny.gguf"]
-    assert (found[:1000] == FOREIGN[:1000]) is resumed
-    assert found == GGUF or resumed
+    file_content = visible(folder)["tiny.gguf"]
+    assert (file_content[:1000] == FOREIGN[:1000]) is resumed
+    assert file_content == GGUF or resumed
 
 
 def test_files_of_the_owner_survive_a_load_that_ended_early(site: Site, folder: Path) -> None:

@@ -48,9 +48,9 @@ def _few_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def oci(start: Callable[[web.Application], Service]) -> Oci:
-    made = Oci()
-    made.service = start(made.app())
-    return made
+    fake = Oci()
+    fake.service = start(fake.app())
+    return fake
 
 
 def uploaded(oci: Oci, text: bytes, name: str = "model", *, complete: bool = True, length: int | None = None) -> None:
@@ -79,28 +79,28 @@ def begin(oci: Oci) -> Publication:
     return publish_upload(registry, Wish(), Work(HASTY, threading.Event(), Meter()))
 
 
-def pulled(oci: Oci, made: Publication, folder: Path) -> dict[str, bytes]:
-    url = f"registry://{oci.host}/{REPOSITORY}@{made.digest}"
+def pulled(oci: Oci, publication: Publication, folder: Path) -> dict[str, bytes]:
+    url = f"registry://{oci.host}/{REPOSITORY}@{publication.digest}"
     load(url, lambda: open_source(url, {}, Access()), folder, HASTY, threading.Event(), Meter())
     return content(folder)
 
 
 def tar_of(files: dict[str, bytes], *, top: str = "") -> bytes:
-    found = io.BytesIO()
-    with tarfile.open(fileobj=found, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, text in files.items():
             info = tarfile.TarInfo(top + name)
             info.size = len(text)
             archive.addfile(info, io.BytesIO(text))
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 def zip_of(files: dict[str, bytes], *, method: int = zipfile.ZIP_DEFLATED, top: str = "") -> bytes:
-    found = io.BytesIO()
-    with zipfile.ZipFile(found, "w", method) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
         for name, text in files.items():
             archive.writestr(top + name, text)
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 ALL = {**LLAMA, **BESIDE}
@@ -119,31 +119,35 @@ ARCHIVES: dict[str, Callable[[dict[str, bytes]], bytes]] = {
 @pytest.mark.parametrize("kind", ARCHIVES)
 def test_an_archive_is_published_from_where_it_lies_and_its_pieces_go(oci: Oci, kind: str, tmp_path: Path) -> None:
     uploaded(oci, ARCHIVES[kind](ALL))
-    made = begin(oci)
+    publication = begin(oci)
 
-    assert pulled(oci, made, tmp_path / "pulled") == LLAMA
-    assert made.facts.parameters == 350_000
+    assert pulled(oci, publication, tmp_path / "pulled") == LLAMA
+    assert publication.facts.parameters == 350_000
     assert set(oci.tags[REPOSITORY]) == {"published"}
 
 
 def test_the_order_of_an_archive_makes_no_difference_to_its_layers(oci: Oci) -> None:
-    found = []
+    layers = []
     for files in (ALL, dict(reversed(ALL.items()))):
         uploaded(oci, gzip.compress(tar_of(files)))
         begin(oci)
-        found.append(oci.artifact(REPOSITORY)["layers"])
+        layers.append(oci.artifact(REPOSITORY)["layers"])
 
-    assert found[0] == found[1]
+    assert layers[0] == layers[1]
 
 
 def test_a_gguf_file_is_a_model_by_itself(oci: Oci, tmp_path: Path) -> None:
     text = gguf(40_000)
     uploaded(oci, text, "Qwen3-4B-Q4_K_M.gguf")
-    made = begin(oci)
+    publication = begin(oci)
 
-    assert pulled(oci, made, tmp_path / "pulled") == {"Qwen3-4B-Q4_K_M.gguf": text}
-    assert (made.facts.architecture, made.facts.quantization, made.facts.context) == ("qwen3", "Q4_K_M", 40960)
-    assert made.facts.parameters == 40_000
+    assert pulled(oci, publication, tmp_path / "pulled") == {"Qwen3-4B-Q4_K_M.gguf": text}
+    assert (publication.facts.architecture, publication.facts.quantization, publication.facts.context) == (
+        "qwen3",
+        "Q4_K_M",
+        40960,
+    )
+    assert publication.facts.parameters == 40_000
     assert [layer["digest"] for layer in oci.artifact(REPOSITORY)["layers"]] == [sha(text)]  # type: ignore[attr-defined]
 
 
@@ -175,9 +179,9 @@ def test_a_publication_from_an_archive_goes_on_where_it_was_cut(
                 Wish(),
                 Work(ONCE, threading.Event(), Meter()),
             )
-    made = begin(oci)
+    publication = begin(oci)
 
-    assert pulled(oci, made, tmp_path / "pulled") == LLAMA
+    assert pulled(oci, publication, tmp_path / "pulled") == LLAMA
     # One note of the blobs that are there is sent for each, and a little for the rest.
     assert oci.received < sum(map(len, LLAMA.values())) + 70_000
 
@@ -197,21 +201,21 @@ def test_nothing_was_uploaded(oci: Oci) -> None:
 
 
 def special(name: str, kind: bytes, link: str = "") -> bytes:
-    found = io.BytesIO()
-    with tarfile.open(fileobj=found, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         info = tarfile.TarInfo(name)
         info.type, info.linkname = kind, link
         archive.addfile(info)
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 def zip_link() -> bytes:
-    found = io.BytesIO()
-    with zipfile.ZipFile(found, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         info = zipfile.ZipInfo("config.json")
         info.external_attr = 0o120777 << 16
         archive.writestr(info, "/etc/passwd")
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 def long_header() -> bytes:
@@ -223,10 +227,10 @@ def long_header() -> bytes:
 
 def huge_header() -> bytes:
     """A sound model behind headers of 2 MiB."""
-    found = io.BytesIO()
-    with tarfile.open(fileobj=found, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "x" * (2 << 20)}):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "x" * (2 << 20)}):
         pass
-    return found.getvalue().rstrip(b"\0") + bytes(512) + tar_of(LLAMA)
+    return buffer.getvalue().rstrip(b"\0") + bytes(512) + tar_of(LLAMA)
 
 
 def lying_size() -> bytes:

@@ -43,9 +43,9 @@ def _few_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def oci(start: Callable[[web.Application], Service]) -> Oci:
-    made = Oci()
-    made.service = start(made.app())
-    return made
+    fake = Oci()
+    fake.service = start(fake.app())
+    return fake
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def pulled(oci: Oci, digest: str, folder: Path, repository: str = REPOSITORY) ->
 def test_a_model_is_published_with_what_belongs_to_it_and_pulled_as_it_was(
     begin: Begin, oci: Oci, tmp_path: Path
 ) -> None:
-    made = begin()
+    publication = begin()
 
-    assert pulled(oci, made.digest, tmp_path / "pulled") == LLAMA
-    assert made.facts == Facts(
+    assert pulled(oci, publication.digest, tmp_path / "pulled") == LLAMA
+    assert publication.facts == Facts(
         format="Safetensors",
         family="llama",
         architecture="LlamaForCausalLM",
@@ -94,25 +94,25 @@ def test_a_model_is_published_with_what_belongs_to_it_and_pulled_as_it_was(
         endpoint_types=("Chat", "TextGeneration"),
         supported_features=("ToolCalling",),
     )
-    assert made.size == sum(len(oci.blobs[layer["digest"]]) for layer in blobs(oci))
-    assert oci.tags[REPOSITORY] == {"published": made.digest}
+    assert publication.size == sum(len(oci.blobs[layer["digest"]]) for layer in blobs(oci))
+    assert oci.tags[REPOSITORY] == {"published": publication.digest}
     assert not oci.uploads
 
 
 def blobs(oci: Oci, tag: str = "published") -> list[dict[str, Any]]:
-    found: Any = oci.artifact(REPOSITORY, tag)
-    return [found["config"], *found["layers"]]
+    manifest: Any = oci.artifact(REPOSITORY, tag)
+    return [manifest["config"], *manifest["layers"]]
 
 
 def test_the_manifest_is_one_of_the_specification(begin: Begin, oci: Oci) -> None:
-    made = begin()
-    found: Any = oci.artifact(REPOSITORY)
-    config = json.loads(oci.blobs[found["config"]["digest"]])
+    publication = begin()
+    manifest: Any = oci.artifact(REPOSITORY)
+    config = json.loads(oci.blobs[manifest["config"]["digest"]])
 
-    assert made.media_type == found["artifactType"] == "application/vnd.cncf.model.manifest.v1+json"
-    assert (found["schemaVersion"], found["mediaType"]) == (2, "application/vnd.oci.image.manifest.v1+json")
-    assert found["config"]["mediaType"] == "application/vnd.cncf.model.config.v1+json"
-    layers = {layer["annotations"]["org.cncf.model.filepath"]: layer for layer in found["layers"]}
+    assert publication.media_type == manifest["artifactType"] == "application/vnd.cncf.model.manifest.v1+json"
+    assert (manifest["schemaVersion"], manifest["mediaType"]) == (2, "application/vnd.oci.image.manifest.v1+json")
+    assert manifest["config"]["mediaType"] == "application/vnd.cncf.model.config.v1+json"
+    layers = {layer["annotations"]["org.cncf.model.filepath"]: layer for layer in manifest["layers"]}
     assert {path: layer["mediaType"].removeprefix("application/vnd.cncf.model.") for path, layer in layers.items()} == {
         ".": "weight.config.v1.tar",
         "model-00001-of-00002.safetensors": "weight.v1.raw",
@@ -121,7 +121,7 @@ def test_the_manifest_is_one_of_the_specification(begin: Begin, oci: Oci) -> Non
     metadata = json.loads(layers["."]["annotations"]["org.cncf.model.file.metadata+json"])
     assert set(metadata) == {"name", "mode", "uid", "gid", "size", "mtime", "typeflag"}
     assert layers["."]["annotations"]["org.opencontainers.image.title"] == "small-files.tar"
-    assert config["modelfs"] == {"type": "layers", "diffIds": [layer["digest"] for layer in found["layers"]]}
+    assert config["modelfs"] == {"type": "layers", "diffIds": [layer["digest"] for layer in manifest["layers"]]}
     assert config["config"] == {
         "architecture": "transformer",
         "format": "safetensors",
@@ -133,7 +133,7 @@ def test_the_manifest_is_one_of_the_specification(begin: Begin, oci: Oci) -> Non
         "name": "acme/llama",
         "family": "llama",
         "sourceURL": SOURCE,
-        "revision": made.revision,
+        "revision": publication.revision,
     }
 
 
@@ -172,12 +172,12 @@ def test_a_publisher_that_is_killed_again_and_again_sends_no_byte_twice(
             begin(ONCE, image=image)
         assert raised.value.transient
         oci.collect()
-    made = begin(image=image)
+    publication = begin(image=image)
 
-    assert made == whole
+    assert publication == whole
     # An upload of one byte, or of the configuration, is not worth going on with.
     assert oci.received - sent < 200
-    assert pulled(oci, made.digest, tmp_path / "pulled") == LLAMA
+    assert pulled(oci, publication.digest, tmp_path / "pulled") == LLAMA
 
 
 def test_what_was_told_by_the_loader_before_is_enough_to_go_on(begin: Begin, oci: Oci) -> None:
@@ -185,12 +185,12 @@ def test_what_was_told_by_the_loader_before_is_enough_to_go_on(begin: Begin, oci
     oci.cuts = [150_000]
     with pytest.raises(LoadError):
         begin(ONCE, meter=meter)
-    told, sent = meter.resume, oci.received
+    resume_note, sent = meter.resume, oci.received
     oci.manifests.clear()
     oci.tags.clear()
-    begin(resume=told)
+    begin(resume=resume_note)
 
-    assert len(told) <= 2048
+    assert len(resume_note) <= 2048
     assert oci.received - sent < BIG - 150_000 + 20_000
 
 
@@ -371,10 +371,10 @@ def test_an_image_has_the_same_files_as_tars(begin: Begin, oci: Oci) -> None:
     import io
     import tarfile
 
-    made = begin(image=True)
-    found: Any = oci.artifact(REPOSITORY, "image")
+    publication = begin(image=True)
+    manifest: Any = oci.artifact(REPOSITORY, "image")
     files = {}
-    for layer in found["layers"]:
+    for layer in manifest["layers"]:
         assert layer["mediaType"] == "application/vnd.oci.image.layer.v1.tar"
         with tarfile.open(fileobj=io.BytesIO(oci.blobs[layer["digest"]])) as archive:
             for member in archive:
@@ -382,11 +382,11 @@ def test_an_image_has_the_same_files_as_tars(begin: Begin, oci: Oci) -> None:
                 assert stream
                 files[member.name] = stream.read()
                 assert (member.uid, member.gid, member.mtime, member.mode) == (0, 0, 0, 0o644)
-    config = json.loads(oci.blobs[found["config"]["digest"]])
+    config = json.loads(oci.blobs[manifest["config"]["digest"]])
 
     assert files == LLAMA
-    assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in found["layers"]]
-    assert made.image == oci.tags[REPOSITORY]["image"]
+    assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in manifest["layers"]]
+    assert publication.image == oci.tags[REPOSITORY]["image"]
 
 
 def test_progress_reaches_its_end(begin: Begin, oci: Oci) -> None:
@@ -415,45 +415,45 @@ def test_a_source_that_is_no_model_fails_for_good(begin: Begin, oci: Oci, root: 
 
 
 def test_a_pull_resumes_and_believes_no_byte(begin: Begin, oci: Oci, tmp_path: Path) -> None:
-    made = begin()
+    publication = begin()
     oci.spoil = sha(LLAMA["model-00001-of-00002.safetensors"])
     with pytest.raises(LoadError, match="did not match its checksum"):
-        pulled(oci, made.digest, tmp_path / "pulled")
+        pulled(oci, publication.digest, tmp_path / "pulled")
     assert not (tmp_path / "pulled/.slipway-complete").exists()
     oci.spoil = ""
 
-    assert pulled(oci, made.digest, tmp_path / "pulled") == LLAMA
+    assert pulled(oci, publication.digest, tmp_path / "pulled") == LLAMA
 
 
 def test_a_pull_believes_no_tar(begin: Begin, oci: Oci, tmp_path: Path) -> None:
-    made = begin()
+    publication = begin()
     oci.spoil = next(layer["digest"] for layer in blobs(oci) if layer["mediaType"].endswith("tar"))
 
     with pytest.raises(LoadError, match=r"IntegrityCheckFailed: .*different data"):
-        pulled(oci, made.digest, tmp_path / "pulled")
+        pulled(oci, publication.digest, tmp_path / "pulled")
 
 
 def test_an_artifact_is_imported_from_another_registry(
     begin: Begin, oci: Oci, start: Callable[[web.Application], Service], tmp_path: Path
 ) -> None:
-    made = begin()
+    publication = begin()
     here = Oci()
     here.service = start(here.app())
-    url = f"registry://{oci.host}/{REPOSITORY}@{made.digest}"
+    url = f"registry://{oci.host}/{REPOSITORY}@{publication.digest}"
     work = Work(HASTY, threading.Event(), Meter())
     imported = publish(open_source(url, {}, Access()), target(here, "cluster/x/uid"), Wish(), work)
 
     assert pulled(here, imported.digest, tmp_path / "pulled", "cluster/x/uid") == LLAMA
-    assert imported.facts == made.facts
-    assert imported.revision == made.digest
+    assert imported.facts == publication.facts
+    assert imported.revision == publication.digest
     layers = [here.artifact("cluster/x/uid")["layers"], oci.artifact(REPOSITORY)["layers"]]
     assert layers[0] == layers[1]
 
 
 def test_an_artifact_that_is_not_what_its_digest_says_is_not_imported(begin: Begin, oci: Oci, tmp_path: Path) -> None:
-    made = begin()
-    text, kind = oci.manifests[REPOSITORY][made.digest]
-    oci.manifests[REPOSITORY][made.digest] = (text.replace(b"llama", b"other"), kind)
+    publication = begin()
+    text, kind = oci.manifests[REPOSITORY][publication.digest]
+    oci.manifests[REPOSITORY][publication.digest] = (text.replace(b"llama", b"other"), kind)
 
     with pytest.raises(LoadError, match="IntegrityCheckFailed"):
-        pulled(oci, made.digest, tmp_path / "pulled")
+        pulled(oci, publication.digest, tmp_path / "pulled")

@@ -22,9 +22,9 @@ CONTENT = bytes(range(256)) * 4096
 
 @pytest.fixture
 def oci(start: Callable[[web.Application], Service]) -> Oci:
-    made = Oci()
-    made.service = start(made.app())
-    return made
+    fake = Oci()
+    fake.service = start(fake.app())
+    return fake
 
 
 def registry(oci: Oci, env: dict[str, str] | None = None, **options: object) -> Registry:
@@ -51,9 +51,9 @@ def test_an_upload_that_is_cut_goes_on_at_the_offset_of_the_registry(oci: Oci) -
     location = here.begin()
     with pytest.raises(TransientError):
         here.send(Progress(location, 0), pieces(), len(CONTENT))
-    found = here.progress(location)
-    assert found.offset == 300_000
-    done = here.send(found, pieces(CONTENT[300_000:]), len(CONTENT) - 300_000)
+    progress = here.progress(location)
+    assert progress.offset == 300_000
+    done = here.send(progress, pieces(CONTENT[300_000:]), len(CONTENT) - 300_000)
     here.commit(done.location, sha(CONTENT))
 
     assert oci.received == len(CONTENT)
@@ -134,11 +134,11 @@ def test_a_token_service_elsewhere_is_known_by_the_variable() -> None:
 def test_a_registry_that_is_read_only_is_waited_for(oci: Oci, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "READ_ONLY_PAUSE", 0.01)
     oci.read_only = 3
-    told: list[str] = []
-    registry(oci, note=told.append).put_blob(b"{}", sha(b"{}"))
+    notes: list[str] = []
+    registry(oci, note=notes.append).put_blob(b"{}", sha(b"{}"))
 
     assert sha(b"{}") in oci.blobs
-    assert "read-only" in told[0]
+    assert "read-only" in notes[0]
 
 
 def test_who_waits_for_a_registry_can_be_stopped(oci: Oci) -> None:

@@ -22,9 +22,9 @@ from .oci import Oci, sha
 
 @pytest.fixture
 def oci(start: Callable[[web.Application], Service]) -> Oci:
-    made = Oci()
-    made.service = start(made.app())
-    return made
+    fake = Oci()
+    fake.service = start(fake.app())
+    return fake
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def env(hub: Service, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_goes_in_comes_out_and_is_taken_away(oci: Oci, termination: Path, tmp_path: Path) -> None:
     place = f"{oci.host}/namespaced/a/m/uid"
     assert command.main(["publish", "hf://acme/llama", place, "--image"]) == 0
-    made = publication.read(termination.read_text())
-    assert made
-    assert made.image == oci.tags["namespaced/a/m/uid"]["image"]
+    record = publication.read(termination.read_text())
+    assert record
+    assert record.image == oci.tags["namespaced/a/m/uid"]["image"]
 
-    assert command.main(["pull", f"{place}@{made.digest}", str(tmp_path / "out")]) == 0
+    assert command.main(["pull", f"{place}@{record.digest}", str(tmp_path / "out")]) == 0
     assert content(tmp_path / "out") == LLAMA
     assert command.main(["unpublish", place]) == 0
     assert command.main(["unpublish", place]) == 0
@@ -100,7 +100,7 @@ class Depot:
         async def grant(request: web.Request) -> web.Response:
             self.asked.append(request.headers.get("Authorization", ""))
             self.oci.token = f"grant-{len(self.asked)}"
-            told = {
+            body = {
                 "apiVersion": "catalog.slipway.inference/v1",
                 "registry": self.host,
                 "repository": self.repository,
@@ -110,7 +110,7 @@ class Depot:
             }
             if self.status != 200:
                 return web.Response(status=self.status, text="Unauthorized: it says no\nmore")
-            return web.json_response(told)
+            return web.json_response(body)
 
         app = web.Application()
         app.router.add_post("/v1/imports/a/m/uid", grant)
@@ -126,13 +126,13 @@ def test_a_model_of_a_catalog_is_imported_by_grants_that_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     command.main(["publish", "hf://acme/llama", f"{oci.host}/cluster/remote/uid"])
-    made = publication.read(termination.read_text())
-    assert made
+    record = publication.read(termination.read_text())
+    assert record
     here, own, depot = Oci(), tmp_path / "token", Depot(oci)
     here.service = start(here.app())
     own.write_text("of-the-pod")
     monkeypatch.setenv("SLIPWAY_DEPOT_TOKEN_FILE", str(own))
-    depot.digest, oci.realm = made.digest, "https://elsewhere.example/token"
+    depot.digest, oci.realm = record.digest, "https://elsewhere.example/token"
     host = start(depot.app()).url.partition("://")[2]
     requests: list[int] = []
 
@@ -144,11 +144,11 @@ def test_a_model_of_a_catalog_is_imported_by_grants_that_expire(
     assert oci.service
     oci.service.interfere = expire  # type: ignore[assignment] # it only watches
     oci.token = "closed"
-    assert command.main(["publish", f"catalog://{host}/v1/imports/a/m/uid@{made.digest}", f"{here.host}/a/b"]) == 0
+    assert command.main(["publish", f"catalog://{host}/v1/imports/a/m/uid@{record.digest}", f"{here.host}/a/b"]) == 0
 
     got = publication.read(termination.read_text())
     assert got
-    assert got.facts == made.facts
+    assert got.facts == record.facts
     assert set(depot.asked) == {"Bearer of-the-pod"}
     assert len(depot.asked) > 2
     shown: Any = here.artifact("a/b")

@@ -58,9 +58,9 @@ def test_a_hash_that_is_another_one_ends_the_job_with_its_word(
 def test_inspect_tells_what_is_there(tmp_path: Path, termination: Path) -> None:
     write(tmp_path, {"tiny.gguf": GGUF})
     assert main(["inspect", str(tmp_path / "tiny.gguf"), "--header", "gguf", *LISTEN]) == 0
-    found = read(termination.read_text())
-    assert found is not None
-    assert found.gguf is not None
+    report = read(termination.read_text())
+    assert report is not None
+    assert report.gguf is not None
     assert main(["inspect", str(tmp_path / "none.gguf"), *LISTEN]) == module.NEVER
     assert fault(termination.read_text())[0] == "SourceNotFound"
 
@@ -68,10 +68,10 @@ def test_inspect_tells_what_is_there(tmp_path: Path, termination: Path) -> None:
 def test_probe_tells_what_a_source_has(hub: Service, termination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     assert main(["probe", "hf://acme/tiny", "--file", "tiny.gguf", *LISTEN]) == 0
-    found = read(termination.read_text())
-    assert found is not None
-    assert found.size == len(WEIGHTS)
-    assert found.etag
+    report = read(termination.read_text())
+    assert report is not None
+    assert report.size == len(WEIGHTS)
+    assert report.etag
 
 
 def test_the_guard_is_asked_for_and_excepted_by_options(hub: Service, tmp_path: Path, termination: Path) -> None:
@@ -132,15 +132,15 @@ def test_what_a_model_has_its_loaders_do_they_understand(kind: str) -> None:
     loads = [] if kind == "claim" else [loaders.download(model, refresh=fresh) for fresh in (False, True)]
     for job in (*loads, loaders.inspection(model)):
         program, *words = words_of(job)
-        told = module.arguments(words)
-        assert (program, told.command in report_commands.COMMANDS) == ("loader", True)
-        if told.command == "stage":
-            assert (told.url, str(told.folder)) == (words[1], model.place.path)
-            assert (tuple(told.file), told.stored_as) == (model.source.files, model.source.stored_as)
-            assert told.sha256 == (model.spec.sha256 or None)
-        if told.command in ("stage", "probe"):
+        options = module.arguments(words)
+        assert (program, options.command in report_commands.COMMANDS) == ("loader", True)
+        if options.command == "stage":
+            assert (options.url, str(options.folder)) == (words[1], model.place.path)
+            assert (tuple(options.file), options.stored_as) == (model.source.files, model.source.stored_as)
+            assert options.sha256 == (model.spec.sha256 or None)
+        if options.command in ("stage", "probe"):
             guard = AddressPolicy(("*.lan",), ("10.9.0.0/16",)) if kind in ("web", "store") else None
-            assert report_commands.access(told) == Access(guard)
+            assert report_commands.access(options) == Access(guard)
 
 
 @pytest.mark.parametrize("kind", ["bucket", "store"])
@@ -162,9 +162,9 @@ def test_loaders_whose_variables_are_a_tenants_are_guarded_but_for_the_operators
     monkeypatch.setenv(agent.CONTROLLER_KEY_VARIABLE, SigningKey(bytes(range(32))).public)
     monkeypatch.setenv(agent.POD_UID_VARIABLE, "1")
     sources = Sources(allowed_remote_hosts=("*.lan",), blocked_networks=("10.9.0.0/16",))
-    told = sources.options(guarded=True, by_env=True, mirror="http://slipway-hub.slipway-system.svc:8080/x")
+    options = sources.options(guarded=True, by_env=True, mirror="http://slipway-hub.slipway-system.svc:8080/x")
     guard = AddressPolicy(("*.lan", "slipway-hub.slipway-system.svc"), ("10.9.0.0/16",), proxies=True)
-    assert report_commands.access(module.arguments([*command, *told])) == Access(guard)
+    assert report_commands.access(module.arguments([*command, *options])) == Access(guard)
     assert report_commands.access(module.arguments(command)) == Access()
 
 

@@ -114,8 +114,8 @@ def test_files_without_a_digest_are_fetched(site: Site, disk: Path) -> None:
     stage(site.url, source, disk / "one", chosen, work())
     (disk / "one/tiny.gguf").write_bytes(b"x" * len(GGUF))
     listing = msgspec.structs.replace(Selection(source(), chosen).listing(work().retry(site.url)), revision="v1")
-    known = Inventory(site.url, "v1", {"tiny.gguf": len(GGUF)})
-    (disk / "one" / MARKER).write_bytes(msgspec.json.encode(known))
+    inventory = Inventory(site.url, "v1", {"tiny.gguf": len(GGUF)})
+    (disk / "one" / MARKER).write_bytes(msgspec.json.encode(inventory))
     assert link_known(site.url, listing, disk / "two", disk) == 0
     entries = [msgspec.structs.replace(one, digest=Digest(Kind.SHA256, SHA)) for one in listing.entries]
     with_digest = msgspec.structs.replace(listing, entries=tuple(entries))

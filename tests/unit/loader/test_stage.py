@@ -50,9 +50,9 @@ def test_a_file_of_the_web_comes_under_the_name_that_it_is_to_have(site: Site, f
 def test_the_second_time_nothing_is_asked_and_the_same_is_told(site: Site, folder: Path) -> None:
     first = staged(site.url, folder)
     assert site.service
-    asked = len(site.service.seen)
+    count = len(site.service.seen)
     assert staged(site.url, folder, Chosen(sha256=SHA)) == first
-    assert len(site.service.seen) == asked
+    assert len(site.service.seen) == count
     (folder / ".slipway-report").unlink()
     assert staged(site.url, folder) == first
 
@@ -77,9 +77,9 @@ def test_a_hash_of_a_file_of_the_web_is_checked(site: Site, folder: Path) -> Non
 def test_a_file_of_another_hash_never_gets_its_name(site: Site, folder: Path) -> None:
     with pytest.raises(
         LoadError, match=rf"^IntegrityCheckFailed: tiny.gguf has the SHA-256 {SHA}, not {OTHER}$"
-    ) as told:
+    ) as raised:
         staged(site.url, folder, Chosen(sha256=OTHER))
-    assert not told.value.transient
+    assert not raised.value.transient
     assert visible(folder) == {}
 
 
@@ -173,9 +173,9 @@ def test_files_that_the_source_has_no_longer_go_with_the_refresh(tmp_path: Path,
 def test_a_refresh_of_a_source_that_is_as_it_was_fetches_nothing(site: Site, folder: Path) -> None:
     first = staged(site.url, folder)
     assert site.service
-    asked = len(site.service.seen)
+    count = len(site.service.seen)
     assert staged(site.url, folder, refresh=True) == first
-    assert len(site.service.seen) == asked + 1
+    assert len(site.service.seen) == count + 1
 
 
 def test_a_source_is_asked_what_it_has_and_nothing_is_fetched(site: Site) -> None:
@@ -317,9 +317,9 @@ def test_a_folder_that_was_named_by_mistake_is_not_read_to_its_end(
 
 def test_a_file_of_the_machine_that_is_not_there_or_closed_says_so(tmp_path: Path, folder: Path) -> None:
     """Once, and for good: the original asked again without a pause."""
-    with pytest.raises(LoadError, match=r"^SourceNotFound: .*/none.gguf does not exist$") as told:
+    with pytest.raises(LoadError, match=r"^SourceNotFound: .*/none.gguf does not exist$") as raised:
         staged(f"file://{tmp_path}/none.gguf", folder)
-    assert not told.value.transient
+    assert not raised.value.transient
     if os.geteuid():
         write(tmp_path, {"closed.gguf": GGUF})
         (tmp_path / "closed.gguf").chmod(0)

@@ -68,10 +68,10 @@ def test_a_run_is_told_with_its_throughput_and_time_to_first_token(tmp_path: Pat
 def test_results_of_earlier_benchmarks_in_the_same_folder_do_not_count(tmp_path: Path) -> None:
     leave(tmp_path / "chat", "old.json", results())
     rewritten = leave(tmp_path / "chat", FINISHED, results())
-    known = files(tmp_path)
+    earlier_files = files(tmp_path)
     leave(rewritten.parent, rewritten.name, results(num_completed_requests=123))
     leave(tmp_path / "another", "new.json", results(num_completed_requests=4))
-    assert summarized(tmp_path, known).requests == 127
+    assert summarized(tmp_path, earlier_files).requests == 127
 
 
 def test_requests_that_failed_are_counted_with_the_first_error(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_requests_that_failed_are_counted_with_the_first_error(tmp_path: Path) -
         individual_request_metrics=requests,
     )
     leave(tmp_path / "chat", "debug_for_run_D100100_2.json", broken)
-    found = summarized(tmp_path, {})
-    assert (found.requests, found.failed, found.error) == (2, 2, "HTTP 404: no model of that name")
+    summary = summarized(tmp_path, {})
+    assert (summary.requests, summary.failed, summary.error) == (2, 2, "HTTP 404: no model of that name")
 
 
 def test_embeddings_are_told_by_the_texts_in_each_request(tmp_path: Path) -> None:
@@ -134,12 +134,12 @@ def test_a_summary_of_a_sweep_comes_back_as_it_was() -> None:
 def test_what_a_message_has_no_room_for_is_said_to_be_missing() -> None:
     sweep = Summary(requests=300_000, failed=3, error="x" * 300, runs=tuple(map(run, range(1000))))
     text = written(sweep)
-    told = read(text.decode())
+    summary = read(text.decode())
     assert len(text) <= LONGEST
-    assert told is not None
-    assert told.runs == sweep.runs[: len(told.runs)]
-    assert len(told.runs) + told.omitted == 1000
-    assert (told.requests, told.failed, told.error) == (300_000, 3, "x" * 300)
+    assert summary is not None
+    assert summary.runs == sweep.runs[: len(summary.runs)]
+    assert len(summary.runs) + summary.omitted == 1000
+    assert (summary.requests, summary.failed, summary.error) == (300_000, 3, "x" * 300)
 
 
 @pytest.mark.parametrize("message", ["", "{", "[]", '{"runs": [["D(1,1)"]]}', '{"requests": -1}', '{"error": 1}'])
@@ -148,11 +148,11 @@ def test_a_message_of_anything_else_is_no_summary(message: str) -> None:
 
 
 def test_details_name_each_figure() -> None:
-    told = json.loads(details(Summary(requests=300, failed=1, runs=(run(4),), omitted=2)))
-    assert (told["requests"], told["failed"], told["omitted"]) == (300, 1, 2)
-    assert told["runs"][0]["firstTokenSeconds"] == 0.1234
-    assert told["runs"][0]["outputTokensPerSecond"] == 1234.0
-    assert told["runs"][0]["concurrency"] == 4
+    document = json.loads(details(Summary(requests=300, failed=1, runs=(run(4),), omitted=2)))
+    assert (document["requests"], document["failed"], document["omitted"]) == (300, 1, 2)
+    assert document["runs"][0]["firstTokenSeconds"] == 0.1234
+    assert document["runs"][0]["outputTokensPerSecond"] == 1234.0
+    assert document["runs"][0]["concurrency"] == 4
 
 
 PATIENCE = 120
@@ -176,6 +176,6 @@ def test_the_sidecar_speaks_when_it_is_stopped(tmp_path: Path) -> None:
         leave(tmp_path / "chat", FINISHED, results(num_completed_requests=7))
         sidecar.send_signal(signal.SIGTERM)
         assert sidecar.wait(PATIENCE) == 0
-    told = read(message.read_text())
-    assert told is not None
-    assert told.requests == 7
+    summary = read(message.read_text())
+    assert summary is not None
+    assert summary.requests == 7

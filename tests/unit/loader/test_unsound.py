@@ -116,9 +116,9 @@ UNSOUND: list[tuple[str, Files, str]] = [
 
 @pytest.fixture
 def oci(start: Callable[[web.Application], Service]) -> Oci:
-    made = Oci()
-    made.service = start(made.app())
-    return made
+    fake = Oci()
+    fake.service = start(fake.app())
+    return fake
 
 
 def published(oci: Oci, hub: Service) -> None:

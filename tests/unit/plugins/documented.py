@@ -33,8 +33,8 @@ def load(module: str) -> Any:
 
 
 def documentation(module: str) -> Object:
-    found: Object = yaml.safe_load(load(module).DOCUMENTATION)
-    return found
+    document: Object = yaml.safe_load(load(module).DOCUMENTATION)
+    return document
 
 
 def fragments(module: str) -> list[str]:
@@ -45,30 +45,30 @@ def fragments(module: str) -> list[str]:
 
 def options(module: str) -> Object:
     """Documented options, with those of the fragments."""
-    found = dict(documentation(module).get("options") or {})
+    specs = dict(documentation(module).get("options") or {})
     for name in fragments(module):
         file, _dot, part = name.partition(".")
         fragment = importlib.import_module(f"{PLUGINS}.doc_fragments.{file}").ModuleDocFragment
-        found.update(yaml.safe_load(getattr(fragment, part.upper() or "DOCUMENTATION")).get("options") or {})
-    return found
+        specs.update(yaml.safe_load(getattr(fragment, part.upper() or "DOCUMENTATION")).get("options") or {})
+    return specs
 
 
 def returned(module: str) -> Object:
-    found: Object = yaml.safe_load(load(module).RETURN)
-    return found
+    document: Object = yaml.safe_load(load(module).RETURN)
+    return document
 
 
 def words(value: Object) -> str:
     """The description of a documented value, in lower case."""
-    told = value["description"]
-    return (told if isinstance(told, str) else " ".join(told)).lower()
+    description = value["description"]
+    return (description if isinstance(description, str) else " ".join(description)).lower()
 
 
 def inside(value: Object) -> Object | None:
     """What a documented value contains. One that is ``as RV(...)`` of a module contains what is documented there."""
     if "contains" in value:
-        found: Object = value["contains"]
-        return found
+        contents: Object = value["contains"]
+        return contents
     like = AS.search(words(value))
     if like is None:
         return None
@@ -88,16 +88,16 @@ def differences(data: Object, documented: Object, at: str = "") -> Iterator[str]
             yield from _value_differences(value, documented[key], f"{at}{key}")
 
 
-def _value_differences(value: Any, told: Object, at: str) -> Iterator[str]:
-    if value is None and "null " in words(told):
+def _value_differences(value: Any, spec: Object, at: str) -> Iterator[str]:
+    if value is None and "null " in words(spec):
         return
-    if not _is_a(value, told["type"]):
-        yield f"{at} is {value!r}, and no {told['type']}"
+    if not _is_a(value, spec["type"]):
+        yield f"{at} is {value!r}, and no {spec['type']}"
         return
-    within = inside(told)
+    within = inside(spec)
     for part in value if isinstance(value, list) else [value]:
-        if isinstance(value, list) and not _is_a(part, told["elements"]):
-            yield f"{at}[] is {part!r}, and no {told['elements']}"
+        if isinstance(value, list) and not _is_a(part, spec["elements"]):
+            yield f"{at}[] is {part!r}, and no {spec['elements']}"
         elif isinstance(part, dict) and within is not None:
             yield from differences(part, within, f"{at}[]." if isinstance(value, list) else f"{at}.")
 
@@ -109,18 +109,18 @@ def _is_a(value: Any, kind: str) -> bool:
 
 def keys(data: Object, at: str = "") -> set[str]:
     """Every key of a result, at every depth."""
-    found = set()
+    paths = set()
     for key, value in data.items():
-        found.add(f"{at}{key}")
+        paths.add(f"{at}{key}")
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, dict):
-                found |= keys(part, f"{at}{key}.")
-    return found
+                paths |= keys(part, f"{at}{key}.")
+    return paths
 
 
 def documented_keys(documented: Object, at: str = "") -> set[str]:
     """Every key that is documented, at every depth."""
-    found = set()
+    paths = set()
     for key, value in documented.items():
-        found |= {f"{at}{key}"} | documented_keys(inside(value) or {}, f"{at}{key}.")
-    return found
+        paths |= {f"{at}{key}"} | documented_keys(inside(value) or {}, f"{at}{key}.")
+    return paths

@@ -131,11 +131,11 @@ class FakeApi:
 
     def act(self, verb: str) -> None:
         with self._changed:
-            found = next((entry for entry in self._actions if entry[0] == verb), None)
-            if found is None:
+            action = next((entry for entry in self._actions if entry[0] == verb), None)
+            if action is None:
                 return
-            self._actions.remove(found)
-        threading.Thread(target=found[1], daemon=True).start()
+            self._actions.remove(action)
+        threading.Thread(target=action[1], daemon=True).start()
 
     def asked(self, *verbs: str) -> list[Call]:
         return [call for call in self.calls if call.verb in verbs]
@@ -211,8 +211,8 @@ class FakeApi:
             resource = self.objects.get(path)
             if resource is None:
                 return _missing(path)
-            wanted = (body.get("preconditions") or {}).get("uid")
-            if wanted and wanted != resource["metadata"]["uid"]:
+            uid = (body.get("preconditions") or {}).get("uid")
+            if uid and uid != resource["metadata"]["uid"]:
                 return _failure(409, "Conflict", "the uid differs", {})
             # As the API server does: options in the query count only where there is no body.
             if "All" not in (body or {"dryRun": [query.get("dryRun")]}).get("dryRun", []):
@@ -230,16 +230,16 @@ class FakeApi:
         metadata = new.setdefault("metadata", {})
         metadata.setdefault("uid", str(uuid.uuid4()))
         metadata.update({name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]})
-        wanted = _leaves(_said(body))
+        leaves = _leaves(_said(body))
         owners = {
             entry["manager"]: _paths(entry["fieldsV1"])
             for entry in metadata.get("managedFields", [])
             if entry["operation"] == "Apply"
         }
-        _settle(new, wanted, owners, manager, force=force)
-        for dropped in owners.get(manager, set()) - set(wanted):
+        _settle(new, leaves, owners, manager, force=force)
+        for dropped in owners.get(manager, set()) - set(leaves):
             _unset(new, dropped)
-        owners[manager] = set(wanted)
+        owners[manager] = set(leaves)
         for name, value in DEFAULTS.get(new["apiVersion"], {}).items():
             new.setdefault("spec", {}).setdefault(name, value)
         for field_name in ("labels", "annotations"):
@@ -433,10 +433,10 @@ def _selected(resource: Object, query: dict[str, str]) -> bool:
             return False
     for part in filter(None, query.get("fieldSelector", "").split(",")):
         key, _equals, value = part.partition("=")
-        found: Any = resource
+        node: Any = resource
         for name in key.split("."):
-            found = (found or {}).get(name)
-        if found != value:
+            node = (node or {}).get(name)
+        if node != value:
             return False
     return True
 
@@ -456,14 +456,14 @@ def _leaves(value: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
 
 def _settle(
     resource: Object,
-    wanted: dict[tuple[str, ...], Any],
+    leaves: dict[tuple[str, ...], Any],
     owners: dict[str, set[tuple[str, ...]]],
     manager: str,
     *,
     force: bool,
 ) -> None:
     conflicts: list[tuple[str, str]] = []
-    for path, value in wanted.items():
+    for path, value in leaves.items():
         current = _get(resource, path)
         for other, paths in owners.items():
             if other != manager and path in paths and current != value:
@@ -472,7 +472,7 @@ def _settle(
                     paths.discard(path)
     if conflicts and not force:
         raise _ConflictError(conflicts)
-    for path, value in wanted.items():
+    for path, value in leaves.items():
         _set(resource, path, value)
 
 

@@ -143,12 +143,12 @@ def put_model(api: FakeApi, depot: FakeDepot, name: str = "tiny", **status: Any)
 
 
 def put_secret(api: FakeApi, depot: FakeDepot, name: str = "tiny") -> None:
-    told = {"url": depot.url, "token": depot.token, "command": f"curl -H 'Authorization: Bearer {depot.token}'"}
+    fields = {"url": depot.url, "token": depot.token, "command": f"curl -H 'Authorization: Bearer {depot.token}'"}
     api.objects[f"{SECRETS}{name}-upload"] = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": f"{name}-upload", "namespace": "models"},
-        "data": {key: base64.b64encode(value.encode()).decode() for key, value in told.items()},
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in fields.items()},
     }
 
 

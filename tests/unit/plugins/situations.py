@@ -121,10 +121,10 @@ def _otherwise(value: Any) -> Any:
 
 def _drifted(api: FakeApi, run: Run, family: Family) -> Iterator[tuple[str, Result]]:
     """Somebody else has changed a field that the task describes."""
-    made = api.objects[family.held]
-    told = {key: made[key] for key in ("apiVersion", "kind")}
+    resource = api.objects[family.held]
+    identity = {key: resource[key] for key in ("apiVersion", "kind")}
     spec = family.task("a")[LISTS[family.module][-1]][0]["spec"]
-    api.put(family.held, {**told, "metadata": {"name": "a", "namespace": "models"}, "spec": _otherwise(spec)})
+    api.put(family.held, {**identity, "metadata": {"name": "a", "namespace": "models"}, "spec": _otherwise(spec)})
     yield "drifted", run(family.module, **family.task("a"))
     yield "taken back", run(family.module, **family.task("a"), force_conflicts=True)
 

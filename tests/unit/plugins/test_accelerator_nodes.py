@@ -72,12 +72,12 @@ def test_a_few_nodes_that_offer_nothing_do_not_end_a_run(found: dict[str, Any], 
 
 
 def test_who_lacks_what_is_told_by_name() -> None:
-    found = cluster(5, away=1, empty=1, stuck=1)
+    report = cluster(5, away=1, empty=1, stuck=1)
 
-    assert found["missing"] == ["gpu-000", "gpu-001", "gpu-002"]
-    assert found["stuck"] == ["gpu-002"]
-    assert found["expected"] == [f"gpu-{number:03}" for number in range(5)]
-    assert [name for name, known in found["nodes"].items() if not known["ready"]] == ["gpu-000"]
+    assert report["missing"] == ["gpu-000", "gpu-001", "gpu-002"]
+    assert report["stuck"] == ["gpu-002"]
+    assert report["expected"] == [f"gpu-{number:03}" for number in range(5)]
+    assert [name for name, summary in report["nodes"].items() if not summary["ready"]] == ["gpu-000"]
 
 
 def test_only_pods_of_the_plugins_as_they_were_applied_count() -> None:

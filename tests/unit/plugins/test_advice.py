@@ -21,16 +21,16 @@ SPEC.loader.exec_module(written)
 
 
 def test_the_modules_have_the_pages_words() -> None:
-    found = written.advice(written.PAGE.read_text())
-    assert written.in_brief(found) == ADVICE, "run: make generate"
-    assert written.by_message(found) == CASES, "run: make generate"
+    advice = written.advice(written.PAGE.read_text())
+    assert written.in_brief(advice) == ADVICE, "run: make generate"
+    assert written.by_message(advice) == CASES, "run: make generate"
 
 
 def test_a_message_has_the_advice_of_its_row_whatever_its_case() -> None:
     page = "## One\n\n| message | do |\n| --- | --- |\n| The hub has no `x` | Fix `x`. |\n\n**Do.** Wait.\n"
-    found = written.advice(page)
-    assert written.in_brief(found) == {"One": "Wait."}
-    assert written.by_message(found) == {"One": (("the hub has no x", "Fix x."),)}
+    advice = written.advice(page)
+    assert written.in_brief(advice) == {"One": "Wait."}
+    assert written.by_message(advice) == {"One": (("the hub has no x", "Fix x."),)}
     assert advise("DownloadFailed", "acme/tiny has no file 'tinny.gguf'. Did you mean tiny.gguf?").startswith(
         "Use a file of the repository"
     )

@@ -16,8 +16,10 @@ BODY = f"""HTTP response body: b'{{"kind":"Status","message":"{MESSAGE}","reason
 
 
 def test_of_an_exception_the_api_servers_sentence_is_kept() -> None:
-    said = f"Exception '403\nReason: Forbidden\n{HEADERS}\n{BODY}\n{TRACE}' raised while trying to get resource"
-    assert api_message(said) == ('nodes is forbidden: User "system:serviceaccount:a:b" cannot list resource "nodes".')
+    message = f"Exception '403\nReason: Forbidden\n{HEADERS}\n{BODY}\n{TRACE}' raised while trying to get resource"
+    assert api_message(message) == (
+        'nodes is forbidden: User "system:serviceaccount:a:b" cannot list resource "nodes".'
+    )
 
 
 def test_where_the_answer_has_no_message_status_and_reason_are_told() -> None:
@@ -27,8 +29,8 @@ def test_where_the_answer_has_no_message_status_and_reason_are_told() -> None:
 
 
 def test_a_traceback_is_left_out() -> None:
-    said = "Failed to get client due to x\nTraceback (most recent call last):\n  File ..."
-    assert api_message(said) == "Failed to get client due to x."
+    message = "Failed to get client due to x\nTraceback (most recent call last):\n  File ..."
+    assert api_message(message) == "Failed to get client due to x."
 
 
 @pytest.mark.parametrize(

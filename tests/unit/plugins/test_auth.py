@@ -119,9 +119,9 @@ def test_a_proxy_is_used_unless_the_host_is_excepted(api: FakeApi, run: Run) -> 
     # The server takes the proxy's part.
     assert not run("model_info", host="http://cluster.example.org", proxy=api.url).failed
     assert api.calls[-1].headers["Host"] == "cluster.example.org"
-    asked = len(api.calls)
+    count = len(api.calls)
     run("model_info", proxy="http://127.0.0.1:9", no_proxy="127.0.0.1")
-    assert len(api.calls) == asked + 1
+    assert len(api.calls) == count + 1
 
 
 def test_secrets_of_a_kubeconfig_are_known() -> None:

@@ -380,10 +380,10 @@ def server(pki: Path) -> Iterator[TlsApi]:
     context.load_cert_chain(pki / "server.pem", pki / "server.key")
     context.load_verify_locations(pki / "ca.pem")
     context.verify_mode = ssl.CERT_OPTIONAL
-    found = TlsApi(context)
-    yield found
-    found.shutdown()
-    found.server_close()
+    tls_api = TlsApi(context)
+    yield tls_api
+    tls_api.shutdown()
+    tls_api.server_close()
 
 
 def base64_of(path: Path) -> str:
@@ -404,9 +404,9 @@ def test_a_client_certificate_in_the_kubeconfig_identifies(server: TlsApi, pki: 
         },
         {"client-certificate": str(pki / "client.pem"), "client-key": str(pki / "client.key")},
     ):
-        told = json.loads(get(HttpConnection(resolve(kubeconfig(server.url, cluster, **user)))).body)
-        assert told["user"] == "client"
-        assert told["headers"]["User-Agent"] == "slipway.inference"
+        reply = json.loads(get(HttpConnection(resolve(kubeconfig(server.url, cluster, **user)))).body)
+        assert reply["user"] == "client"
+        assert reply["headers"]["User-Agent"] == "slipway.inference"
 
 
 def test_keys_of_a_kubeconfig_stay_on_no_disk(
@@ -448,15 +448,15 @@ def test_a_proxy_leads_to_a_server_with_tls(server: TlsApi, pki: Path) -> None:
         "proxy": f"http://127.0.0.1:{proxy.server_port}",
         "proxy_headers": {"proxy_basic_auth": "me:secret", "user_agent": "agent", "basic_auth": None},
     }
-    told = json.loads(get(_auth.connect(auth, {})).body)
+    reply = json.loads(get(_auth.connect(auth, {})).body)
     [(place, headers)] = proxy.asked
     proxy.shutdown()
     assert place == "api.example.org:6443"
     assert headers["Proxy-Authorization"] == "Basic " + base64.b64encode(b"me:secret").decode()
     assert "a-token" not in str(headers)
-    assert told["headers"]["Host"] == "api.example.org:6443"
-    assert told["headers"]["Authorization"] == "Bearer a-token"
-    assert "Proxy-Authorization" not in told["headers"]
+    assert reply["headers"]["Host"] == "api.example.org:6443"
+    assert reply["headers"]["Authorization"] == "Bearer a-token"
+    assert "Proxy-Authorization" not in reply["headers"]
 
 
 def test_a_proxy_that_refuses_is_told() -> None:
@@ -515,8 +515,8 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(monkeypatch: 
 
 def test_a_path_before_the_api_is_kept(server: TlsApi, pki: Path) -> None:
     settings = Settings(f"{server.url}/k8s/clusters/c-1/", authority=Pem(str(pki / "ca.pem")))
-    told = json.loads(get(HttpConnection(settings), "/api/a name?x=%2C").body)
-    assert told["path"] == "/k8s/clusters/c-1/api/a%20name?x=%2C"
+    reply = json.loads(get(HttpConnection(settings), "/api/a name?x=%2C").body)
+    assert reply["path"] == "/k8s/clusters/c-1/api/a%20name?x=%2C"
 
 
 @pytest.mark.parametrize("host", ["ftp://h", "http://h:x", "https://[::1", "http://a..b"])

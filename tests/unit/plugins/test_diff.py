@@ -94,8 +94,8 @@ def test_drift_finds_items_of_lists_by_their_keys() -> None:
     there = live({"ports": [{"name": "other", "port": 9}, {"name": "http", "port": 2}]}, None)
     fields = {"f:spec": {"f:ports": {'k:{"name":"http"}': {".": {}, "f:name": {}, "f:port": {}}}}}
     there["metadata"]["managedFields"].append({"manager": "helm", "operation": "Update", "fieldsV1": fields})
-    told = drift(there, manifest({"ports": [{"name": "http", "port": 1}]}), MANAGER)
-    assert told == [{"path": '.spec.ports[name="http"].port', "ours": 1, "theirs": 2, "manager": "helm"}]
+    changes = drift(there, manifest({"ports": [{"name": "http", "port": 1}]}), MANAGER)
+    assert changes == [{"path": '.spec.ports[name="http"].port', "ours": 1, "theirs": 2, "manager": "helm"}]
 
 
 def test_of_two_managers_drift_names_the_one_that_was_last() -> None:

@@ -35,14 +35,14 @@ def test_every_module_is_in_the_action_group_of_those_that_take_its_options() ->
     assert members["slipway"] == set(OF_CLUSTERS)
     assert sorted(module for group in members.values() for module in group) == MODULES
     for module in MODULES:
-        told = documentation(module)["attributes"].get("action_group", {}).get("membership")
+        membership = documentation(module)["attributes"].get("action_group", {}).get("membership")
         (group,) = (name for name, group in members.items() if module in group)
-        assert told == (None if group == "slipway" else [f"slipway.inference.{group}"])
+        assert membership == (None if group == "slipway" else [f"slipway.inference.{group}"])
 
 
 def test_every_error_code_is_documented_and_no_other() -> None:
-    told = re.findall(r"v\(([a-z_]+)\)", words(returned("model")["error_code"]))
-    assert sorted(told) == sorted(HINTS)
+    codes = re.findall(r"v\(([a-z_]+)\)", words(returned("model")["error_code"]))
+    assert sorted(codes) == sorted(HINTS)
 
 
 def test_every_error_code_has_its_row_among_the_troubles() -> None:

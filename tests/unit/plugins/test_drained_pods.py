@@ -40,9 +40,9 @@ def pod(phase: str = "Running", spec: dict[str, Any] | None = None, **metadata: 
     ],
 )
 def test_a_pod_is_in_the_lists_that_it_belongs_to(given: dict[str, Any], lists: list[str]) -> None:
-    found = drained_pods([given], labels=["model"], managers=["us"])
+    groups = drained_pods([given], labels=["model"], managers=["us"])
 
-    assert found == {name: ["chat/pod"] if name in lists else [] for name in ("to_go", "bare", "keepers")}
+    assert groups == {name: ["chat/pod"] if name in lists else [] for name in ("to_go", "bare", "keepers")}
 
 
 def test_what_says_nothing_of_itself_is_taken_for_running() -> None:

@@ -174,5 +174,5 @@ def test_it_is_run_by_its_path_without_ansible_s_finder_of_collections(tmp_path:
         f"import runpy, sys; found = runpy.run_path({str(source)!r}); "
         "print(callable(found['main']), 'kubernetes' in sys.modules)"
     )
-    told = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told == "True False\n"
+    output = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True).stdout
+    assert output == "True False\n"

@@ -46,10 +46,10 @@ def facts(machine: Machine) -> dict[str, Any]:
 def test_a_machine_without_gpus_has_none_and_no_driver(machine: Machine) -> None:
     machine.has_device("0000:00:02.0", "1a03:2000", "0x030000")  # the graphics of a server's management controller
     machine.has_device("0000:01:00.0", "10de:22ba", "0x040300")  # the sound of a GPU that was handed on alone
-    found = facts(machine)
+    report = facts(machine)
 
-    assert (found["vendor"], found["vendors"], found["gpus"]) == ("none", [], [])
-    assert found["driver"] == {
+    assert (report["vendor"], report["vendors"], report["gpus"]) == ("none", [], [])
+    assert report["driver"] == {
         "vendor": "none",
         "module": "",
         "loaded": False,
@@ -91,13 +91,13 @@ def test_the_loaded_driver_is_enough_for_model_and_uuid(machine: Machine) -> Non
             f"proc/driver/nvidia/gpus/{H100}/information": "Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-8d6c\n",
         }
     )
-    found = facts(machine)
+    report = facts(machine)
 
-    [gpu] = found["gpus"]
+    [gpu] = report["gpus"]
     assert (gpu["model"], gpu["uuid"], gpu["driver"]) == ("NVIDIA H100", "GPU-8d6c", "nvidia")
-    assert found["driver"]["loaded"]
+    assert report["driver"]["loaded"]
     # There is nobody to ask what would be loaded.
-    assert (found["driver"]["installed_version"], found["driver"]["installed_kind"]) == (None, None)
+    assert (report["driver"]["installed_version"], report["driver"]["installed_kind"]) == (None, None)
 
 
 def test_nvidia_smi_adds_memory_and_mig(machine: Machine) -> None:
@@ -127,10 +127,10 @@ def test_a_tool_that_fails_is_done_without(machine: Machine, answer: str) -> Non
 
 
 def test_a_gpu_without_mig_and_one_that_is_lost_do_not_disturb(machine: Machine) -> None:
-    said = "00000000:3B:00.0, NVIDIA L4, GPU-1, 23034, [N/A]\nUnable to determine the device handle\n"
-    known = _gpu_nvidia.known_by_tool(said, "")
+    output = "00000000:3B:00.0, NVIDIA L4, GPU-1, 23034, [N/A]\nUnable to determine the device handle\n"
+    cards = _gpu_nvidia.known_by_tool(output, "")
 
-    assert {address: (card.model, card.mig) for address, card in known.items()} == {H100: ("NVIDIA L4", None)}
+    assert {address: (card.model, card.mig) for address, card in cards.items()} == {H100: ("NVIDIA L4", None)}
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,12 @@ def test_amd_s_driver_tells_everything_by_files(machine: Machine) -> None:
         unique_id="1234abcd\n",
         mem_info_vram_total="206141652992\n",
     ).has_module("amdgpu")
-    found = facts(machine)
+    report = facts(machine)
 
-    [gpu] = found["gpus"]
+    [gpu] = report["gpus"]
     assert (gpu["model"], gpu["uuid"], gpu["memory_bytes"]) == ("AMD Instinct MI300X", "1234abcd", 206141652992)
     assert (gpu["vendor"], gpu["driver"], gpu["architecture"]) == ("amd", "amdgpu", "")
-    assert (found["driver"]["module"], found["driver"]["loaded_kind"]) == ("amdgpu", "inbox")
+    assert (report["driver"]["module"], report["driver"]["loaded_kind"]) == ("amdgpu", "inbox")
 
 
 def test_the_npu_of_a_processor_is_no_gpu(machine: Machine) -> None:
@@ -239,10 +239,10 @@ def test_intel_s_memory_is_that_of_all_tiles(machine: Machine, files: dict[str, 
 
 def test_the_gpu_of_a_processor_does_not_outweigh_the_one_in_a_slot(machine: Machine) -> None:
     machine.has_device("0000:00:02.0", "8086:a780", "0x030000").has_device(H100, "10de:2330")
-    found = facts(machine)
+    report = facts(machine)
 
-    assert (found["vendor"], found["vendors"]) == ("nvidia", ["nvidia", "intel"])
-    assert [gpu["vendor"] for gpu in found["gpus"]] == ["intel", "nvidia"]
+    assert (report["vendor"], report["vendors"]) == ("nvidia", ["nvidia", "intel"])
+    assert [gpu["vendor"] for gpu in report["gpus"]] == ["intel", "nvidia"]
 
 
 def test_the_driver_of_the_other_vendor_can_be_asked_for(machine: Machine) -> None:
@@ -262,9 +262,9 @@ def test_switches_of_nvlink_5_are_known_by_what_manages_them(machine: Machine) -
     vpd = b"\x82\x10\x00NVIDIA ConnectX-7\x90\x20\x00V1\x06SW_MNG\x00\xff"
     machine.has({"sys/class/infiniband/mlx5_0/device/vpd": vpd, "sys/class/infiniband/mlx5_1/device/vpd": b"\x82card"})
     machine.has({"sys/class/infiniband/mlx5_2/node_type": "1: CA"})
-    found = facts(machine)
+    report = facts(machine)
 
-    assert (found["nvswitches"], found["nvlink_managers"]) == (0, 1)
+    assert (report["nvswitches"], report["nvlink_managers"]) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ class Playbook:
         )
         done = ansible_playbook(self._folder, "-vvv", "-i", "machine,", "play.json")
         self.output = done.stdout + done.stderr
-        found: dict[str, Any] = json.loads((self._folder / "results").read_text())
-        return found
+        outcomes: dict[str, Any] = json.loads((self._folder / "results").read_text())
+        return outcomes
 
     @property
     def packed(self) -> int:

@@ -302,8 +302,8 @@ def test_a_spec_that_the_controller_refuses_is_told_while_the_model_is_loaded(ap
 def test_a_service_that_has_not_seen_its_model_as_it_is_now_is_waited_for(
     api: FakeApi, run: Run, seen: list[dict[str, Any]]
 ) -> None:
-    known = [{"name": "a", "uid": "1", "generation": 1, "ready": True} | one for one in seen]
-    api.controller = becomes(MODEL_READY, SERVICE_READY | {"observedModels": known})
+    observed_models = [{"name": "a", "uid": "1", "generation": 1, "ready": True} | one for one in seen]
+    api.controller = becomes(MODEL_READY, SERVICE_READY | {"observedModels": observed_models})
     result = run("inference_service", **task("a"), wait_timeout=1)
     assert [one["reason"] for one in result["results"]] == ["", "ModelNotReady"]
 
@@ -333,8 +333,8 @@ def test_secrets_are_in_no_output(api: FakeApi, run: Run) -> None:
     info = run("inference_service_info")
     refused = run("inference_service", namespace="models", models=models, inference_services=[{"nam": "a"}])
     assert refused["error_code"] == "invalid_input"
-    for found in (result, both, info, refused):
-        assert "very-secret" not in str(found.data)
+    for outcome in (result, both, info, refused):
+        assert "very-secret" not in str(outcome.data)
     assert api.objects[SERVICES + "a"]["spec"]["env"] == env
     assert api.objects[MODELS + "a"]["spec"]["source"] == source
     assert info["resources"][0]["spec"]["env"][1]["value"] == "all"
@@ -383,14 +383,14 @@ def test_check_mode_predicts_where_definition_or_namespace_are_missing(api: Fake
 def test_services_are_read_and_can_be_removed(api: FakeApi, run: Run) -> None:
     run("inference_service", **task("a", "b"), wait=False)
     api.set_status(SERVICES + "a", **WAITING_FOR_GPU)
-    found = run("inference_service_info")
-    first, second = found["inference_services"]
+    info = run("inference_service_info")
+    first, second = info["inference_services"]
     assert (first["name"], first["ready"], first["queue_position"]) == ("a", False, 2)
     assert (second["name"], second["reason"]) == ("b", "NoStatus")
-    assert [(one["kind"], one["apiVersion"]) for one in found["resources"]] == [("InferenceService", API)] * 2
+    assert [(one["kind"], one["apiVersion"]) for one in info["resources"]] == [("InferenceService", API)] * 2
     models = run("model_info", api="llmkube")
     assert [one["name"] for one in models["models"]] == ["a", "b"]
-    removal = {"models": models["resources"], "inference_services": found["resources"], "state": "absent"}
+    removal = {"models": models["resources"], "inference_services": info["resources"], "state": "absent"}
     assert run("inference_service", **removal)["changed"]
     assert api.objects == {}
 

@@ -31,9 +31,9 @@ from module_run import Run
 ANSWERS = ("True", "Ready", "1 replica answers.")
 
 
-def model(told: dict[str, Any] | None, generation: int = 3) -> dict[str, Any]:
+def model(model_status: dict[str, Any] | None, generation: int = 3) -> dict[str, Any]:
     resource: dict[str, Any] = {"metadata": {"name": "a", "namespace": "models", "generation": generation}, "spec": {}}
-    return {**resource, "status": {"observedGeneration": 3, **told}} if told is not None else resource
+    return {**resource, "status": {"observedGeneration": 3, **model_status}} if model_status is not None else resource
 
 
 def adapters(state: str, reason: str, **others: tuple[str, str, str]) -> dict[str, Any]:
@@ -77,11 +77,17 @@ def test_a_model_is_made_and_waited_for(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=READY)
     result = run("model", api="kubeai", name="a", namespace="models", labels={"tenancy": "public"}, spec=SPEC)
     assert not result.failed
-    [told] = result["results"]
-    assert (told["name"], told["ready"], told["phase"], told["url"], told["changed"]) == ("a", True, "Ready", "", True)
-    made = api.objects[PATH + "a"]
-    assert (made["apiVersion"], made["spec"]["url"]) == ("kubeai.org/v1", SPEC["url"])
-    assert made["metadata"]["labels"] == {"tenancy": "public"}
+    [outcome] = result["results"]
+    assert (outcome["name"], outcome["ready"], outcome["phase"], outcome["url"], outcome["changed"]) == (
+        "a",
+        True,
+        "Ready",
+        "",
+        True,
+    )
+    resource = api.objects[PATH + "a"]
+    assert (resource["apiVersion"], resource["spec"]["url"]) == ("kubeai.org/v1", SPEC["url"])
+    assert resource["metadata"]["labels"] == {"tenancy": "public"}
 
 
 def test_a_failure_is_told_by_what_failed_and_not_by_what_waits_meanwhile() -> None:
@@ -112,8 +118,8 @@ def test_check_run_check_run(api: FakeApi, run: Run) -> None:
 def test_models_of_the_two_apis_do_not_meet(api: FakeApi, run: Run) -> None:
     run("model", api="kubeai", name="a", namespace="models", spec=SPEC, wait=False)
     assert run("model_info")["models"] == []
-    [found] = run("model_info", api="kubeai")["models"]
-    assert (found["name"], found["phase"], found["reason"]) == ("a", "", "NoStatus")
+    [report] = run("model_info", api="kubeai")["models"]
+    assert (report["name"], report["phase"], report["reason"]) == ("a", "", "NoStatus")
     wrong = run("model", api="kubeai", models=[{"apiVersion": "krypton.ai/v1alpha1", "metadata": {"name": "b"}}])
     assert "apiVersion is krypton.ai/v1alpha1, not kubeai.org/v1" in wrong["msg"]
 

@@ -72,6 +72,6 @@ def test_the_gateway_lists_models_or_the_services_that_serve_them() -> None:
 
     artifact = {"api": "deckhouse", "name": "artifact"}
 
-    found = listed_models([{"name": "k"}, MODEL, mac, artifact], services, SETTINGS)
+    listing = listed_models([{"name": "k"}, MODEL, mac, artifact], services, SETTINGS)
 
-    assert [one["name"] for one in found["objects"] if one["served"]] == ["k", "chat"]
+    assert [one["name"] for one in listing["objects"] if one["served"]] == ["k", "chat"]

@@ -83,7 +83,9 @@ def test_every_example_says_why_it_is_not_ready(kind: Kind) -> None:
     verdicts = {name: judge(kind, example(kind, name)) for name in names}
     assert names
     assert [
-        name for name, told in verdicts.items() if told.state != "ready" and not (told.reason and told.message)
+        name
+        for name, verdict in verdicts.items()
+        if verdict.state != "ready" and not (verdict.reason and verdict.message)
     ] == []
 
 

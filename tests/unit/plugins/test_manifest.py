@@ -23,8 +23,8 @@ WHOLE = {
 
 
 def only(item: dict[str, Any], namespace: str | None = None) -> dict[str, Any]:
-    [wanted] = parse([([MODELS["krypton"]], item)], namespace, True)
-    return wanted.manifest
+    [model] = parse([([MODELS["krypton"]], item)], namespace, True)
+    return model.manifest
 
 
 def test_a_short_item_and_a_whole_manifest_mean_the_same() -> None:

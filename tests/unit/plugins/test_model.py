@@ -25,10 +25,10 @@ def test_a_model_is_made_and_waited_for(api: FakeApi, run: Run) -> None:
     [model] = result["results"]
     assert (model["name"], model["namespace"], model["ready"], model["phase"]) == ("a", "models", True, "Ready")
     assert model["url"] == "http://a.models.svc:8080/v1"
-    made = api.objects[PATH + "a"]
-    assert made["spec"]["source"] == SPEC["source"]
-    assert made["metadata"]["labels"] == {"team": "search"}
-    assert made["metadata"]["managedFields"][0]["manager"] == "slipway.inference"
+    resource = api.objects[PATH + "a"]
+    assert resource["spec"]["source"] == SPEC["source"]
+    assert resource["metadata"]["labels"] == {"team": "search"}
+    assert resource["metadata"]["managedFields"][0]["manager"] == "slipway.inference"
 
 
 def test_check_run_check_run(api: FakeApi, run: Run) -> None:
@@ -535,8 +535,8 @@ def test_an_api_that_is_named_is_that_of_all_manifests(run: Run) -> None:
 
 def test_a_manifest_of_no_api_is_told_those_that_there_are(run: Run) -> None:
     manifest = {"apiVersion": "kubeai.org/v2", "metadata": {"name": "a", "namespace": "models"}, "spec": {}}
-    told = run("model", models=[manifest])["msg"]
-    assert "a: apiVersion is kubeai.org/v2, not krypton.ai/v1alpha1 or kubeai.org/v1 or " in told
+    message = run("model", models=[manifest])["msg"]
+    assert "a: apiVersion is kubeai.org/v2, not krypton.ai/v1alpha1 or kubeai.org/v1 or " in message
 
 
 def test_what_is_waited_for_holds_for_models_of_every_api(api: FakeApi, run: Run) -> None:
@@ -554,9 +554,9 @@ def test_a_patch_changes_what_it_names_and_nothing_else(api: FakeApi, run: Run) 
     task = {"name": "a", "namespace": "models", "spec": {"minReplicas": 3}, "state": "patched", "wait": False}
     results = [run("model", check=check, **task) for check in (True, False, True, False)]
     assert [result["changed"] for result in results] == [True, True, False, False]
-    made = api.objects[PATH + "a"]
-    assert made["spec"] == {**SPEC, "args": ["x"], "minReplicas": 3, "port": 8080}
-    assert made["metadata"]["labels"] == {"team": "search"}
+    resource = api.objects[PATH + "a"]
+    assert resource["spec"] == {**SPEC, "args": ["x"], "minReplicas": 3, "port": 8080}
+    assert resource["metadata"]["labels"] == {"team": "search"}
 
 
 def test_a_patch_merges_dictionaries_replaces_lists_and_gives_up_what_is_null(api: FakeApi, run: Run) -> None:
@@ -664,8 +664,8 @@ def test_a_selector_that_names_no_label_is_refused(api: FakeApi, run: Run, selec
 
 def test_an_empty_list_removes_all_that_is_found_where_the_api_is_named(api: FakeApi, run: Run) -> None:
     run("model", **_search("a", "b"), wait=False)
-    told = run("model", namespace="models", models=[], prune=["team in (search, ads)"])
-    assert "prune needs a namespace" in told["msg"]
+    outcome = run("model", namespace="models", models=[], prune=["team in (search, ads)"])
+    assert "prune needs a namespace" in outcome["msg"]
     result = run("model", api="krypton", namespace="models", models=[], prune=["team=search"])
     assert (result["changed"], len(result["pruned"])) == (True, 2)
     assert api.objects == {}

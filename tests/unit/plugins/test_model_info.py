@@ -67,8 +67,8 @@ def test_what_was_read_can_be_removed(api: FakeApi, run: Run) -> None:
     _model(api, "a")
     _model(api, "b", "other")
     api.set_status(PATH + "a", **FAILED)
-    found = run("model_info")["resources"]
-    assert run("model", models=found, state="absent")["changed"]
+    resources = run("model_info")["resources"]
+    assert run("model", models=resources, state="absent")["changed"]
     assert api.objects == {}
 
 

@@ -118,9 +118,9 @@ def test_a_token_that_expires_is_taken_anew_from_the_secret(
     original = _uploading.Cluster.session
 
     def session(self: Any, *given: Any, **more: Any) -> Any:
-        found = original(self, *given, **more)
+        response = original(self, *given, **more)
         put_secret(api, depot)  # As the controller does meanwhile.
-        return found
+        return response
 
     monkeypatch.setattr(_uploading.Cluster, "session", session)
     old = depot.token
@@ -199,8 +199,8 @@ def test_a_folder_is_a_tar_from_any_offset_on(tmp_path: Path) -> None:
     whole = b"".join(what.chunks(0, what.size))
     assert len(whole) == what.size
     with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
-        found = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
-    assert found == {**files, "link.json": b"{}"}
+        members = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+    assert members == {**files, "link.json": b"{}"}
     for offset in (0, 1, 511, 512, 1500, 40_000, what.size - 3):
         assert b"".join(what.chunks(offset, 3)) == whole[offset : offset + 3]
     os.utime(folder / "config.json", (1, 1))

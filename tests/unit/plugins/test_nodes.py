@@ -77,8 +77,10 @@ def members(inventory: InventoryManager) -> dict[str, list[str]]:
 
 def test_nodes_are_hosts_with_what_the_cluster_knows_of_them(api: FakeApi, read: Read) -> None:
     has_node(api, "gpu-1", H100, allocatable={"nvidia.com/gpu": "7"}, addresses={"InternalIP": "10.0.0.5"})
-    found = read().get_host("gpu-1").get_vars()
-    assert {name: found[name] for name in found if name.startswith(("node_acc", "ansible_host", "node_ready"))} == {
+    variables = read().get_host("gpu-1").get_vars()
+    assert {
+        name: variables[name] for name in variables if name.startswith(("node_acc", "ansible_host", "node_ready"))
+    } == {
         "ansible_host": "10.0.0.5",
         "node_accelerator": "nvidia",
         "node_accelerator_product": "NVIDIA-H100-80GB-HBM3",
@@ -87,7 +89,7 @@ def test_nodes_are_hosts_with_what_the_cluster_knows_of_them(api: FakeApi, read:
         "node_accelerator_resources": {"nvidia.com/gpu": 7},
         "node_ready": True,
     }
-    assert (found["node_os_image"], found["node_schedulable"]) == ("Ubuntu 24.04.3 LTS", True)
+    assert (variables["node_os_image"], variables["node_schedulable"]) == ("Ubuntu 24.04.3 LTS", True)
     assert [call.verb for call in api.calls] == ["list"]
 
 
@@ -108,12 +110,14 @@ def test_a_node_that_is_away_or_cordoned_says_so(api: FakeApi, read: Read) -> No
     has_node(api, "away", ready="Unknown")
     has_node(api, "cordoned", unschedulable=True)
     inventory = read()
-    told = {name: host.get_vars() for name, host in inventory.hosts.items()}
-    assert {name: (found["node_ready"], found["node_schedulable"]) for name, found in told.items()} == {
+    host_variables = {name: host.get_vars() for name, host in inventory.hosts.items()}
+    assert {
+        name: (variables["node_ready"], variables["node_schedulable"]) for name, variables in host_variables.items()
+    } == {
         "away": (False, True),
         "cordoned": (True, False),
     }
-    assert "ansible_host" not in told["away"]
+    assert "ansible_host" not in host_variables["away"]
 
 
 def test_groups_and_variables_can_be_composed(api: FakeApi, read: Read) -> None:
@@ -184,12 +188,12 @@ def test_a_refusal_of_the_api_server_is_told_without_the_token(api: FakeApi, tmp
 
 def test_vendors_are_those_that_the_role_knows() -> None:
     role = COLLECTION / "roles" / "device_plugin" / "vars" / "main" / "nodes.yml"
-    known = yaml.safe_load(role.read_text())
-    assert known["__device_plugin_label"] == _nodes.LABEL
+    role_vars = yaml.safe_load(role.read_text())
+    assert role_vars["__device_plugin_label"] == _nodes.LABEL
     assert {
         name: (vendor.resources, [{"key": label, "operator": "In", "values": ["true"]} for label in vendor.labels])
         for name, vendor in _nodes.VENDORS.items()
-    } == {name: (vendor["resources"], vendor["nodes"]) for name, vendor in known["__device_plugin_known"].items()}
+    } == {name: (vendor["resources"], vendor["nodes"]) for name, vendor in role_vars["__device_plugin_known"].items()}
 
 
 def test_what_the_page_and_the_documentation_show_can_be_read(api: FakeApi, read: Read, tmp_path: Path) -> None:
@@ -198,5 +202,5 @@ def test_what_the_page_and_the_documentation_show_can_be_read(api: FakeApi, read
     shown = page.split("<!-- elsewhere: tests/unit/plugins/test_nodes.py -->\n```yaml\n")[1].split("```")[0]
     for text in (shown, import_module(PLUGIN).EXAMPLES):
         options = {**yaml.safe_load(text), "cache_connection": str(tmp_path / "cache")}
-        found = members(read(cached=False, **options))
-        assert found["gpu_nodes"] == found["product_NVIDIA_H100_80GB_HBM3"] == ["gpu-1"]
+        groups = members(read(cached=False, **options))
+        assert groups["gpu_nodes"] == groups["product_NVIDIA_H100_80GB_HBM3"] == ["gpu-1"]

@@ -18,22 +18,22 @@ from situations import SUBJECTS
 
 @pytest.mark.parametrize("module", MODULES)
 def test_results_are_as_they_are_documented(api: FakeApi, run: Run, tmp_path: Path, module: str) -> None:
-    told = returned(module)
+    docs = returned(module)
     situations = dict(SUBJECTS[module].situations(api, run, tmp_path))
     results = {name: {key: value for key, value in result.data.items() if key not in COMMON}
                for name, result in situations.items()}  # fmt: skip
-    assert any(result.failed for result in situations.values()) == ("error_code" in told)
+    assert any(result.failed for result in situations.values()) == ("error_code" in docs)
 
-    assert {name: found for name, result in results.items() if (found := [*differences(result, told)])} == {}
+    assert {name: faults for name, result in results.items() if (faults := [*differences(result, docs)])} == {}
 
-    due = {False: _coming(told, "success", "always", "always, as far as the task came"),
-           True: _coming(told, "on failure", "always")}  # fmt: skip
+    due = {False: _coming(docs, "success", "always", "always, as far as the task came"),
+           True: _coming(docs, "on failure", "always")}  # fmt: skip
     missing = {name: due[situations[name].failed] - set(result) for name, result in results.items()}
-    assert {name: found for name, found in missing.items() if found} == {}
+    assert {name: faults for name, faults in missing.items() if faults} == {}
 
     came = set().union(*map(keys, results.values()))
-    assert documented_keys(told) - came == set(), "documented, and never there"
+    assert documented_keys(docs) - came == set(), "documented, and never there"
 
 
-def _coming(told: dict[str, Any], *words: str) -> set[str]:
-    return {key for key, value in told.items() if value["returned"] in words}
+def _coming(docs: dict[str, Any], *words: str) -> set[str]:
+    return {key for key, value in docs.items() if value["returned"] in words}

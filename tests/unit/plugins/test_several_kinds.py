@@ -41,9 +41,9 @@ RESOURCES: list[Object] = [
 
 @pytest.fixture(autouse=True)
 def zoo(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _apis.kinds(RESOURCES)
-    monkeypatch.setitem(_apis.MODELS, "zoo", found["model"])  # type: ignore[arg-type]
-    monkeypatch.setitem(_apis.SERVICES, "zoo", found["inference_service"])  # type: ignore[arg-type]
+    kinds = _apis.kinds(RESOURCES)
+    monkeypatch.setitem(_apis.MODELS, "zoo", kinds["model"])  # type: ignore[arg-type]
+    monkeypatch.setitem(_apis.SERVICES, "zoo", kinds["inference_service"])  # type: ignore[arg-type]
     api.served.add(f"/apis/{API}")
 
 
@@ -85,12 +85,12 @@ def test_a_kind_that_the_api_has_not_is_refused_with_those_that_it_has(run: Run)
 def test_what_was_read_can_be_removed(api: FakeApi, run: Run) -> None:
     for name, kind in (("a", "ClusterModel"), ("b", "Model")):
         run("model", api="zoo", name=name, kind=kind, namespace="models", spec={"x": 1}, wait=False)
-    found = run("model_info", api="zoo")
-    assert {(one["kind"], one["name"], one["namespace"]) for one in found["models"]} == {
+    info = run("model_info", api="zoo")
+    assert {(one["kind"], one["name"], one["namespace"]) for one in info["models"]} == {
         ("ClusterModel", "a", ""),
         ("Model", "b", "models"),
     }
-    assert not run("model", api="zoo", models=found["resources"], state="absent").failed
+    assert not run("model", api="zoo", models=info["resources"], state="absent").failed
     assert api.objects == {}
 
 
@@ -146,6 +146,6 @@ def test_why_a_service_has_its_runtime_is_told_where_it_is_asked_for(api: FakeAp
     api.controller = becomes(a={"runtime": runtime}, b={"excluded": excluded})
     services = [{"name": name, "namespace": "models", "spec": {"model": "m"}} for name in ("a", "b", "c")]
     run("inference_service", api="zoo", inference_services=services, wait=False)
-    told = run("inference_service_info", api="zoo", why=True)["inference_services"]
-    assert [(one["runtime"], one["excluded"]) for one in told] == [(runtime, []), ({}, excluded), ({}, [])]
+    listing = run("inference_service_info", api="zoo", why=True)["inference_services"]
+    assert [(one["runtime"], one["excluded"]) for one in listing] == [(runtime, []), ({}, excluded), ({}, [])]
     assert "runtime" not in run("inference_service_info", api="zoo")["inference_services"][0]

@@ -95,5 +95,5 @@ def discovery(path: str, kinds: Iterable[Kind], kubernetes: str = "v1.34.4") -> 
 
 def _group(name: str, versions: Iterable[str]) -> Object:
     mine = [version for version in versions if version.startswith(f"{name}/")]
-    told = [{"groupVersion": version, "version": version.split("/")[1]} for version in mine]
-    return {"name": name, "versions": told, "preferredVersion": told[0]}
+    group_versions = [{"groupVersion": version, "version": version.split("/")[1]} for version in mine]
+    return {"name": name, "versions": group_versions, "preferredVersion": group_versions[0]}

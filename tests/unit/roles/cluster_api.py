@@ -119,8 +119,8 @@ class ClusterApi(ApiServer):
         if served["kind"] == "Route":
             served["spec"].setdefault("host", f"{served['metadata']['name']}.apps.example.com")
             status = "False" if self.failing else "True"
-            said = {"type": "Admitted", "status": status, "reason": "HostAlreadyClaimed", "message": self.failing}
-            served["status"] = {"ingress": [{"conditions": [said]}] * self.routers}
+            condition = {"type": "Admitted", "status": status, "reason": "HostAlreadyClaimed", "message": self.failing}
+            served["status"] = {"ingress": [{"conditions": [condition]}] * self.routers}
         return served
 
 
@@ -128,9 +128,9 @@ class _Handler(ApiHandler):
     api: ClusterApi
 
     def do_GET(self) -> None:
-        known = discovery(self.place, self.api.kinds, self.api.version)
-        if known is not None:
-            self.send(200, known)
+        document = discovery(self.place, self.api.kinds, self.api.version)
+        if document is not None:
+            self.send(200, document)
             return
         kind, namespace, name = self._named()
         if not kind:
@@ -138,8 +138,8 @@ class _Handler(ApiHandler):
             return
         with self.api.lock:
             if name:
-                found = self.api.objects.get((kind, namespace, name))
-                self.send(200, found) if found else self.refuse(404, "NotFound", name)
+                resource = self.api.objects.get((kind, namespace, name))
+                self.send(200, resource) if resource else self.refuse(404, "NotFound", name)
             else:
                 self.send(200, {"kind": f"{kind}List", "apiVersion": "v1", "items": self._items(kind, namespace)})
 
@@ -162,24 +162,24 @@ class _Handler(ApiHandler):
         kind, namespace, name = self._named()
         rehearsed = "dryRun" in {**self.query, **self.body()}
         with self.api.lock:
-            found = self.api.objects.get((kind, namespace, name))
-            if found is None:
+            resource = self.api.objects.get((kind, namespace, name))
+            if resource is None:
                 self.refuse(404, "NotFound", name)
                 return
             if not rehearsed:
                 self.api.writes.append(f"delete {kind} {name}")
                 del self.api.objects[kind, namespace, name]
-            self.send(200, found)
+            self.send(200, resource)
 
     def _items(self, kind: str, namespace: str) -> list[Object]:
         query = self.query
-        found = [item for key, item in self.api.objects.items() if key[0] == kind and namespace in ("", key[1])]
-        wanted = query.get("fieldSelector", "").removeprefix("metadata.name=")
+        items = [item for key, item in self.api.objects.items() if key[0] == kind and namespace in ("", key[1])]
+        exact_name = query.get("fieldSelector", "").removeprefix("metadata.name=")
         labels = [label for label in re.split(r",(?![^(]*\))", query.get("labelSelector", "")) if label]
         return [
             item
-            for item in found
-            if wanted in ("", item["metadata"]["name"]) and all(_labelled(item, label) for label in labels)
+            for item in items
+            if exact_name in ("", item["metadata"]["name"]) and all(_labelled(item, label) for label in labels)
         ]
 
     def _named(self) -> tuple[str, str, str]:

@@ -93,7 +93,7 @@ class Node:
         **settings: Any,
     ) -> None:
         distribution, version, family, kernel = SYSTEMS[system]
-        known = {
+        host_vars = {
             "inventory_hostname": "gpu-1",
             "__gpu_node_facts": found(H100) if facts is None else facts,
             "__gpu_node_dpkg": {"stdout_lines": [f"ii  {name} 1.0" for name in packages] + ["rc  nvidia-of-old 1.0"]},
@@ -107,7 +107,7 @@ class Node:
                 "packages": {name: [{"name": name}] for name in packages},
             },
         }
-        self.variables = read("defaults/main.yml") | role_variables(ROLE) | known
+        self.variables = read("defaults/main.yml") | role_variables(ROLE) | host_vars
         names = self["__gpu_node_system"]
         if (ROLE / f"vars/{names}.yml").exists():
             self.variables |= read(f"vars/{names}.yml")
@@ -188,5 +188,5 @@ def _compiled(text: str) -> Template:
 @cache
 def read(name: str) -> dict[str, Any]:
     """A file of the role."""
-    found: dict[str, Any] = documents.read(ROLE / name)
-    return found
+    document: dict[str, Any] = documents.read(ROLE / name)
+    return document

@@ -92,8 +92,8 @@ class _Handler(ApiHandler):
 
     def do_GET(self) -> None:
         parts = self.place.split("/")
-        if (told := discovery(self.place, KINDS)) is not None:
-            self.send(200, told)
+        if (document := discovery(self.place, KINDS)) is not None:
+            self.send(200, document)
         elif parts[2] == "nodes":
             node = self.api.read(parts[3])
             self.send(200, node) if node else self.refuse(404, "NotFound", f'nodes "{parts[3]}" not found')
@@ -116,8 +116,8 @@ class _Handler(ApiHandler):
         if self.api.evict(name):
             self.send(201, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
         else:
-            said = "Cannot evict pod as it would violate the pod's disruption budget."
-            self.refuse(429, "TooManyRequests", said)
+            message = "Cannot evict pod as it would violate the pod's disruption budget."
+            self.refuse(429, "TooManyRequests", message)
 
     def _pods(self) -> list[Object]:
         self.api.pods |= self.api.late

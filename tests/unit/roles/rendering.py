@@ -17,10 +17,10 @@ ROLES = Path(__file__).parents[3] / "roles"
 def variables(role: str) -> dict[str, Any]:
     """Those in its files, unrendered."""
     folder, loader = ROLES / role, DataLoader()
-    known: dict[str, Any] = {}
+    role_vars: dict[str, Any] = {}
     for file in [folder / "defaults/main.yml", *sorted((folder / "vars").rglob("*.yml"))]:
-        known |= loader.load_from_file(str(file), trusted_as_template=True) or {}
-    return known
+        role_vars |= loader.load_from_file(str(file), trusted_as_template=True) or {}
+    return role_vars
 
 
 class Rendered:
@@ -40,6 +40,6 @@ class Rendered:
 
     def text(self, template: str) -> str:
         """What a file among the role's templates becomes."""
-        asked = trust_as_template("{{ lookup('ansible.builtin.template', asked_template) }}")
+        lookup = trust_as_template("{{ lookup('ansible.builtin.template', asked_template) }}")
         self._known["asked_template"] = template
-        return str(self._templar.template(asked))
+        return str(self._templar.template(lookup))

@@ -66,11 +66,11 @@ def run_play(
         "ANSIBLE_HOME": str(home),
     }
     (folder / "play.yml").write_text(json.dumps([play]))
-    said = folder / "said"
+    log = folder / "said"
     arguments = ["-i", inventory, "play.yml", *flags]
-    asked = Play(arguments, str(folder), str(said), around | own | environment, SECONDS)
-    status = preloaded(str(home), *own.items()).run(asked)
-    output = said.read_text()
+    request = Play(arguments, str(folder), str(log), around | own | environment, SECONDS)
+    status = preloaded(str(home), *own.items()).run(request)
+    output = log.read_text()
     assert (status != 0) is failing, output
     return " ".join(output.split())
 

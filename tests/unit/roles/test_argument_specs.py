@@ -91,15 +91,15 @@ def test_readme_tells_the_defaults(role: Path) -> None:
     rows = table(role)
     options = specified(role)
 
-    told = {name: rows[name] for name, option in options.items() if "default" in option and name in rows}
-    assert {name: cell for name, cell in told.items() if not tells(cell, options[name]["default"])} == {}
+    cells = {name: rows[name] for name, option in options.items() if "default" in option and name in rows}
+    assert {name: cell for name, cell in cells.items() if not tells(cell, options[name]["default"])} == {}
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_readme_names_nothing_that_is_not_there(role: Path) -> None:
-    known = set(specified(role)) | set(re.findall(r"\bslipway_[a-z_]+", (role / "defaults/main.yml").read_text()))
+    names = set(specified(role)) | set(re.findall(r"\bslipway_[a-z_]+", (role / "defaults/main.yml").read_text()))
 
-    assert {name for name in table(role) if name.startswith(f"{role.name}_")} - known == set()
+    assert {name for name in table(role) if name.startswith(f"{role.name}_")} - names == set()
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -124,8 +124,8 @@ def test_every_entry_point_has_its_tasks(role: Path) -> None:
 def test_whatever_others_call_is_an_entry_point(role: Path) -> None:
     """Ansible checks the variables of entry points only."""
     others = [file for file in ROOT.glob("roles/*/tasks/*.yml") if file.parents[1] != role]
-    made = {call for file in [*WRITTEN_BY_USERS, *others] for call in calls(file)}
-    called = {entry for name, entry in made if name == f"{PREFIX}{role.name}"}
+    targets = {call for file in [*WRITTEN_BY_USERS, *others] for call in calls(file)}
+    called = {entry for name, entry in targets if name == f"{PREFIX}{role.name}"}
     called |= set(re.findall(r"`tasks_from: (\w+)`", (role / "README.md").read_text()))
 
     assert called - entry_points(role).keys() == set()
@@ -148,20 +148,20 @@ def test_every_role_says_who_made_it_and_for_what(role: Path) -> None:
 
 
 def entry_points(role: Path) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = load(role / "meta/argument_specs.yml")["argument_specs"]
-    return found
+    specs: dict[str, dict[str, Any]] = load(role / "meta/argument_specs.yml")["argument_specs"]
+    return specs
 
 
 @cache
 def calls(file: Path) -> set[tuple[str, str]]:
     """Roles, by their full names, and entry points that a playbook, or a file of tasks, calls."""
-    found = set()
+    targets = set()
     for node in mappings(file):
         for module in ("include_role", "import_role"):
             arguments = node.get(f"ansible.builtin.{module}")
             if isinstance(arguments, dict):
-                found.add((arguments["name"], arguments.get("tasks_from", "main").removesuffix(".yml")))
-    return found
+                targets.add((arguments["name"], arguments.get("tasks_from", "main").removesuffix(".yml")))
+    return targets
 
 
 def table(role: Path) -> dict[str, str]:

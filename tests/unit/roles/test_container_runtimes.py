@@ -68,8 +68,8 @@ def test_nothing_is_left_to_do_when_it_was_done(path: Path) -> None:
     top = next((file["content"] for file in first["files"] if file["path"] == TOP), case["top"])
     second = containerd_config(case["dump"], top=top, **{"handlers": HANDLERS, **case.get("options", {})})
 
-    left = {file["path"]: file["content"] for file in first["files"]}
-    assert all(file["content"] == left.get(file["path"], top) for file in second["files"])
+    contents = {file["path"]: file["content"] for file in first["files"]}
+    assert all(file["content"] == contents.get(file["path"], top) for file in second["files"])
 
 
 @pytest.mark.parametrize("path", CASES, ids=by_name)
@@ -207,7 +207,7 @@ def dump(containerd: str, file: Path) -> str:
 
 def runc_of(dumped: str) -> Any:
     """What it says of itself; the rest is containerd's default, which an older one shows in several ways."""
-    said = tomllib.loads(dumped)
-    runc = said["plugins"][cri_plugin(said["version"])]["containerd"]["runtimes"]["runc"]
+    config = tomllib.loads(dumped)
+    runc = config["plugins"][cri_plugin(config["version"])]["containerd"]["runtimes"]["runc"]
     options = {key: value for key, value in runc["options"].items() if value}
     return runc["runtime_type"], runc["base_runtime_spec"], options

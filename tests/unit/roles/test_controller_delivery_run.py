@@ -36,7 +36,7 @@ def install(folder: Path, api: ClusterApi, entry: str = "main", **given: Any) ->
 
 
 def gates(api: ClusterApi) -> set[tuple[str, str, str]]:
-    return {found for found in api.objects if found[0].startswith("MutatingAdmission")}
+    return {key for key in api.objects if key[0].startswith("MutatingAdmission")}
 
 
 def limits(api: ClusterApi) -> set[str]:
@@ -45,8 +45,8 @@ def limits(api: ClusterApi) -> set[str]:
 
 @pytest.mark.plays
 def test_an_api_server_without_such_policies_is_told_of_and_gets_none(tmp_path: Path, api: ClusterApi) -> None:
-    said = install(tmp_path, api)
-    assert "This API server has no MutatingAdmissionPolicy" in said
+    output = install(tmp_path, api)
+    assert "This API server has no MutatingAdmissionPolicy" in output
     assert gates(api) == set()
 
 
@@ -72,8 +72,8 @@ def test_the_gate_goes_with_the_controller(tmp_path: Path, api: ClusterApi) -> N
 
 
 def rendered(**given: Any) -> list[dict[str, Any]]:
-    found = {"results": [{"item": STABLE, "api_found": True}, {"item": BETA, "api_found": True}]}
-    role = Rendered("controller", controller_apis=["deckhouse"], __controller_delivery_policies=found, **given)
+    policies = {"results": [{"item": STABLE, "api_found": True}, {"item": BETA, "api_found": True}]}
+    role = Rendered("controller", controller_apis=["deckhouse"], __controller_delivery_policies=policies, **given)
     objects: list[dict[str, Any]] = role["__controller_delivery_policy_objects"]
     return objects
 

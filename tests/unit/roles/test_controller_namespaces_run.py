@@ -42,7 +42,7 @@ def install(folder: Path, api: ClusterApi, *namespaces: str, failing: bool = Fal
 
 
 def rights(api: ClusterApi) -> set[tuple[str, str, str]]:
-    return {found for found in api.objects if found[0] in RIGHTS}
+    return {key for key in api.objects if key[0] in RIGHTS}
 
 
 def tenants(*namespaces: str) -> set[tuple[str, str, str]]:
@@ -91,13 +91,13 @@ def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path,
 
     run_role(tmp_path, api, "controller", "uninstall", controller_wait_timeout=10)
     assert rights(api) == {kept}
-    assert not [found for found in api.objects if found[0].startswith("ValidatingAdmission")]
-    assert not [found for found in api.objects if found[0].startswith("ClusterRole")]
+    assert not [key for key in api.objects if key[0].startswith("ValidatingAdmission")]
+    assert not [key for key in api.objects if key[0].startswith("ClusterRole")]
 
 
 def test_a_namespace_that_is_not_there_ends_the_play_by_its_name_before_anything_is_written(
     tmp_path: Path, api: ClusterApi
 ) -> None:
-    said = install(tmp_path, api, "team-a", "team-x", "team-y", failing=True)
-    assert "namespaces that do not exist: team-x, team-y. Create them, or remove them from the list." in said
+    output = install(tmp_path, api, "team-a", "team-x", "team-y", failing=True)
+    assert "namespaces that do not exist: team-x, team-y. Create them, or remove them from the list." in output
     assert api.writes == []

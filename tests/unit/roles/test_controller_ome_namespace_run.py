@@ -74,8 +74,8 @@ def test_none_is_made_that_nobody_needs_or_that_somebody_else_looks_after(
 def test_it_stays_while_it_holds_what_people_have_put_there(tmp_path: Path, api: ClusterApi, kind: str) -> None:
     put(api, "Namespace", "ome", labels=OURS)
     put(api, kind, "precious", "ome", **({"type": "Opaque"} if kind == "Secret" else {}))
-    said = play(tmp_path, api, "uninstall")
-    assert f"The namespace ome stays, as it holds {kind} precious." in said
+    output = play(tmp_path, api, "uninstall")
+    assert f"The namespace ome stays, as it holds {kind} precious." in output
     assert OME in api.objects
 
 

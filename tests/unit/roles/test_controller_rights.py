@@ -51,11 +51,11 @@ Rights = dict[tuple[str, str], set[str]]
 
 def ruled(rules: Any) -> Rights:
     """(group, resource) -> verbs."""
-    found: Rights = {}
+    verbs: Rights = {}
     for rule in rules:
         for group, resource in product(rule["apiGroups"], rule["resources"]):
-            found.setdefault((group, resource), set()).update(rule["verbs"])
-    return found
+            verbs.setdefault((group, resource), set()).update(rule["verbs"])
+    return verbs
 
 
 @cache
@@ -305,36 +305,36 @@ def test_whatever_it_may_change_or_delete_a_policy_holds_to_its_own(
 
 def test_policies_know_what_the_controller_writes_on_things_of_others() -> None:
     role = Rendered("controller", controller_kubeai_config={"modelAutoscaling": {"stateConfigMapName": "averages"}})
-    found = {
+    expressions = {
         one["metadata"]["name"].removeprefix("slipway-controller-owned-"): one["spec"]["validations"][0]["expression"]
         for one in role["__controller_owned_policy_objects"]
         if one["kind"] == "ValidatingAdmissionPolicy"
     }
     prefixes = {kubeai.LOADED, llmkube.LOADED}
-    assert set(re.findall(r'startsWith\("([^"]*)"\)', found["claims"])) == prefixes
-    assert f'request.name in ["{STATE}", "averages"]' in found["configmaps"]
+    assert set(re.findall(r'startsWith\("([^"]*)"\)', expressions["claims"])) == prefixes
+    assert f'request.name in ["{STATE}", "averages"]' in expressions["configmaps"]
     kinds = {f"{api.resource.kind.group}/{api.resource.kind.kind}" for api in APIS}
-    assert kinds <= set(re.findall(r'"([\w.]+/\w+)"', found["objects"]))
+    assert kinds <= set(re.findall(r'"([\w.]+/\w+)"', expressions["objects"]))
 
 
 @pytest.mark.parametrize("namespaces", [(), ("team-a",)])
 def test_configmaps_of_others_are_neither_listed_nor_watched(namespaces: tuple[str, ...]) -> None:
     role = rendered(ALL, namespaces)
-    found = ruled([*role["__controller_cluster_rules"], *role["__controller_work_rules"]])
-    assert found["", "configmaps"] == {"get", "create", "patch", "delete"}
+    verbs = ruled([*role["__controller_cluster_rules"], *role["__controller_work_rules"]])
+    assert verbs["", "configmaps"] == {"get", "create", "patch", "delete"}
 
 
 def test_people_get_models_by_kubernetes_own_roles_and_never_a_status_or_a_secret() -> None:
-    found = {one["metadata"]["name"]: one for one in rendered(ALL)["__controller_people_objects"]}
+    roles = {one["metadata"]["name"]: one for one in rendered(ALL)["__controller_people_objects"]}
     aggregated = {
         name: [label.rpartition("-")[2] for label in one["metadata"]["labels"] if "aggregate-to-" in label]
-        for name, one in found.items()
+        for name, one in roles.items()
     }
     read, write = {"get", "list", "watch"}, {"create", "update", "patch", "delete", "deletecollection"}
     group = "ai.deckhouse.io"
 
     assert aggregated == {f"slipway-ai-models-{role}": [role] for role in ("view", "edit", "admin")}
-    assert {name.rpartition("-")[2]: ruled(one["rules"]) for name, one in found.items()} == {
+    assert {name.rpartition("-")[2]: ruled(one["rules"]) for name, one in roles.items()} == {
         "view": {(group, "models"): read, (group, "clustermodels"): read},
         "edit": {(group, "models"): write},
         "admin": {(group, "clustermodels"): write},
@@ -343,8 +343,8 @@ def test_people_get_models_by_kubernetes_own_roles_and_never_a_status_or_a_secre
 
 def test_of_secrets_it_reads_those_of_catalogs_that_are_named_beside_its_own() -> None:
     def named(*secrets: str) -> list[str]:
-        made = Rendered("controller", controller_apis=[*ALL], controller_catalog_secrets=[*secrets])
-        rules = [one for one in made["__controller_own_rules"] if one["resources"] == ["secrets"]]
+        role = Rendered("controller", controller_apis=[*ALL], controller_catalog_secrets=[*secrets])
+        rules = [one for one in role["__controller_own_rules"] if one["resources"] == ["secrets"]]
         return sorted(name for one in rules if "get" in one["verbs"] for name in one["resourceNames"])
 
     assert named() == ["slipway-controller-signing"]

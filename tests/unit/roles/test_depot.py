@@ -38,18 +38,18 @@ def test_secrets_are_read_by_their_names_alone() -> None:
 
 
 def test_its_door_is_everybodys_and_its_metrics_are_prometheus_alone() -> None:
-    made = policy("depot")
-    assert who(made, 8443) == ALL
-    assert who(made, 8081) == {PROMETHEUS}
+    network_policy = policy("depot")
+    assert who(network_policy, 8443) == ALL
+    assert who(network_policy, 8081) == {PROMETHEUS}
 
 
 def test_settings_say_what_was_given_and_nothing_else() -> None:
     usual = rendered("__depot_settings")
     assert usual["registry"] == "slipway-registry.slipway-system.svc:5000"
     assert not {"catalog", "catalogSource", "registryCa", "blockedNetworks"} & set(usual)
-    told = rendered("__depot_settings", **CATALOG, depot_registry="r:1")
-    assert (told["catalog"], told["registry"]) == ("public", "r:1")
-    assert told["catalogSource"]["plural"] == "modelcatalogsources"
+    settings = rendered("__depot_settings", **CATALOG, depot_registry="r:1")
+    assert (settings["catalog"], settings["registry"]) == ("public", "r:1")
+    assert settings["catalogSource"]["plural"] == "modelcatalogsources"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_settings_say_what_was_given_and_nothing_else() -> None:
 )
 def test_depot_and_controller_have_the_same_limits(given: dict[str, Any], limit: str, share: int) -> None:
     depot = parsed(rendered("__depot_settings", **given))
-    made = Rendered("controller", slipway_apis=["deckhouse"], **given)
-    own = made["__controller_deckhouse"] | given.get("controller_deckhouse_config", {})
+    role = Rendered("controller", slipway_apis=["deckhouse"], **given)
+    own = role["__controller_deckhouse"] | given.get("controller_deckhouse_config", {})
     controller = deckhouse(msgspec.convert({"apis": {"deckhouse": own}}, Settings))
     assert (depot.capacity_limit, depot.namespace_share) == (limit, share)
     assert (controller.capacity_limit, controller.namespace_share) == (limit, share)

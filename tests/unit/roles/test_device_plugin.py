@@ -66,10 +66,10 @@ def rendered(*nodes: dict[str, Any], chosen: list[str] | None = None, **settings
     given = {f"device_plugin_{name}": value for name, value in settings.items() if not name.startswith("_")}
     registered = {name: value for name, value in settings.items() if name.startswith("_")}
     nothing: dict[str, Any] = {"resources": [], "results": []}
-    found = ("cluster", "ours", "sets", "slices", "classes", "operators", "namespace", "runtime_classes", "pods")
+    lookups = ("cluster", "ours", "sets", "slices", "classes", "operators", "namespace", "runtime_classes", "pods")
     return Rendered(
         "device_plugin",
-        **{f"__device_plugin_{name}": nothing for name in found}
+        **{f"__device_plugin_{name}": nothing for name in lookups}
         | {"__device_plugin_cluster": {"resources": list(nodes)}, "__device_plugin_chosen": chosen or []}
         | {f"__device_plugin{name}": value for name, value in registered.items()}
         | given,
@@ -94,8 +94,8 @@ def daemon_set(name: str, image: str, folder: str = "/var/lib/kubelet/device-plu
 def objects(case: str) -> list[dict[str, Any]]:
     vendors, discovered, settings = CASES[case]
     nodes = [node("one", labels={NFD: "true"})] if discovered else []
-    found: list[dict[str, Any]] = rendered(*nodes, chosen=vendors, **settings)["__device_plugin_manifests"]
-    return found
+    manifests: list[dict[str, Any]] = rendered(*nodes, chosen=vendors, **settings)["__device_plugin_manifests"]
+    return manifests
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -120,35 +120,35 @@ def test_what_a_survey_gives_as_text_means_the_same() -> None:
         "nvidia_rename_shared": True,
         "nvidia_fail_requests_greater_than_one": False,
     }
-    said, meant = (rendered(chosen=["nvidia"], **shared, **values) for values in (texts, lists))
+    actual, meant = (rendered(chosen=["nvidia"], **shared, **values) for values in (texts, lists))
 
     for name in ("__device_plugin_candidates", "__device_plugin_manifests"):
-        assert said[name] == meant[name]
-    assert said["__device_plugin_candidates"] == ["amd", "nvidia"]
+        assert actual[name] == meant[name]
+    assert actual["__device_plugin_candidates"] == ["amd", "nvidia"]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_objects_have_only_fields_that_kubernetes_knows(case: str) -> None:
-    for found in GOLDEN.read(case)["children"]:
-        if found["kind"] != "NodeFeatureRule":
-            version = found["apiVersion"].rpartition("/")[2].capitalize()
-            assert faults(found, f"{version}{found['kind']}", found["kind"]) == []
+    for manifest in GOLDEN.read(case)["children"]:
+        if manifest["kind"] != "NodeFeatureRule":
+            version = manifest["apiVersion"].rpartition("/")[2].capitalize()
+            assert faults(manifest, f"{version}{manifest['kind']}", manifest["kind"]) == []
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_only_what_shares_gpus_by_mps_or_cuts_them_is_privileged(case: str) -> None:
     privileged, capable = set(), set()
-    for found in GOLDEN.read(case)["children"]:
-        if found["kind"] != "DaemonSet":
+    for manifest in GOLDEN.read(case)["children"]:
+        if manifest["kind"] != "DaemonSet":
             continue
-        pod = found["spec"]["template"]["spec"]
+        pod = manifest["spec"]["template"]["spec"]
         for container in pod["containers"] + pod.get("initContainers", []):
             security = container["securityContext"]
             if security.get("privileged"):
-                privileged.add(found["metadata"]["name"])
+                privileged.add(manifest["metadata"]["name"])
             else:
                 assert security["capabilities"]["drop"] == ["ALL"]
-                capable |= {found["metadata"]["name"]} if security["capabilities"].get("add") else set()
+                capable |= {manifest["metadata"]["name"]} if security["capabilities"].get("add") else set()
         assert pod["automountServiceAccountToken"] is False
 
     assert privileged <= {"slipway-nvidia-mps", "slipway-nvidia-mig-manager"}
@@ -157,10 +157,10 @@ def test_only_what_shares_gpus_by_mps_or_cuts_them_is_privileged(case: str) -> N
 
 def test_selinux_lets_plugins_speak_to_the_kubelet_and_nobody_else() -> None:
     typed = {
-        found["metadata"]["name"].partition("-device-plugin")[0]
+        manifest["metadata"]["name"].partition("-device-plugin")[0]
         for case in CASES
-        for found in GOLDEN.read(case)["children"]
-        if found["kind"] == "DaemonSet" and "container_device_plugin_t" in str(found["spec"]["template"]["spec"])
+        for manifest in GOLDEN.read(case)["children"]
+        if manifest["kind"] == "DaemonSet" and "container_device_plugin_t" in str(manifest["spec"]["template"]["spec"])
     }
     assert typed == {"slipway-nvidia", "slipway-amd", "slipway-intel-gpu-plugin"}
 
@@ -170,10 +170,10 @@ def test_selinux_lets_plugins_speak_to_the_kubelet_and_nobody_else() -> None:
 
 def test_a_token_has_only_who_speaks_to_the_api_server() -> None:
     holders = {
-        found["metadata"]["name"]
+        manifest["metadata"]["name"]
         for case in CASES
-        for found in GOLDEN.read(case)["children"]
-        if found["kind"] == "DaemonSet" and "token" in str(found["spec"]["template"]["spec"]["volumes"])
+        for manifest in GOLDEN.read(case)["children"]
+        if manifest["kind"] == "DaemonSet" and "token" in str(manifest["spec"]["template"]["spec"]["volumes"])
     }
 
     assert holders == {"slipway-nvidia-feature-discovery", "slipway-nvidia-mig-manager", "slipway-amd-labeller"}
@@ -181,9 +181,9 @@ def test_a_token_has_only_who_speaks_to_the_api_server() -> None:
 
 def test_every_node_of_a_vendor_gets_one_plugin_whatever_its_profile() -> None:
     plugins = {
-        found["metadata"]["name"]: found["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
-        for found in objects("nvidia_profiles")
-        if found["kind"] == "DaemonSet"
+        manifest["metadata"]["name"]: manifest["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+        for manifest in objects("nvidia_profiles")
+        if manifest["kind"] == "DaemonSet"
     }
     profiles = {
         name: {str(term["matchExpressions"][1:]).count("device-plugin.config") for term in terms}
@@ -197,8 +197,8 @@ def test_every_node_of_a_vendor_gets_one_plugin_whatever_its_profile() -> None:
 
 def test_a_changed_configuration_replaces_the_pods() -> None:
     def revision(**settings: Any) -> str:
-        found = rendered(chosen=["nvidia"], **settings)["__device_plugin_manifests"]
-        [one] = [item for item in found if item["kind"] == "DaemonSet"]
+        manifests = rendered(chosen=["nvidia"], **settings)["__device_plugin_manifests"]
+        [one] = [item for item in manifests if item["kind"] == "DaemonSet"]
         return str(one["spec"]["template"]["metadata"]["labels"]["slipway.inference/revision"])
 
     assert revision() == revision()
@@ -210,11 +210,11 @@ def test_a_profile_that_goes_takes_its_objects_along_and_its_daemon_set_last() -
         return {"metadata": {"name": name, "namespace": "slipway-devices", "labels": {OURS: "nvidia"}}}
 
     plugins = [ours("slipway-nvidia-device-plugin"), ours("slipway-nvidia-device-plugin-shared")]
-    left = rendered(chosen=["nvidia"], _ours={"resources": plugins})["__device_plugin_left"]
+    leftovers = rendered(chosen=["nvidia"], _ours={"resources": plugins})["__device_plugin_left"]
 
-    assert {one["metadata"]["name"] for one in left} == {"slipway-nvidia-device-plugin-shared"}
-    assert [one["kind"] for one in left][-2:] == ["ConfigMap", "DaemonSet"]
-    assert len(left) == 7
+    assert {one["metadata"]["name"] for one in leftovers} == {"slipway-nvidia-device-plugin-shared"}
+    assert [one["kind"] for one in leftovers][-2:] == ["ConfigMap", "DaemonSet"]
+    assert len(leftovers) == 7
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -235,10 +235,10 @@ def test_a_profile_that_goes_takes_its_objects_along_and_its_daemon_set_last() -
     ],
 )
 def test_whose_gpus_a_node_has(labels: dict[str, str], said: dict[str, str], vendor: str) -> None:
-    found = rendered(node("one", labels=labels), nodes=said)["__device_plugin_all"]["one"]
+    node_state = rendered(node("one", labels=labels), nodes=said)["__device_plugin_all"]["one"]
 
-    assert found["vendor"] == vendor
-    assert found["labels"].get(OURS, "") == (vendor or ("none" if said else ""))
+    assert node_state["vendor"] == vendor
+    assert node_state["labels"].get(OURS, "") == (vendor or ("none" if said else ""))
 
 
 def test_a_node_is_left_alone_when_it_has_its_labels_and_no_other_of_ours() -> None:
@@ -250,9 +250,9 @@ def test_a_node_is_left_alone_when_it_has_its_labels_and_no_other_of_ours() -> N
         node("released", labels=labels, managed=list(labels)),
     ]
     profiles = dict.fromkeys(("settled", "other"), "shared")
-    found = rendered(*nodes, chosen=["nvidia"], nvidia_node_profiles=profiles)["__device_plugin_labelled"]
+    items = rendered(*nodes, chosen=["nvidia"], nvidia_node_profiles=profiles)["__device_plugin_labelled"]
 
-    assert {item["key"]: item["value"]["labels"] for item in found} == {
+    assert {item["key"]: item["value"]["labels"] for item in items} == {
         "without": {OURS: "nvidia"},
         "other": labels,
         "released": {OURS: "nvidia"},
@@ -266,9 +266,9 @@ def test_hosts_of_the_inventory_are_known_by_what_was_found_or_said() -> None:
         "three": {"gpu_node_vendor": "auto", "gpu_node_found": {"vendor": "none"}},
         "four": {},
     }
-    found = Rendered("device_plugin", groups={"gpu_nodes": list(hosts)}, hostvars=hosts)["device_plugin_nodes"]
+    vendors = Rendered("device_plugin", groups={"gpu_nodes": list(hosts)}, hostvars=hosts)["device_plugin_nodes"]
 
-    assert found == {"node-one": "nvidia", "two": "amd"}
+    assert vendors == {"node-one": "nvidia", "two": "amd"}
 
 
 def test_waited_for_are_the_nodes_where_the_plugin_may_run() -> None:
@@ -319,10 +319,10 @@ CLASS = {"metadata": {"name": "big"}, "spec": {"extendedResourceName": "amd.com/
 def test_who_serves_gpus_already_is_named_and_they_are_left_to_that_one(
     registered: dict[str, Any], vendor: str, who: str
 ) -> None:
-    found = rendered(node("one", labels={OURS: vendor}), **registered)
+    role = rendered(node("one", labels={OURS: vendor}), **registered)
 
-    assert found["__device_plugin_rivals"] == [{"vendor": vendor, "who": who}]
-    assert found["__device_plugin_choice"] == []
+    assert role["__device_plugin_rivals"] == [{"vendor": vendor, "who": who}]
+    assert role["__device_plugin_choice"] == []
 
 
 @pytest.mark.parametrize(
@@ -334,10 +334,10 @@ def test_who_serves_gpus_already_is_named_and_they_are_left_to_that_one(
     ],
 )
 def test_a_daemon_set_that_serves_no_gpus_is_no_rival(other: dict[str, Any]) -> None:
-    found = rendered(node("one", labels={OURS: "nvidia"}), _sets={"resources": [other]})
+    role = rendered(node("one", labels={OURS: "nvidia"}), _sets={"resources": [other]})
 
-    assert found["__device_plugin_rivals"] == []
-    assert found["__device_plugin_choice"] == ["nvidia"]
+    assert role["__device_plugin_rivals"] == []
+    assert role["__device_plugin_choice"] == ["nvidia"]
 
 
 def test_gpus_that_a_node_offers_though_we_serve_none_are_somebody_s() -> None:
@@ -367,9 +367,9 @@ PROBLEMS = documents.read(GOLDENS / "device_plugin_problems.yaml")
 @pytest.mark.parametrize("case", PROBLEMS, ids=lambda case: "-".join(case["settings"]))
 def test_what_is_wrong_is_told_before_anything_changes(case: dict[str, Any]) -> None:
     given = {"_runtime_classes": {"resources": [{"metadata": {"name": "nvidia"}}]}} | case["settings"]
-    found = rendered(node("one", labels={OURS: "nvidia"}), chosen=["nvidia"], **given)
+    role = rendered(node("one", labels={OURS: "nvidia"}), chosen=["nvidia"], **given)
 
-    assert found["__device_plugin_problems"] == case["said"]
+    assert role["__device_plugin_problems"] == case["said"]
 
 
 # --- the end of the wait ----------------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ def test_each_node_without_gpus_is_named_with_what_stands_in_the_way() -> None:
         pod("silent", {"phase": "Running", "containerStatuses": [{"name": "plugin", "ready": True, "state": {}}]}),
     ]
     refusal = {"involvedObject": {"name": "plugin-refused"}, "message": 'no runtime for "nvidia" is configured'}
-    found = rendered(
+    role = rendered(
         *nodes,
         chosen=["nvidia"],
         _others=[],
@@ -410,12 +410,12 @@ def test_each_node_without_gpus_is_named_with_what_stands_in_the_way() -> None:
         _logs={"results": [{"item": "plugin-silent", "log_lines": ["Loading configuration.", "No devices found."]}]},
     )
 
-    said = found.text("not_ready.txt.j2")
+    text = role.text("not_ready.txt.j2")
     golden = GOLDENS / "device_plugin_not_ready.txt"
     if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
-        golden.write_text(said)
-    assert said == golden.read_text()
-    assert found["__device_plugin_silent"] == ["plugin-silent"]
+        golden.write_text(text)
+    assert text == golden.read_text()
+    assert role["__device_plugin_silent"] == ["plugin-silent"]
 
 
 def test_a_node_whose_plugin_cannot_start_is_missing_though_it_offers_gpus_still() -> None:
@@ -423,10 +423,10 @@ def test_a_node_whose_plugin_cannot_start_is_missing_though_it_offers_gpus_still
     broken = pod("broken", unready({"waiting": {"reason": "CrashLoopBackOff"}}))
     earlier = pod("earlier", unready({"waiting": {"reason": "CrashLoopBackOff"}}))
     earlier["metadata"]["labels"]["slipway.inference/revision"] = "0"
-    found = rendered(*nodes, chosen=["nvidia"], _pods={"resources": [broken, earlier]}, _revisions=["1"])
+    role = rendered(*nodes, chosen=["nvidia"], _pods={"resources": [broken, earlier]}, _revisions=["1"])
 
-    assert found["__device_plugin_states"] == {"broken": "stuck", "earlier": "pending"}
-    assert found["__device_plugin_missing"] == ["broken"]
+    assert role["__device_plugin_states"] == {"broken": "stuck", "earlier": "pending"}
+    assert role["__device_plugin_missing"] == ["broken"]
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
@@ -441,10 +441,10 @@ def test_a_node_whose_plugin_cannot_start_is_missing_though_it_offers_gpus_still
     ],
 )
 def test_a_registry_takes_the_place_of_the_public_one(image: str, mirrored: str) -> None:
-    found = rendered(chosen=["nvidia"], nvidia_image=image, registry="registry.example.com/mirror")
+    role = rendered(chosen=["nvidia"], nvidia_image=image, registry="registry.example.com/mirror")
     images = {
         container["image"]
-        for item in found["__device_plugin_manifests"]
+        for item in role["__device_plugin_manifests"]
         if item["kind"] == "DaemonSet"
         for container in item["spec"]["template"]["spec"]["containers"]
     }

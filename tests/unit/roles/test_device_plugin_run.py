@@ -75,14 +75,14 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool =
 
 def test_a_node_that_offers_none_is_named_with_the_reason(tmp_path: Path, api: GpuCluster) -> None:
     api.pods = {"one": RUNNING, "two": STUCK}
-    said = play(
+    output = play(
         tmp_path, api, "main", failing=True, device_plugin_nodes=dict.fromkeys(("one", "two"), "nvidia"),
         device_plugin_wait_timeout=600,
     )  # fmt: skip
 
-    assert "Node two offers no GPU of NVIDIA:" in said
-    assert f"pod {NVIDIA_S}-two waits: ImagePullBackOff (no such host)" in said
-    assert "Node one offers" not in said
+    assert "Node two offers no GPU of NVIDIA:" in output
+    assert f"pod {NVIDIA_S}-two waits: ImagePullBackOff (no such host)" in output
+    assert "Node one offers" not in output
 
 
 def test_where_another_plugin_serves_nothing_is_changed(tmp_path: Path, api: GpuCluster) -> None:
@@ -98,9 +98,9 @@ def test_where_another_plugin_serves_nothing_is_changed(tmp_path: Path, api: Gpu
             "spec": {"template": {"spec": pod}},
         }
     )
-    said = play(tmp_path, api, "main")
+    output = play(tmp_path, api, "main")
 
-    assert "DaemonSet nvidia-device-plugin in namespace kube-system already serves the GPUs of NVIDIA" in said
+    assert "DaemonSet nvidia-device-plugin in namespace kube-system already serves the GPUs of NVIDIA" in output
     assert api.writes == []
 
 
@@ -116,8 +116,8 @@ def test_everything_of_the_plugins_is_removed(tmp_path: Path, api: GpuCluster, *
         del api.objects["ServiceAccount", "slipway-devices", "own"]
 
     play(tmp_path, api, "uninstall")
-    left = {*api.objects} - before
-    assert left == (set() if interrupted else {("ServiceAccount", "slipway-devices", "own")})
+    leftovers = {*api.objects} - before
+    assert leftovers == (set() if interrupted else {("ServiceAccount", "slipway-devices", "own")})
 
 
 def test_objects_of_a_tenant_with_the_roles_labels_remove_no_right(tmp_path: Path, api: GpuCluster) -> None:

@@ -26,6 +26,6 @@ def drained(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_without_an_inventory_it_fails_and_says_what_to_name() -> None:
     done = drained("-e", "drain_node_name=nope")
     assert done.returncode != 0
-    told = " ".join((done.stdout + done.stderr).split())
-    assert "The group gpu_nodes has no hosts, so there is nothing to drain." in told
-    assert "-i inventory --limit NODE" in told
+    output = " ".join((done.stdout + done.stderr).split())
+    assert "The group gpu_nodes has no hosts, so there is nothing to drain." in output
+    assert "-i inventory --limit NODE" in output

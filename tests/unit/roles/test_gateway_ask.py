@@ -34,13 +34,13 @@ ANSWERS = {
 
 
 async def _models(request: web.Request) -> web.Response:
-    asked = request.query.getall("feature", [])
-    wanted = {
+    features = request.query.getall("feature", [])
+    models = {
         name: own
         for name, own in FEATURES.items()
-        if (set(asked) & set(own) if asked else not own or "TextGeneration" in own)
+        if (set(features) & set(own) if features else not own or "TextGeneration" in own)
     }
-    return web.json_response({"data": [{"id": name, "features": own} for name, own in wanted.items()]})
+    return web.json_response({"data": [{"id": name, "features": own} for name, own in models.items()]})
 
 
 async def _answer(request: web.Request) -> web.Response:

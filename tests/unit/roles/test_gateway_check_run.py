@@ -15,9 +15,9 @@ pytestmark = pytest.mark.plays
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
 def test_a_published_gateway_without_keys_is_refused(tmp_path: Path, api: ClusterApi, kind: str) -> None:
-    said = run_role(tmp_path, api, "gateway", "check", failing=True, gateway_service_type=kind)
-    assert f"gateway_service_type: {kind} publishes a gateway without keys" in said
-    assert "gateway_allow_anonymous" in said
+    output = run_role(tmp_path, api, "gateway", "check", failing=True, gateway_service_type=kind)
+    assert f"gateway_service_type: {kind} publishes a gateway without keys" in output
+    assert "gateway_allow_anonymous" in output
     assert not api.objects
 
 
@@ -50,7 +50,7 @@ def test_rights_that_no_gateway_takes_are_refused_all_at_once(tmp_path: Path, ap
         },
     }
     given = {"gateway_api_keys": {"alice": "sk-1"}, "gateway_key_rights": rights}
-    said = run_role(tmp_path, api, "gateway", "check", failing=True, **given)
+    output = run_role(tmp_path, api, "gateway", "check", failing=True, **given)
     for fault in (
         "bob: no such key in gateway_api_keys.",
         "alice.requestPerMinute: unknown option. Use requestsPerMinute.",
@@ -62,8 +62,8 @@ def test_rights_that_no_gateway_takes_are_refused_all_at_once(tmp_path: Path, ap
         "alice.owner: 5 is not a text",
         "alice.selector: ",
     ):
-        assert fault in said
-    assert "sk-1" not in said
+        assert fault in output
+    assert "sk-1" not in output
 
 
 JWT = {"issuer": "https://login.example.org", "audience": "slipway", "jwksUrl": "https://login.example.org/keys"}

@@ -16,9 +16,9 @@ def test_rights_in_namespaces_go_when_no_api_needs_them(tmp_path: Path, api: Clu
     api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
     given = {"controller_namespaces": ["team-a"], "gateway_wait_timeout": 10, "gateway_allow_anonymous": True}
     run_role(tmp_path, api, "gateway", "main", gateway_apis=["kubeai"], **given)
-    assert {found for found in api.objects if found[1] == "team-a"} == {
+    assert {key for key in api.objects if key[1] == "team-a"} == {
         ("Role", "team-a", "slipway-gateway-tenant"),
         ("RoleBinding", "team-a", "slipway-gateway-tenant"),
     }
     run_role(tmp_path, api, "gateway", "main", gateway_apis=["krypton"], **given)
-    assert not {found for found in api.objects if found[1] == "team-a"}
+    assert not {key for key in api.objects if key[1] == "team-a"}

@@ -21,8 +21,8 @@ VARS = role_variables(ROLE)
 
 
 def woken(*apis: str) -> list[dict[str, list[str]]]:
-    found: list[dict[str, list[str]]] = Rendered("gateway", gateway_apis=[*apis])["__gateway_wake_rules"]
-    return found
+    rules: list[dict[str, list[str]]] = Rendered("gateway", gateway_apis=[*apis])["__gateway_wake_rules"]
+    return rules
 
 
 def test_models_are_scaled_only_where_the_api_is_on() -> None:

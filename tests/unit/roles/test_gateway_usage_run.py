@@ -68,8 +68,8 @@ def served() -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
 @pytest.mark.plays
 def test_days_are_told_and_written_and_the_token_of_prometheus_is_not(tmp_path: Path, api: ClusterApi) -> None:
     file = tmp_path / "usage.csv"
-    with served() as (address, asked):
-        said = run_role(
+    with served() as (address, questions):
+        output = run_role(
             tmp_path,
             api,
             "gateway",
@@ -80,15 +80,15 @@ def test_days_are_told_and_written_and_the_token_of_prometheus_is_not(tmp_path: 
             gateway_usage_days=2,
             gateway_usage_file=str(file),
         )
-    assert "of-prometheus" not in said
-    first, second = (int(question["time"][0]) for question in asked)
+    assert "of-prometheus" not in output
+    first, second = (int(question["time"][0]) for question in questions)
     assert first % 86400 == 0, "a day ends at midnight"
     assert second >= first
     names, *rows = csv.reader(file.read_text().splitlines())
     assert names == ["day", "key", "namespace", "model", "input", "cached", "output", "reasoning", "estimated"]
     assert [row[1:] for row in rows] == [["'-alice", "m", f"'{MODEL}", "12", "0", "0", "0", "0"]] * 2
     assert rows[0][0] < rows[1][0]
-    for question in asked:
+    for question in questions:
         promql_parser.parse(question["query"][0])
 
 

@@ -65,9 +65,9 @@ class System:
         }
         self.machine.tool("dpkg-query", f'exec {shutil.which("dpkg-query")} --admindir={self.root}/dpkg "$@"')
         output = self.machine.plays_tasks(["find", entry], extra, PYTHON, self.environment())
-        found = re.search(r"changed=(\d+)", output)
-        assert found, output
-        return found[1]
+        match = re.search(r"changed=(\d+)", output)
+        assert match, output
+        return match[1]
 
     def installed(self) -> dict[str, str]:
         """Name -> version of what is installed, with a star where it is held."""
@@ -185,8 +185,8 @@ def test_an_address_that_somebody_else_has_set_up_is_left_to_that_one(tmp_path: 
     Machine(tmp_path).plays_tasks(["repository"], extra | play, PYTHON, {}, "--check")
 
     assert ours.exists()  # check mode has changed nothing
-    said = (tmp_path / "said").read_text()
-    _before, task, after = said.partition("TASK [slipway.inference.gpu_node : Use the existing entry, toolkit]")
+    output = (tmp_path / "said").read_text()
+    _before, task, after = output.partition("TASK [slipway.inference.gpu_node : Use the existing entry, toolkit]")
     assert task
     assert ("changed: [localhost]" in after.partition("TASK")[0]) is not written
 

@@ -102,12 +102,12 @@ def test_a_budget_that_never_allows_it_is_named_and_the_node_is_as_before(tmp_pa
     api.budget("always-two", healthy=2)
     api.held["one"] = 1000
 
-    said = play(tmp_path, api, "drain", failing=True, gpu_node_drain_timeout=3)
+    output = play(tmp_path, api, "drain", failing=True, gpu_node_drain_timeout=3)
 
-    assert f"{NODE} is not drained after 3 s" in said
-    assert "Cannot evict pod as it would violate the pod's disruption budget" in said
-    assert "Remaining: models/one" in said
-    assert "models/always-two allows no disruption: it requires 2 healthy pods and has 2" in said
+    assert f"{NODE} is not drained after 3 s" in output
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in output
+    assert "Remaining: models/one" in output
+    assert "models/always-two allows no disruption: it requires 2 healthy pods and has 2" in output
     assert (api.events[0], api.events[-1]) == (f"cordon {NODE}", f"uncordon {NODE}")
     assert set(api.pods) == {"one"}
 
@@ -134,9 +134,9 @@ def test_leave_for_data_is_none_for_what_nothing_would_make_anew(tmp_path: Path,
     api.node(NODE)
     api.pod("one", NODE, owner="", empty_dir=True)
 
-    said = play(tmp_path, api, "drain", failing=True, gpu_node_drain_delete_emptydir=True)
+    output = play(tmp_path, api, "drain", failing=True, gpu_node_drain_delete_emptydir=True)
 
-    assert "Pods that no controller would recreate: models/one" in said
+    assert "Pods that no controller would recreate: models/one" in output
     assert api.events == [f"cordon {NODE}", f"uncordon {NODE}"]
 
 
@@ -158,9 +158,9 @@ def test_whose_data_would_be_lost_is_said_without_the_models(tmp_path: Path, api
     api.pod("database", NODE, empty_dir=True)
     api.pod("plugin", NODE, owner="DaemonSet", empty_dir=True)
 
-    said = play(tmp_path, api, "drain", failing=True)
+    output = play(tmp_path, api, "drain", failing=True)
 
-    assert "Pods whose data would be lost: models/database gpu_node_drain_force" in said
+    assert "Pods whose data would be lost: models/database gpu_node_drain_force" in output
     assert set(api.pods) == {"model", "database", "plugin"}
 
 
@@ -264,9 +264,9 @@ def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(tmp_pat
     found_api.pod("one", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
 
     machine = Machine(tmp_path, "rocky9").has_gpu("nvidia").runs_driver()
-    said = machine.plays("main", failing=True, **NOBODYS_PACKAGE, gpu_node_nvidia_branch="595")
+    output = machine.plays("main", failing=True, **NOBODYS_PACKAGE, gpu_node_nvidia_branch="595")
 
-    assert "Install the packages of the driver" in said
+    assert "Install the packages of the driver" in output
     assert found_api.events == [f"cordon {NODE}", "evict one", f"uncordon {NODE}"]
 
 

@@ -80,9 +80,9 @@ class Fleet:
 
 
 def recap(output: str, host: str) -> dict[str, int]:
-    found = re.search(rf"{host} : ((?:\w+=\d+ ?)+)", output)
-    assert found, output
-    return {name: int(count) for name, count in (pair.split("=") for pair in found[1].split())}
+    match = re.search(rf"{host} : ((?:\w+=\d+ ?)+)", output)
+    assert match, output
+    return {name: int(count) for name, count in (pair.split("=") for pair in match[1].split())}
 
 
 def test_a_few_hosts_that_are_away_are_left_behind_and_the_others_go_on(tmp_path: Path, api: NodeApi) -> None:
@@ -106,10 +106,10 @@ def test_a_few_hosts_that_are_away_are_left_behind_and_the_others_go_on(tmp_path
     # It would take pods again: who has the credentials reached the cluster.
     assert recap(output, "settled")["changed"] == 1
 
-    told = fleet.log.read_text()
-    assert "settled" in told
-    assert TOKEN not in told
-    assert PASSWORD not in output + told
+    log = fleet.log.read_text()
+    assert "settled" in log
+    assert TOKEN not in log
+    assert PASSWORD not in output + log
 
 
 def test_where_too_many_hosts_are_away_none_is_drained(tmp_path: Path, api: NodeApi) -> None:

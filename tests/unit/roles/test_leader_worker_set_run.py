@@ -47,8 +47,8 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, **variables: ob
 
 
 def webhooks(kind: str) -> list[Object]:
-    (found,) = [one for one in VARS["__leader_worker_set_webhooks"] if one["kind"] == kind]
-    return list(found["webhooks"])
+    (configuration,) = [one for one in VARS["__leader_worker_set_webhooks"] if one["kind"] == kind]
+    return list(configuration["webhooks"])
 
 
 def test_the_definition_is_of_the_kind_that_groups_are_made_of() -> None:
@@ -95,8 +95,8 @@ def test_the_certificate_that_it_has_made_stays(tmp_path: Path, api: ClusterApi)
     secret = api.objects["Secret", NAMESPACE, "lws-webhook-server-cert"]
     secret["data"] = {"tls.key": "aGlkZGVu"}
     for kind in ("Mutating", "Validating"):
-        asked = api.objects[f"{kind}WebhookConfiguration", "", f"lws-{kind.lower()}-webhook-configuration"]
-        assert all(one["clientConfig"]["service"]["namespace"] == NAMESPACE for one in asked["webhooks"])
+        configuration = api.objects[f"{kind}WebhookConfiguration", "", f"lws-{kind.lower()}-webhook-configuration"]
+        assert all(one["clientConfig"]["service"]["namespace"] == NAMESPACE for one in configuration["webhooks"])
     play(tmp_path, api, "main")
     assert api.objects["Secret", NAMESPACE, "lws-webhook-server-cert"]["data"] == {"tls.key": "aGlkZGVu"}
 

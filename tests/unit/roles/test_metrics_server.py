@@ -20,8 +20,8 @@ OURS = "app.kubernetes.io/part-of=slipway"
 
 
 def tasks(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = documents.read(ROLE / f"tasks/{name}.yml")
-    return [inner for task in found for inner in task.get("block", [task])]
+    top_tasks: list[dict[str, Any]] = documents.read(ROLE / f"tasks/{name}.yml")
+    return [inner for task in top_tasks for inner in task.get("block", [task])]
 
 
 def rendered(value: Any, **variables: Any) -> Any:
@@ -34,10 +34,10 @@ def rendered(value: Any, **variables: Any) -> Any:
         return value
     environment = NativeEnvironment()
     environment.filters |= FilterModule().filters() | {"slipway.inference.listed": list}
-    known = DEFAULTS | VARS | variables
+    context = DEFAULTS | VARS | variables
     used = meta.find_undeclared_variables(environment.parse(value))
     return environment.from_string(value).render(
-        {name: rendered(known[name], **variables) for name in used if name in known}
+        {name: rendered(context[name], **variables) for name in used if name in context}
     )
 
 
@@ -59,14 +59,14 @@ def test_its_rights_are_those_that_the_project_publishes() -> None:
 
 
 def test_outside_of_its_namespace_it_reads_one_configmap_by_a_role_of_kubernetes() -> None:
-    [binding] = [found for found in VARS["__metrics_server_rights"] if found["kind"] == "RoleBinding"]
+    [binding] = [manifest for manifest in VARS["__metrics_server_rights"] if manifest["kind"] == "RoleBinding"]
 
     assert binding["metadata"]["namespace"] == "kube-system"
     assert binding["roleRef"]["name"] == "extension-apiserver-authentication-reader"
 
 
 def test_whoever_may_see_pods_may_see_what_they_use_and_nothing_is_written_by_that() -> None:
-    [reader] = [found for found in VARS["__metrics_server_rights"] if found["kind"] == "ClusterRole"]
+    [reader] = [manifest for manifest in VARS["__metrics_server_rights"] if manifest["kind"] == "ClusterRole"]
     labels = rendered(VARS["__metrics_server_aggregated"])
 
     assert {label.rpartition("-")[2] for label in labels} == {"view", "edit", "admin"}
@@ -86,10 +86,10 @@ def test_kubelets_are_believed_without_a_signed_certificate_only_where_told(inse
 def test_every_object_is_marked_as_ours() -> None:
     objects = [*rendered(VARS["__metrics_server_objects"]), rendered(VARS["__metrics_server_registration"])]
 
-    assert [found["kind"] for found in objects] == [
+    assert [manifest["kind"] for manifest in objects] == [
         "RoleBinding", "ClusterRole", "Service", "PodDisruptionBudget", "APIService",
     ]  # fmt: skip
-    assert {found["metadata"]["labels"]["app.kubernetes.io/part-of"] for found in objects} == {"slipway"}
+    assert {manifest["metadata"]["labels"]["app.kubernetes.io/part-of"] for manifest in objects} == {"slipway"}
 
 
 def test_where_another_one_is_registered_nothing_is_installed() -> None:

@@ -45,16 +45,17 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool =
 def test_where_another_one_serves_it_is_named_and_left_alone(tmp_path: Path, api: ClusterApi) -> None:
     api.failing = "failing or missing response"
     api.put(OF_ANOTHER)
-    said = play(tmp_path, api, "main")
+    output = play(tmp_path, api, "main")
     assert (
-        f"{API} is already served by Service metrics-server in namespace kube-system, so nothing was installed" in said
+        f"{API} is already served by Service metrics-server in namespace kube-system, so nothing was installed"
+        in output
     )
-    assert "It does not answer: failing or missing response" in said
+    assert "It does not answer: failing or missing response" in output
     play(tmp_path, api, "uninstall")
     assert api.writes == []
 
 
 def test_where_the_api_server_does_not_reach_it_the_reason_is_told(tmp_path: Path, api: ClusterApi) -> None:
     api.failing = "dial tcp: i/o timeout"
-    said = play(tmp_path, api, "main", failing=True, metrics_server_wait_timeout=3)
-    assert "The API server does not reach metrics-server after 3 s: dial tcp: i/o timeout" in said
+    output = play(tmp_path, api, "main", failing=True, metrics_server_wait_timeout=3)
+    assert "The API server does not reach metrics-server after 3 s: dial tcp: i/o timeout" in output

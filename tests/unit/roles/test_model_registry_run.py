@@ -97,9 +97,9 @@ def test_the_collector_has_what_the_registry_has_and_holds_it_read_only(tmp_path
         named = {one["name"] for one in collector["volumes"]}
         assert {one["name"] for one in (*collecting["volumeMounts"], *window["volumeMounts"])} <= named
         assert window["restartPolicy"] == "Always"
-        told = json.loads(window["args"][0])
-        assert (told["deployment"], told["container"]) == (NAME, serving["name"])
-        assert bool(told["folders"]) is not bool(given)
+        config = json.loads(window["args"][0])
+        assert (config["deployment"], config["container"]) == (NAME, serving["name"])
+        assert bool(config["folders"]) is not bool(given)
     assert api.objects["Deployment", NAMESPACE, NAME]["spec"]["strategy"] == {"type": "Recreate"}
 
 

@@ -45,9 +45,9 @@ def runner(name: str) -> Object:
 
 
 def read(name: str) -> Candidate:
-    found = candidate(RUNTIMES[name])
-    assert isinstance(found, Candidate)
-    return found
+    runtime = candidate(RUNTIMES[name])
+    assert isinstance(runtime, Candidate)
+    return runtime
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
@@ -67,9 +67,9 @@ def test_a_gguf_file_is_served_by_llama_cpp_unless_the_service_says_else() -> No
 
 @pytest.mark.parametrize(("name", "engine"), [("llama-cpp-cpu", LLAMACPP), ("ollama-cpu", OLLAMA)])
 def test_its_engine_is_known_by_its_command(name: str, engine: Engine) -> None:
-    found = recognise(runner(name))
-    assert found.engine is engine
-    assert found.port == 8080
+    recognition = recognise(runner(name))
+    assert recognition.engine is engine
+    assert recognition.port == 8080
     assert runner(name)["image"] == engine.images[""]
 
 
@@ -93,24 +93,24 @@ def started(folder: Path, name: str, *files: str) -> tuple[int, str]:
 
 def test_llama_cpp_is_told_the_first_part_of_a_model_and_the_services_name(tmp_path: Path) -> None:
     files = ("mmproj-f16.gguf", "sub/tiny-00002-of-00002.gguf", "sub/tiny-00001-of-00002.gguf", "README.md")
-    status, said = started(tmp_path, "llama-cpp-cpu", *files)
+    status, output = started(tmp_path, "llama-cpp-cpu", *files)
     assert status == 0
-    assert f"--model {tmp_path}/model/sub/tiny-00001-of-00002.gguf --alias chat " in said
+    assert f"--model {tmp_path}/model/sub/tiny-00001-of-00002.gguf --alias chat " in output
 
 
 def test_ollama_takes_the_model_under_the_services_name(tmp_path: Path) -> None:
-    status, said = started(tmp_path, "ollama-cpu", "tiny.gguf")
+    status, output = started(tmp_path, "ollama-cpu", "tiny.gguf")
     assert status == 0
     assert (tmp_path / "Modelfile").read_text() == f"FROM {tmp_path}/model/tiny.gguf\n"
-    assert "ollama create chat --file" in said
-    assert "ollama serve" in said
+    assert "ollama create chat --file" in output
+    assert "ollama serve" in output
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_a_folder_without_a_gguf_file_is_told(tmp_path: Path, name: str) -> None:
-    status, said = started(tmp_path, name, "model.safetensors")
+    status, output = started(tmp_path, name, "model.safetensors")
     assert status == 1
-    assert f"there is no GGUF file in {tmp_path}/model" in said
+    assert f"there is no GGUF file in {tmp_path}/model" in output
 
 
 @pytest.mark.plays
@@ -132,6 +132,6 @@ def test_runtimes_are_applied_and_removed(tmp_path: Path, api: ClusterApi) -> No
 
 @pytest.mark.plays
 def test_a_name_that_the_role_does_not_have_is_told_before_anything_is_changed(tmp_path: Path, api: ClusterApi) -> None:
-    said = run_role(tmp_path, api, "models", "main", failing=True, models_runtimes="llama-cpp-cpu, nope")
-    assert "unknown runtime nope. Use llama-cpp-cpu, ollama-cpu" in said
+    output = run_role(tmp_path, api, "models", "main", failing=True, models_runtimes="llama-cpp-cpu, nope")
+    assert "unknown runtime nope. Use llama-cpp-cpu, ollama-cpu" in output
     assert api.writes == []

@@ -43,8 +43,8 @@ def rules() -> list[dict[str, Any]]:
     return rules_of(role())
 
 
-def rules_of(made: Rendered) -> list[dict[str, Any]]:
-    return [rule for group in documents.load(made["__monitoring_rules"])["groups"] for rule in group["rules"]]
+def rules_of(rendering: Rendered) -> list[dict[str, Any]]:
+    return [rule for group in documents.load(rendering["__monitoring_rules"])["groups"] for rule in group["rules"]]
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -56,9 +56,9 @@ def dashboards() -> dict[str, dict[str, Any]]:
     """Name -> JSON model."""
     return {
         name: json.loads(text)
-        for made in role()["__monitoring_objects"]
-        if made["metadata"]["name"].startswith("slipway-dashboard-")
-        for name, text in made["data"].items()
+        for manifest in role()["__monitoring_objects"]
+        if manifest["metadata"]["name"].startswith("slipway-dashboard-")
+        for name, text in manifest["data"].items()
     }
 
 
@@ -71,17 +71,17 @@ def panels() -> Iterator[tuple[str, dict[str, Any]]]:
 @cache
 def queries() -> dict[str, str]:
     """What asks -> query, as Prometheus gets it."""
-    found = {rule.get("alert") or rule["record"]: rule["expr"] for rule in rules()}
+    texts = {rule.get("alert") or rule["record"]: rule["expr"] for rule in rules()}
     for title, panel in panels():
         for target in panel.get("targets", []):
             text = target["expr"].replace("$__rate_interval", "5m")
-            found[f"{title} {target['refId']}"] = re.sub(r"\$\w+", ".*", text)
-    return found
+            texts[f"{title} {target['refId']}"] = re.sub(r"\$\w+", ".*", text)
+    return texts
 
 
 def series(query: str) -> set[str]:
     """The names of the series that a query asks for. Of a pattern each of its alternatives."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def visit(node: object) -> bool:
         if isinstance(node, promql_parser.VectorSelector):
@@ -90,11 +90,11 @@ def series(query: str) -> set[str]:
                 if matcher.name == "__name__":
                     named += alternatives(matcher.value)
             assert named, f"asks for everything: {query}"
-            found.update(named)
+            names.update(named)
         return True
 
     promql_parser.walk(promql_parser.parse(query), visit)
-    return found
+    return names
 
 
 def alternatives(pattern: str) -> list[str]:
@@ -117,14 +117,14 @@ def known() -> set[str]:
 
 def test_what_a_survey_gives_as_text_means_the_same() -> None:
     texts = {"targets": "gateway,gpus", "disabled_alerts": "SlipwayGpuHot", "service_accounts": "a/b, c/d"}
-    said, meant = (
+    actual, meant = (
         role(**{f"monitoring_{name}": value for name, value in values.items()})
         for values in (texts, {name: value.replace(",", " ").split() for name, value in texts.items()})
     )
 
-    assert said["__monitoring_objects"] == meant["__monitoring_objects"]
-    assert "SlipwayGpuHot" not in said["__monitoring_rules"]
-    assert said["__monitoring_unnamed_accounts"] == []
+    assert actual["__monitoring_objects"] == meant["__monitoring_objects"]
+    assert "SlipwayGpuHot" not in actual["__monitoring_rules"]
+    assert actual["__monitoring_unnamed_accounts"] == []
 
 
 def test_every_query_asks_for_series_that_there_are() -> None:
@@ -136,9 +136,9 @@ def test_every_query_asks_for_series_that_there_are() -> None:
 
 def test_nothing_is_recorded_that_nobody_asks_for() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
-    asked = {name for query in queries().values() for name in series(query)}
+    names = {name for query in queries().values() for name in series(query)}
 
-    assert recorded - asked == set()
+    assert recorded - names == set()
 
 
 def test_the_metric_by_which_an_engine_is_scaled_is_among_what_it_works_on_or_has_waiting() -> None:
@@ -196,31 +196,31 @@ def test_every_section_is_of_an_alert_and_says_what_to_do() -> None:
     sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL))
 
     assert set(sections) == {alert["alert"] for alert in alerts()}
-    assert [name for name, told in sections.items() if "**Means.**" not in told or "**Do.**" not in told] == []
+    assert [name for name, section in sections.items() if "**Means.**" not in section or "**Do.**" not in section] == []
 
 
 def test_alerts_can_be_left_out_and_labelled() -> None:
-    made = role(monitoring_disabled_alerts=["SlipwayGpuHot"], monitoring_alert_labels={"team": "inference"})
+    rendering = role(monitoring_disabled_alerts=["SlipwayGpuHot"], monitoring_alert_labels={"team": "inference"})
 
-    assert "SlipwayGpuHot" not in {rule.get("alert") for rule in rules_of(made)}
-    assert {rule["labels"]["team"] for rule in rules_of(made) if "alert" in rule} == {"inference"}
+    assert "SlipwayGpuHot" not in {rule.get("alert") for rule in rules_of(rendering)}
+    assert {rule["labels"]["team"] for rule in rules_of(rendering) if "alert" in rule} == {"inference"}
     assert [rule for rule in rules_of(role(monitoring_alerts=False)) if "alert" in rule] == []
 
 
 def test_what_is_not_read_is_not_called_gone() -> None:
-    found = {rule.get("alert") for rule in rules_of(role(monitoring_targets=["gateway"]))}
+    names = {rule.get("alert") for rule in rules_of(role(monitoring_targets=["gateway"]))}
 
-    assert "SlipwayGatewayDown" in found
-    assert not found & {"SlipwayControllerDown", "SlipwayModelFailed", "SlipwayGpuHot", "SlipwayModelQueues"}
+    assert "SlipwayGatewayDown" in names
+    assert not names & {"SlipwayControllerDown", "SlipwayModelFailed", "SlipwayGpuHot", "SlipwayModelQueues"}
 
 
 def test_settings_that_mean_nothing_are_found() -> None:
-    made = role(
+    rendering = role(
         monitoring_disabled_alerts=["SlipwayGpuHot", "SlipwayHot"], monitoring_service_accounts=["prometheus", "a/b"]
     )
 
-    assert made["__monitoring_unknown_alerts"] == ["SlipwayHot"]
-    assert made["__monitoring_unnamed_accounts"] == ["prometheus"]
+    assert rendering["__monitoring_unknown_alerts"] == ["SlipwayHot"]
+    assert rendering["__monitoring_unnamed_accounts"] == ["prometheus"]
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------
@@ -228,13 +228,13 @@ def test_settings_that_mean_nothing_are_found() -> None:
 
 @cache
 def jobs() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = documents.load(role()["__monitoring_scrape"])["scrape_configs"]
-    return found
+    configs: list[dict[str, Any]] = documents.load(role()["__monitoring_scrape"])["scrape_configs"]
+    return configs
 
 
 def monitors() -> list[dict[str, Any]]:
-    made = role(__monitoring_found=OPERATOR_THERE, __monitoring_prometheuses={"resources": []})
-    return [found["spec"] for found in made["__monitoring_objects"] if found["kind"] == "PodMonitor"]
+    rendering = role(__monitoring_found=OPERATOR_THERE, __monitoring_prometheuses={"resources": []})
+    return [manifest["spec"] for manifest in rendering["__monitoring_objects"] if manifest["kind"] == "PodMonitor"]
 
 
 def selects(selector: str, labels: dict[str, str]) -> bool:
@@ -298,13 +298,13 @@ def wanted_port(relabelings: list[dict[str, Any]]) -> str:
 def relabelled(relabelings: list[dict[str, Any]], labels: dict[str, str]) -> dict[str, str]:
     """The labels that a target gets from its pod's, as Prometheus does it."""
     meta = {f"__meta_kubernetes_pod_label_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}": labels[name] for name in labels}
-    found = {}
+    target_labels = {}
     for one in relabelings:
         source = ";".join(meta.get(name, "") for name in one.get("source_labels", []))
         match = re.fullmatch(str(one.get("regex", "(.*)")), source)
         if "target_label" in one and match:
-            found[one["target_label"]] = match.expand(one.get("replacement", "$1").replace("$", "\\"))
-    return found
+            target_labels[one["target_label"]] = match.expand(one.get("replacement", "$1").replace("$", "\\"))
+    return target_labels
 
 
 @pytest.mark.parametrize(
@@ -395,12 +395,12 @@ def choices(spec: dict[str, Any], namespace: str = "monitoring", **labels: str) 
     one = {"metadata": {"name": "main", "namespace": namespace}, "spec": spec}
     other = {"metadata": {"name": "other", "namespace": "x"}, "spec": {}}
     space = {"metadata": {"name": "slipway-system", "labels": {"watched": "yes"}}}
-    found = role(
+    verdicts = role(
         monitoring_labels=labels,
         __monitoring_prometheuses={"resources": [one, other]},
         __monitoring_namespaces={"resources": [space]},
     )["__monitoring_choices"]
-    return [choice["takes"] for choice in found if choice["name"].endswith("/main")]
+    return [choice["takes"] for choice in verdicts if choice["name"].endswith("/main")]
 
 
 @pytest.mark.parametrize(
@@ -429,10 +429,10 @@ def test_one_without_a_selector_of_namespaces_looks_into_its_own() -> None:
 def test_a_rule_that_cannot_be_evaluated_is_named_with_the_reason_and_one_of_another_is_not_ours() -> None:
     rule = {"name": "SlipwayGatewayDown", "health": "err", "lastError": "many-to-many"}
     groups = [{"name": "slipway.gateway", "rules": [rule]}, {"name": "theirs", "rules": [{**rule, "name": "Theirs"}]}]
-    asked = role(__monitoring_rules_asked={"json": {"data": {"groups": groups}}})
+    rendering = role(__monitoring_rules_asked={"json": {"data": {"groups": groups}}})
 
-    assert asked["__monitoring_rules_broken"] == ["SlipwayGatewayDown (many-to-many)"]
-    assert asked["__monitoring_rules_lacking"] == [
+    assert rendering["__monitoring_rules_broken"] == ["SlipwayGatewayDown (many-to-many)"]
+    assert rendering["__monitoring_rules_lacking"] == [
         f"slipway.{name}" for name in ("artifacts", "controller", "depot", "engines", "gpus", "models")
     ]
 

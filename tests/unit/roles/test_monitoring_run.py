@@ -74,11 +74,11 @@ def test_with_the_operator_it_makes_what_its_prometheus_takes_once_and_removes_i
 
     api.put(prometheus("main", release="other"))
     api.put(prometheus("second", release="third"))
-    said = play(tmp_path, api, "verify", failing=True)
+    output = play(tmp_path, api, "verify", failing=True)
     assert (
-        "No Prometheus on the cluster selects both the PodMonitors and the rules in namespace slipway-system." in said
+        "No Prometheus on the cluster selects both the PodMonitors and the rules in namespace slipway-system." in output
     )
-    assert 'monitoring/main selects PodMonitors by {"matchLabels": {"release": "other"}} in namespaces {}' in said
+    assert 'monitoring/main selects PodMonitors by {"matchLabels": {"release": "other"}} in namespaces {}' in output
 
     play(tmp_path, api, "uninstall")
     assert made(api) == set()
@@ -89,11 +89,11 @@ def test_without_the_operator_it_makes_files_and_says_so_until_the_operator_come
 ) -> None:
     assert "changed=1 " in play(tmp_path, api, "main", "--check", "--diff")
     assert made(api) == set()
-    said = play(tmp_path, api, "main", monitoring_service_accounts=["monitoring/prometheus"])
-    assert "The cluster has no Prometheus Operator" in said
+    output = play(tmp_path, api, "main", monitoring_service_accounts=["monitoring/prometheus"])
+    assert "The cluster has no Prometheus Operator" in output
     assert (
         "The ConfigMap slipway-prometheus in namespace slipway-system contains the scrape configuration and the rules."
-        in said
+        in output
     )
     assert made(api) == {FILES, *DASHBOARDS, *RIGHTS}
     assert set(api.objects[FILES]["data"]) == {"scrape.yml", "rules.yml"}
@@ -104,17 +104,17 @@ def test_without_the_operator_it_makes_files_and_says_so_until_the_operator_come
 
 
 def test_the_differences_of_a_single_object_are_shown(tmp_path: Path, api: ClusterApi) -> None:
-    said = play(tmp_path, api, "main", "--diff", monitoring_dashboards=False)
+    output = play(tmp_path, api, "main", "--diff", monitoring_dashboards=False)
 
     assert made(api) == {FILES}
-    assert "ConfigMap slipway-system/slipway-prometheus" in said
-    assert "failed=0" in said
+    assert "ConfigMap slipway-system/slipway-prometheus" in output
+    assert "failed=0" in output
 
 
 def test_the_operator_that_is_asked_for_and_missing_is_an_error(tmp_path: Path, api: ClusterApi) -> None:
-    said = play(tmp_path, api, "main", failing=True, monitoring_mode="operator")
+    output = play(tmp_path, api, "main", failing=True, monitoring_mode="operator")
 
-    assert "monitoring_mode is operator, but the cluster has no PodMonitor or PrometheusRule" in said
+    assert "monitoring_mode is operator, but the cluster has no PodMonitor or PrometheusRule" in output
     assert made(api) == set()
 
 
@@ -181,14 +181,14 @@ def test_a_prometheus_is_asked_whether_it_reads_and_evaluates_and_its_token_is_n
     asking: dict[str, Any] = {"monitoring_prometheus_url": url, "monitoring_wait_timeout": 2}
     try:
         headers = {"Authorization": "Bearer of-prometheus"}
-        said = play(tmp_path, api, "verify", "-vvv", monitoring_prometheus_headers=headers, **asking)
+        output = play(tmp_path, api, "verify", "-vvv", monitoring_prometheus_headers=headers, **asking)
         assert set(handler.asked) == {"Bearer of-prometheus"}
-        assert "of-prometheus" not in said
+        assert "of-prometheus" not in output
 
         handler.health = {"slipway-gateway": "up", "slipway-controller": "down"}
-        said = play(tmp_path, api, "verify", failing=True, **asking)
-        assert f"Prometheus at {url} scrapes no pod of slipway-controller after 2 s." in said
-        assert "slipway-controller http://slipway-controller/metrics: refused" in said
+        output = play(tmp_path, api, "verify", failing=True, **asking)
+        assert f"Prometheus at {url} scrapes no pod of slipway-controller after 2 s." in output
+        assert "slipway-controller http://slipway-controller/metrics: refused" in output
     finally:
         server.shutdown()
         server.server_close()

@@ -27,23 +27,23 @@ def policy(part: str, **given: Any) -> dict[str, Any]:
         component_ingress=rules,
         __component_collection={"version": "1.0.0"},
     )
-    [made] = component["__component_network_policies"]
-    assert made["metadata"]["name"] == name
-    assert made["spec"]["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": name}}
-    return dict(made)
+    [network_policy] = component["__component_network_policies"]
+    assert network_policy["metadata"]["name"] == name
+    assert network_policy["spec"]["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": name}}
+    return dict(network_policy)
 
 
 def test_the_controller_is_reached_by_prometheus_for_its_metrics_and_by_nobody_else() -> None:
-    made = policy("controller")
-    assert who(made, METRICS) == {PROMETHEUS}
-    assert who(made, HTTP) == who(made, 22) == set()
+    network_policy = policy("controller")
+    assert who(network_policy, METRICS) == {PROMETHEUS}
+    assert who(network_policy, HTTP) == who(network_policy, 22) == set()
 
 
 def test_the_gateway_is_reached_by_everybody_and_its_control_port_by_prometheus_and_the_controller() -> None:
-    made = policy("gateway")
-    assert who(made, HTTP) == ALL
-    assert who(made, METRICS) == {PROMETHEUS, CONTROLLER}
-    assert who(made, 22) == set()
+    network_policy = policy("gateway")
+    assert who(network_policy, HTTP) == ALL
+    assert who(network_policy, METRICS) == {PROMETHEUS, CONTROLLER}
+    assert who(network_policy, 22) == set()
 
 
 def test_the_hub_is_reached_by_the_pods_of_the_cluster_or_those_that_are_named() -> None:
@@ -57,9 +57,9 @@ def test_the_hub_is_reached_by_the_pods_of_the_cluster_or_those_that_are_named()
 
 
 def test_metrics_server_is_reached_where_the_api_server_asks_it() -> None:
-    made = policy("metrics_server")
-    assert who(made, API) == ALL
-    assert who(made, HTTP) == set()
+    network_policy = policy("metrics_server")
+    assert who(network_policy, API) == ALL
+    assert who(network_policy, HTTP) == set()
 
 
 @pytest.mark.parametrize(("part", "others"), [("controller", set()), ("gateway", {CONTROLLER})])
@@ -97,6 +97,6 @@ def test_a_policy_comes_with_its_part_and_goes_when_it_is_not_wanted_any_more(tm
     signing = {"name": "slipway-controller-signing", "namespace": "slipway-system"}
     api.put({"apiVersion": "v1", "kind": "Secret", "metadata": signing, "data": {"ed25519": "aHVzaA=="}})
     output = run_tasks(tmp_path, api, [{"ansible.builtin.import_role": uninstall}], "--diff", "-vvv")
-    left = [found for found in api.objects if found[2].startswith("slipway-controller")]
-    assert left == []
+    leftovers = [place for place in api.objects if place[2].startswith("slipway-controller")]
+    assert leftovers == []
     assert "aHVzaA==" not in output

@@ -40,9 +40,9 @@ class Handler(ApiHandler):
     """Tells everybody which kinds there are, and nobody more."""
 
     def do_GET(self) -> None:
-        known = discovery(self.place, KINDS)
-        if known is not None:
-            self.send(200, known)
+        document = discovery(self.place, KINDS)
+        if document is not None:
+            self.send(200, document)
         else:
             self._forbid("get" if self.place.rpartition("/")[2] not in PLURALS else "list")
 
@@ -99,13 +99,13 @@ def test_one_without_rights_is_told_so_in_words(playbook: str, tmp_path: Path, a
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"children": hosts}}))
     cluster = {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"}
     variables = {"slipway_environment": cluster, "models_list": [{"name": "a", "spec": {"source": {}}}]}
-    said = run_play(
+    output = run_play(
         tmp_path,
         {"import_playbook": f"slipway.inference.{playbook}"},
         *("--extra-vars", json.dumps(variables)),
         inventory="inventory.json",
         failing=playbook != "status",
     )
-    raw = RAW.search(said)
-    assert raw is None, said[max(0, raw.start() - 1000) : raw.end() + 300]
-    assert re.search(TOLD[playbook], said), said
+    raw = RAW.search(output)
+    assert raw is None, output[max(0, raw.start() - 1000) : raw.end() + 300]
+    assert re.search(TOLD[playbook], output), output

@@ -21,12 +21,16 @@ pytestmark = pytest.mark.plays
 
 
 def pods(api: ClusterApi) -> dict[str, dict[str, Any]]:
-    return {key[2]: found["spec"]["template"]["spec"] for key, found in api.objects.items() if key[0] == "Deployment"}
+    return {
+        key[2]: deployment["spec"]["template"]["spec"]
+        for key, deployment in api.objects.items()
+        if key[0] == "Deployment"
+    }
 
 
 def settings(api: ClusterApi) -> str:
-    found: str = api.objects["ConfigMap", "slipway-system", "slipway-controller"]["data"]["controller.yaml"]
-    return found
+    text: str = api.objects["ConfigMap", "slipway-system", "slipway-controller"]["data"]["controller.yaml"]
+    return text
 
 
 def test_elsewhere_and_where_it_is_said_to_be_otherwise_they_do(tmp_path: Path, api: ClusterApi) -> None:

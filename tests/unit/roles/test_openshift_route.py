@@ -31,8 +31,8 @@ def published(**variables: Any) -> bool:
     environment = NativeEnvironment()
     environment.filters["bool"] = lambda value: value in (True, "true")
     parts = documents.read(ROOT / "playbooks/shared/parts.yml")
-    found: bool = environment.from_string(parts["slipway_has_openshift_route"]).render(**variables)
-    return found
+    has_route: bool = environment.from_string(parts["slipway_has_openshift_route"]).render(**variables)
+    return has_route
 
 
 @pytest.mark.parametrize(

@@ -38,34 +38,34 @@ def test_the_router_gives_a_stream_more_time_than_the_gateway_does(tmp_path: Pat
 
 def test_a_certificate_of_ones_own_is_used_and_its_key_never_shown(tmp_path: Path, api: ClusterApi) -> None:
     certificate = {"openshift_route_certificate": "PEM", "openshift_route_key": KEY}
-    said = play(tmp_path, api, "main", "--diff", "-vvv", openshift_route_host="models.example.com", **certificate)
+    output = play(tmp_path, api, "main", "--diff", "-vvv", openshift_route_host="models.example.com", **certificate)
     assert api.objects[PLACE]["spec"]["host"] == "models.example.com"
     assert api.objects[PLACE]["spec"]["tls"]["key"] == KEY
-    assert "https://models.example.com/v1" in said
-    assert KEY not in said
+    assert "https://models.example.com/v1" in output
+    assert KEY not in output
 
-    said = play(tmp_path, api, "main", failing=True, openshift_route_certificate="PEM")
-    assert "openshift_route_certificate and openshift_route_key must be set together" in said
+    output = play(tmp_path, api, "main", failing=True, openshift_route_certificate="PEM")
+    assert "openshift_route_certificate and openshift_route_key must be set together" in output
 
 
 def test_what_the_routers_say_ends_the_wait(tmp_path: Path, api: ClusterApi) -> None:
     api.failing = "route b already exposes this host"
-    said = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout=60)
-    assert "No router admits the Route slipway-gateway in namespace slipway-system" in said
-    assert "route b already exposes this host (HostAlreadyClaimed)" in said
+    output = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout=60)
+    assert "No router admits the Route slipway-gateway in namespace slipway-system" in output
+    assert "route b already exposes this host (HostAlreadyClaimed)" in output
 
 
 def test_a_cluster_whose_routers_do_not_look_at_it_is_told_so(tmp_path: Path, api: ClusterApi) -> None:
     api.routers = 0
-    said = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout="1")
-    assert "No router has processed the Route slipway-gateway in namespace slipway-system after 1 s" in said
+    output = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout="1")
+    assert "No router has processed the Route slipway-gateway in namespace slipway-system after 1 s" in output
 
 
 def test_on_a_cluster_without_routes_it_says_what_there_is_instead(tmp_path: Path, api: ClusterApi) -> None:
     api.kinds = api.kinds[: -len(OPENSHIFT)]
-    said = play(tmp_path, api, "main", failing=True)
-    assert "This cluster does not serve route.openshift.io/v1" in said
-    assert "gateway_service_type" in said
+    output = play(tmp_path, api, "main", failing=True)
+    assert "This cluster does not serve route.openshift.io/v1" in output
+    assert "gateway_service_type" in output
     assert "changed=0 " in play(tmp_path, api, "uninstall")
 
 

@@ -16,10 +16,10 @@ Object = dict[str, Any]
 
 @cache
 def variables_of_role() -> Object:
-    known: Object = {"preflight_force": False, "preflight_namespace": "slipway-system", "role_path": str(ROLE)}
+    role_vars: Object = {"preflight_force": False, "preflight_namespace": "slipway-system", "role_path": str(ROLE)}
     for file in sorted((ROLE / "vars/main").glob("*.yml")):
-        known |= DataLoader().load_from_file(str(file), trusted_as_template=True)
-    return known
+        role_vars |= DataLoader().load_from_file(str(file), trusted_as_template=True)
+    return role_vars
 
 
 def told(name: str, **variables: Any) -> Any:
@@ -58,13 +58,13 @@ def test_an_upgrade_takes_the_step_to_the_next_release_only(
     installed: list[tuple[str, str]], wanted: str, problems: list[str]
 ) -> None:
     parts = [deployment(f"slipway-{number}", *part) for number, part in enumerate(installed)]
-    found = wrong(
+    checks = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": parts},
         __preflight_wanted_version=wanted,
         __preflight_stored={},
     )
-    assert [check["what"] for check in found] == problems
+    assert [check["what"] for check in checks] == problems
 
 
 def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
@@ -91,7 +91,7 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
 def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
     asked: str, variables: Object, problems: list[str]
 ) -> None:
-    found = wrong(
+    checks = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": [deployment("slipway-gateway", "slipway/slipway:0.4.0")]},
         __preflight_wanted_version="0.4.0",
@@ -99,7 +99,7 @@ def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
         __preflight_gateway={"resources": [{"data": {"gateway.yaml": f"apiKeysSecret: '{asked}'\nthreads: 2\n"}}]},
         **variables,
     )
-    assert [check["what"] for check in found] == problems
+    assert [check["what"] for check in checks] == problems
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
     ],
 )
 def test_an_image_is_looked_for_by_its_whole_name(image: str, whole: str) -> None:
-    found = told("__preflight_wanted", __preflight_named=[{"image": image, "policy": "Never", "secrets": ["s"]}])
-    assert found == {image: {"whole": whole, "policy": "Never", "secrets": ["s"]}}
+    images = told("__preflight_wanted", __preflight_named=[{"image": image, "policy": "Never", "secrets": ["s"]}])
+    assert images == {image: {"whole": whole, "policy": "Never", "secrets": ["s"]}}
 
 
 def test_each_image_is_asked_of_a_node_without_it_that_takes_pods() -> None:
@@ -124,13 +124,13 @@ def test_each_image_is_asked_of_a_node_without_it_that_takes_pods() -> None:
 
     tainted = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
     nodes = [node("tainted", **tainted), node("cordoned", unschedulable=True), node("one", "a", "b"), node("two", "b")]
-    found = told(
+    pulls = told(
         "__preflight_pulls",
         __preflight_nodes={"resources": nodes},
         __preflight_wanted={name: {"whole": name} for name in ("a", "b", "c")},
         __preflight_problems=[],
     )
-    assert found == {"two": ["a"], "one": ["c"]}
+    assert pulls == {"two": ["a"], "one": ["c"]}
 
 
 @pytest.mark.parametrize(
@@ -169,25 +169,25 @@ def test_a_pod_that_no_kubelet_has_told_of_is_waited_for() -> None:
 
 def test_a_host_that_is_not_reached_is_told_once() -> None:
     away: Object = {"unreachable": True, "msg": "Connection timed out"}
-    found = wrong(
+    checks = wrong(
         "__preflight_host_checks",
         __preflight_host_facts=away,
         __preflight_host_user={},
         inventory_hostname="gpu-1",
     )
-    assert [(check["what"], check["why"]) for check in found] == [
+    assert [(check["what"], check["why"]) for check in checks] == [
         ("Host gpu-1 cannot be reached", "Connection timed out")
     ]
 
 
 def test_a_host_with_another_system_and_without_root_is_told_both() -> None:
-    found = wrong(
+    checks = wrong(
         "__preflight_host_checks",
         __preflight_host_facts={"ansible_facts": {"ansible_os_family": "Suse"}},
         __preflight_host_user={"stderr": "a password is required"},
         inventory_hostname="gpu-1",
     )
-    assert [check["why"] for check in found] == [
+    assert [check["why"] for check in checks] == [
         "a password is required",
         "Its family is Suse. Debian, Ubuntu and the RHEL family are supported.",
     ]
@@ -202,8 +202,8 @@ def test_caches_need_a_default_class_where_nobody_has_claimed_them() -> None:
         "__preflight_classes": {"resources": [{"metadata": {"name": "slow"}}]},
     }
     claimed = [{"metadata": {"namespace": "two", "name": "llmkube-model-cache"}}]
-    found = wrong("__preflight_storage_checks", __preflight_volumes={"resources": claimed}, **variables)
-    assert [check["why"] for check in found] == [
+    checks = wrong("__preflight_storage_checks", __preflight_volumes={"resources": claimed}, **variables)
+    assert [check["why"] for check in checks] == [
         "LLMKube Models in one need a PVC with the default class, but the cluster has only: slow.",
         "The cluster has no PersistentVolumeClaim one/weights, which model a uses.",
     ]

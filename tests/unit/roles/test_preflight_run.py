@@ -40,9 +40,9 @@ def test_where_all_is_well_nothing_is_said_and_no_pod_is_left(
 ) -> None:
     """A node that lacks an image is asked for it by a pod, but not in check mode."""
     api.put(node("without", images=IMAGES[:1]))
-    said = run_role(tmp_path, api, "preflight", "main", *flags, preflight_images_timeout=1)
-    assert "changed=0 " in said
-    assert "Nothing was changed" not in said
+    output = run_role(tmp_path, api, "preflight", "main", *flags, preflight_images_timeout=1)
+    assert "changed=0 " in output
+    assert "Nothing was changed" not in output
     assert api.writes == writes
 
 
@@ -57,7 +57,7 @@ def test_all_that_is_in_the_way_stands_in_one_report(tmp_path: Path, api: Cluste
             "spec": {"replicas": 1},
         }
     )
-    said = run_role(
+    output = run_role(
         tmp_path,
         api,
         "preflight",
@@ -69,7 +69,7 @@ def test_all_that_is_in_the_way_stands_in_one_report(tmp_path: Path, api: Cluste
         models_catalogue=["nomic-embed-text"],
         models_list=[{"name": "kept", "api": "kubeai", "spec": {"url": "pvc://weights/a"}}],
     )
-    report = said[said.index("problems were found") :]
+    report = output[output.index("problems were found") :]
     for problem in (
         "Kubernetes 1.30 or newer is required. This cluster has 1.29.1.",
         "Variables of the role gateway are invalid",
@@ -92,8 +92,8 @@ def test_an_upgrade_that_was_not_told_of_the_keys_changes_nothing(tmp_path: Path
     api.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**place, "labels": labels}, "spec": spec})
     api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": settings})
 
-    said = run_role(tmp_path, api, "preflight", "main", failing=True, preflight_upgrade=True, preflight_images=False)
+    output = run_role(tmp_path, api, "preflight", "main", failing=True, preflight_upgrade=True, preflight_images=False)
 
-    assert "One problem was found. Nothing was changed. 1. The gateway would accept requests without a key" in said
-    assert "The installed gateway requires the keys in Secret gateway-keys" in said
+    assert "One problem was found. Nothing was changed. 1. The gateway would accept requests without a key" in output
+    assert "The installed gateway requires the keys in Secret gateway-keys" in output
     assert api.writes == []

@@ -40,16 +40,20 @@ def node(name: str, *handlers: str, **labels: str) -> dict[str, Any]:
 
 
 def handlers(api: ClusterApi) -> dict[str, str]:
-    return {name: found["handler"] for (kind, _namespace, name), found in api.objects.items() if kind == "RuntimeClass"}
+    return {
+        name: runtime_class["handler"]
+        for (kind, _namespace, name), runtime_class in api.objects.items()
+        if kind == "RuntimeClass"
+    }
 
 
 def test_a_class_of_ones_own_has_handler_overhead_and_nodes(tmp_path: Path, api: ClusterApi) -> None:
     play(tmp_path, api, "main", runtime_class_list=[SANDBOXED])
-    made = api.objects["RuntimeClass", "", "sandboxed"]
+    runtime_class = api.objects["RuntimeClass", "", "sandboxed"]
 
-    assert made["handler"] == "kata"
-    assert made["overhead"] == {"podFixed": {"memory": "160Mi"}}
-    assert made["scheduling"] == {
+    assert runtime_class["handler"] == "kata"
+    assert runtime_class["overhead"] == {"podFixed": {"memory": "160Mi"}}
+    assert runtime_class["scheduling"] == {
         "nodeSelector": {"example.com/sandboxes": "true"},
         "tolerations": [{"key": "example.com/sandboxes", "operator": "Exists"}],
     }
@@ -69,10 +73,10 @@ def test_another_handler_makes_a_class_of_ours_anew(tmp_path: Path, api: Cluster
 
 def test_a_class_of_another_is_named_and_left_alone(tmp_path: Path, api: ClusterApi) -> None:
     api.put(of_another("nvidia", "nvidia"))
-    said = play(tmp_path, api, "main")
+    output = play(tmp_path, api, "main")
     play(tmp_path, api, "uninstall")
 
-    assert "Not changed, because another installation owns it: RuntimeClass nvidia." in said
+    assert "Not changed, because another installation owns it: RuntimeClass nvidia." in output
     assert handlers(api) == {"nvidia": "nvidia"}
     assert api.writes == ["apply RuntimeClass nvidia-cdi", "delete RuntimeClass nvidia-cdi"]
 
@@ -81,10 +85,11 @@ def test_a_class_of_another_with_another_handler_ends_it_before_anything_changes
     tmp_path: Path, api: ClusterApi
 ) -> None:
     api.put(of_another("nvidia-cdi", "elsewhere"))
-    said = play(tmp_path, api, "main", failing=True)
+    output = play(tmp_path, api, "main", failing=True)
 
     assert (
-        "RuntimeClass nvidia-cdi belongs to another installation and has the handler elsewhere, not nvidia-cdi" in said
+        "RuntimeClass nvidia-cdi belongs to another installation and has the handler elsewhere, not nvidia-cdi"
+        in output
     )
     assert api.writes == []
 
@@ -96,9 +101,9 @@ def test_verify_names_what_is_missing_and_handlers_that_no_node_knows(tmp_path: 
     play(tmp_path, api, "verify")
     api.put(node("one", "nvidia"))
     api.put(node("two", "nvidia"))
-    said = play(tmp_path, api, "verify", failing=True)
-    assert "No node has the handler nvidia-cdi of RuntimeClass nvidia-cdi. Checked: one, two." in said
-    assert "handler nvidia of" not in said
+    output = play(tmp_path, api, "verify", failing=True)
+    assert "No node has the handler nvidia-cdi of RuntimeClass nvidia-cdi. Checked: one, two." in output
+    assert "handler nvidia of" not in output
 
     api.put(node("two", "nvidia-cdi"))
     play(tmp_path, api, "verify")
@@ -110,12 +115,12 @@ def test_only_the_nodes_that_a_class_selects_have_to_know_its_handler(tmp_path: 
     play(tmp_path, api, "verify", runtime_class_list=[SANDBOXED])
 
     api.put(node("sandbox", **{"example.com/sandboxes": "true"}))
-    said = play(tmp_path, api, "verify", failing=True, runtime_class_list=[SANDBOXED])
-    assert "No node has the handler kata of RuntimeClass sandboxed. Checked: sandbox." in said
+    output = play(tmp_path, api, "verify", failing=True, runtime_class_list=[SANDBOXED])
+    assert "No node has the handler kata of RuntimeClass sandboxed. Checked: sandbox." in output
 
 
 def test_on_openshift_nothing_is_done(tmp_path: Path, api: ClusterApi) -> None:
-    said = play(tmp_path, api, "main", slipway_openshift=True)
+    output = play(tmp_path, api, "main", slipway_openshift=True)
 
-    assert "OpenShift: the vendors' operators create RuntimeClasses" in said
+    assert "OpenShift: the vendors' operators create RuntimeClasses" in output
     assert api.objects == {}

@@ -31,18 +31,18 @@ def node(name: str, address: str, *, ready: bool = True, **allocatable: str) -> 
     return {"metadata": {"name": name}, "status": status}
 
 
-def model(name: str, *, kind: str = "Model", ready: bool = True, **told: Any) -> Object:
+def model(name: str, *, kind: str = "Model", ready: bool = True, **fields: Any) -> Object:
     usual = {"phase": "Ready" if ready else "Failed", "url": "", "reason": "", "message": "", "conditions": []}
-    return {"kind": kind, "namespace": "models", "name": name, "ready": ready, **usual, **told}
+    return {"kind": kind, "namespace": "models", "name": name, "ready": ready, **usual, **fields}
 
 
 def found(**read: Any) -> Object:
     """What the role keeps, where these objects are read by kind; those of a kind that is None may not be."""
     loader = DataLoader()
-    known: Object = {}
+    role_vars: Object = {}
     for file in (ROLE / "defaults/main.yml", *sorted((ROLE / "vars/main").glob("*.yml"))):
-        known |= loader.load_from_file(str(file), trusted_as_template=True)
-    kinds = [row["kind"] for row in known["__status_kinds_anywhere"] + known["__status_kinds_of_openshift"]]
+        role_vars |= loader.load_from_file(str(file), trusted_as_template=True)
+    kinds = [row["kind"] for row in role_vars["__status_kinds_anywhere"] + role_vars["__status_kinds_of_openshift"]]
     results = [
         {"item": {"kind": kind}}
         | ({"msg": "Forbidden"} if read.get(kind, []) is None else {"resources": read.get(kind, [])})
@@ -60,7 +60,7 @@ def found(**read: Any) -> Object:
             "results": [{"item": "llmkube", "resources": [], "inference_services": read.get("services", [])}]
         },
     }
-    kept: Object = Templar(loader=loader, variables=known | registered).template(
+    kept: Object = Templar(loader=loader, variables=role_vars | registered).template(
         trust_as_template("{{ __status_found }}")
     )
     return kept
@@ -141,9 +141,9 @@ def test_what_may_not_be_read_is_not_called_missing() -> None:
 
 
 def test_what_runs_and_which_models_there_are_is_not_known_where_neither_may_be_read() -> None:
-    told = report(found(Deployment=None, krypton=None))
-    assert told.startswith("What is installed in namespace slipway-system could not be read.\n")
-    assert "Models: could not be read\n" in told
+    text = report(found(Deployment=None, krypton=None))
+    assert text.startswith("What is installed in namespace slipway-system could not be read.\n")
+    assert "Models: could not be read\n" in text
 
 
 def test_an_installation_in_another_namespace_is_not_this_one() -> None:

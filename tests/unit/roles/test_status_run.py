@@ -16,7 +16,7 @@ OURS = {"app.kubernetes.io/part-of": "slipway"}
 
 
 def put(api: ClusterApi, kind: str, name: str, namespace: str = "", **parts: Any) -> None:
-    version = next(known.version for known in api.kinds if known.name == kind)
+    version = next(api_kind.version for api_kind in api.kinds if api_kind.name == kind)
     labels = {**OURS, **parts.pop("labels", {})}
     metadata = {"name": name, "labels": labels} | ({"namespace": namespace} if namespace else {})
     api.put({"apiVersion": version, "kind": kind, "metadata": metadata, **parts})
@@ -47,8 +47,8 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
     put(api, "CustomResourceDefinition", "models.krypton.ai", spec={})
     put(api, "CustomResourceDefinition", "models.kubeai.org", labels={"app.kubernetes.io/part-of": "kubeai"}, spec={})
 
-    said = run_role(tmp_path, api, "status", "main")
-    for told in (
+    output = run_role(tmp_path, api, "status", "main")
+    for line in (
         "Slipway 9.1.0 in namespace slipway-system",
         "gateway 2 of 2 ready slipway/slipway:1",
         "Nodes: 1 of 1 ready, Kubernetes v1.34.4",
@@ -57,9 +57,9 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
         "Models: none yet",
         "outside at http://10.0.0.7:30080/v1",
     ):
-        assert told in said
-    assert "pod-eni" not in said
-    assert "changed=0 " in said
+        assert line in output
+    assert "pod-eni" not in output
+    assert "changed=0 " in output
     assert api.writes == []
 
 
@@ -77,9 +77,9 @@ def test_an_address_that_is_given_is_the_only_one_that_is_told(tmp_path: Path, a
         status={"conditions": [ready], "nodeInfo": {"kubeletVersion": "v1"}, "addresses": addresses},
     )
 
-    said = run_role(tmp_path, api, "status", "main", status_urls=["http://127.0.0.1:8080/v1"])
-    assert "outside at http://127.0.0.1:8080/v1" in said
-    assert "10.0.0.7:30080" not in said
+    output = run_role(tmp_path, api, "status", "main", status_urls=["http://127.0.0.1:8080/v1"])
+    assert "outside at http://127.0.0.1:8080/v1" in output
+    assert "10.0.0.7:30080" not in output
 
 
 def test_a_route_that_a_router_has_taken_is_the_address_to_ask(tmp_path: Path, api: ClusterApi) -> None:

@@ -55,8 +55,8 @@ LISTS: dict[str, list[str]] = {
 
 
 def options(role: str) -> dict[str, Any]:
-    found: dict[str, Any] = documents.read(ROOT / f"roles/{role}/meta/argument_specs.yml")
-    return found["argument_specs"]["main"]["options"]
+    document: dict[str, Any] = documents.read(ROOT / f"roles/{role}/meta/argument_specs.yml")
+    return document["argument_specs"]["main"]["options"]
 
 
 def other(name: str, option: dict[str, Any]) -> Any:
@@ -101,11 +101,11 @@ def apis() -> Iterator[tuple[ClusterApi, ClusterApi]]:
 
 @pytest.mark.timeout(900)
 def test_texts_make_the_same_objects_as_what_they_mean(tmp_path: Path, apis: tuple[ClusterApi, ClusterApi]) -> None:
-    meant, said = apis
+    meant, actual = apis
     tasks = [{"ansible.builtin.import_role": {"name": f"slipway.inference.{role}"}} for role in ROLES]
     values = changed()
     run_tasks(tmp_path, meant, tasks, **{**GIVEN, **values})
-    run_tasks(tmp_path, said, tasks, **{**GIVEN, **{name: text(value) for name, value in values.items()}})
+    run_tasks(tmp_path, actual, tasks, **{**GIVEN, **{name: text(value) for name, value in values.items()}})
 
-    assert without_ids(said) == without_ids(meant)
+    assert without_ids(actual) == without_ids(meant)
     assert len(meant.objects) > 30

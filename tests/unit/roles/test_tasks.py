@@ -23,9 +23,9 @@ FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")
 @each(FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_what_is_looked_up_by_name_is_not_trusted_to_have_a_label(file: Path) -> None:
     """Asked by name, k8s_info ignores label_selectors: what is another's would pass for ours, and be removed."""
-    asked = [task["kubernetes.core.k8s_info"] for task in mappings(file) if "kubernetes.core.k8s_info" in task]
+    lookups = [task["kubernetes.core.k8s_info"] for task in mappings(file) if "kubernetes.core.k8s_info" in task]
 
-    assert [arguments for arguments in asked if "name" in arguments and "label_selectors" in arguments] == []
+    assert [arguments for arguments in lookups if "name" in arguments and "label_selectors" in arguments] == []
 
 
 def test_the_controller_knows_the_name_of_its_pod() -> None:
@@ -73,7 +73,7 @@ def test_the_models_go_before_the_controller_that_looks_after_what_they_leave() 
 
 def test_every_api_is_known_to_every_role() -> None:
     """An API that one of them does not know could be installed, and not served or not removed."""
-    known = {
+    apis = {
         "crds": set(Rendered("crds")["__crds_apis"]),
         "controller": set(Rendered("controller")["controller_apis"]),
         "gateway": set(Rendered("gateway")["gateway_apis"]),
@@ -81,7 +81,7 @@ def test_every_api_is_known_to_every_role() -> None:
         "status": set(Rendered("status")["__status_apis"]),
     }
 
-    assert set(map(frozenset, known.values())) == {frozenset(api.name for api in APIS)}
+    assert set(map(frozenset, apis.values())) == {frozenset(api.name for api in APIS)}
 
 
 @each(FILES, ids=lambda file: str(file.relative_to(ROOT)))
@@ -148,9 +148,9 @@ def test_an_upgrade_takes_the_parts_that_an_installation_has() -> None:
     ],
 )
 def test_the_preflight_checks_the_parts_that_will_be_installed(variables: dict[str, Any], roles: set[str]) -> None:
-    known = {"gateway_api_keys": {}, "gateway_api_keys_secret": "", "groups": {}, **variables}
+    host_vars = {"gateway_api_keys": {}, "gateway_api_keys_secret": "", "groups": {}, **variables}
     parts = documents.read(ROOT / "playbooks/shared/parts.yml")
-    has = Rendered("preflight", **known, **{name: trust_as_template(value) for name, value in parts.items()})
+    has = Rendered("preflight", **host_vars, **{name: trust_as_template(value) for name, value in parts.items()})
     checked = {"depot": "model_registry", "device_plugin": "gpus", "runtime_class": "gpus"}
 
     assert {name.removeprefix("slipway_has_") for name in parts if has[name]} == roles

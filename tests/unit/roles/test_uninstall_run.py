@@ -45,11 +45,11 @@ def test_what_is_left_is_told(tmp_path: Path, api: ClusterApi) -> None:
     storage = {"resources": {"requests": {"storage": "100Gi"}}}
     api.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": storage})
 
-    said = uninstall(tmp_path, api, "models,crds")
-    assert "Remaining definitions: things.example.com" in said
-    assert "Remaining PVCs with caches: models/cache (100Gi)" in said
-    assert "--extra-vars slipway_purge=true" in said
-    assert "Removing" not in said
+    output = uninstall(tmp_path, api, "models,crds")
+    assert "Remaining definitions: things.example.com" in output
+    assert "Remaining PVCs with caches: models/cache (100Gi)" in output
+    assert "--extra-vars slipway_purge=true" in output
+    assert "Removing" not in output
 
 
 def test_the_namespace_of_the_demo_s_hub_is_removed(tmp_path: Path, api: ClusterApi) -> None:
@@ -77,11 +77,11 @@ class HeldByLoadBalancer(dict[tuple[str, str, str], Object]):
         super().__delitem__(key)
 
     def get(self, key: tuple[str, str, str], default: Any = None) -> Any:
-        found = super().get(key, default)
+        resource = super().get(key, default)
         if key[0] == "Service" and self.held:
             self.held = False
             super().__delitem__(key)
-        return found
+        return resource
 
 
 def test_a_service_is_gone_before_its_component_is(tmp_path: Path, api: ClusterApi) -> None:

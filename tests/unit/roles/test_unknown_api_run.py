@@ -25,8 +25,8 @@ from .role_run import run_role
 def test_a_name_that_is_no_api_is_refused(
     tmp_path: Path, api: ClusterApi, role: str, entry: str, variable: str
 ) -> None:
-    said = run_role(tmp_path, api, role, entry, failing=True, **{variable: [DESCRIPTIONS[0].name, "kryptn"]})
+    output = run_role(tmp_path, api, role, entry, failing=True, **{variable: [DESCRIPTIONS[0].name, "kryptn"]})
 
-    assert "unknown API kryptn" in said
-    assert f"Use {', '.join(one.name for one in DESCRIPTIONS)}" in said
+    assert "unknown API kryptn" in output
+    assert f"Use {', '.join(one.name for one in DESCRIPTIONS)}" in output
     assert api.objects == {}

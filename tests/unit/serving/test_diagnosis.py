@@ -102,8 +102,8 @@ def test_a_failed_download_says_what_to_do_and_shows_the_log(line: str, advice: 
 )
 def test_trouble_of_the_hub_that_passes_is_given_some_restarts(status: int, restarts: int, failed: bool) -> None:
     log = f"error: GET failed ({status}):"
-    found = diagnosed(pod(containerStatuses=container(restarts=restarts, **CRASHED, lastState=ended(1, 1, log))))
-    assert (found.failure is not None) == failed
+    diagnosis = diagnosed(pod(containerStatuses=container(restarts=restarts, **CRASHED, lastState=ended(1, 1, log))))
+    assert (diagnosis.failure is not None) == failed
 
 
 def test_what_another_container_says_is_not_the_engines() -> None:
@@ -151,8 +151,8 @@ def test_a_claim_that_does_not_exist_has_time_to_come_whatever_the_grace_for_nod
     condition = {"type": "PodScheduled", "status": "False", "message": message}
     limits, no_words = msgspec.structs.replace(LIMITS, unschedulable_grace_seconds=600), lambda _log: None
     missing = pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:29Z"}])
-    found = diagnose(None, [missing], limits, NOW, no_words).failure
-    assert (found.reason if found else None, found.message if found else None) == (reason, text)
+    failure = diagnose(None, [missing], limits, NOW, no_words).failure
+    assert (failure.reason if failure else None, failure.message if failure else None) == (reason, text)
     recent = pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:35Z"}])
     assert diagnose(None, [recent], limits, NOW, no_words) == Diagnosis(recheck_seconds=5 if reason else 575)
 
@@ -174,9 +174,9 @@ def test_a_claim_that_does_not_exist_has_time_to_come_whatever_the_grace_for_nod
 )
 def test_a_device_that_no_node_has_is_told_from_one_that_is_in_use(message: str, reason: str) -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": message}
-    found = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:00Z"}])).failure
-    assert found is not None
-    assert found.reason == reason
+    failure = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:00Z"}])).failure
+    assert failure is not None
+    assert failure.reason == reason
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_a_device_that_no_node_has_is_told_from_one_that_is_in_use(message: str,
 )
 def test_a_container_that_names_what_does_not_exist(message: str, reason: str, noun: str) -> None:
     waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
-    found = diagnosed(pod(containerStatuses=container(state=waiting))).failure
-    assert found is not None
-    assert found.reason == reason
-    assert noun in found.message
+    failure = diagnosed(pod(containerStatuses=container(state=waiting))).failure
+    assert failure is not None
+    assert failure.reason == reason
+    assert noun in failure.message
 
 
 def test_a_runtime_class_that_does_not_exist_is_reported_at_once() -> None:

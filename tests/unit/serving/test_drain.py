@@ -54,17 +54,17 @@ class Engine:
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    made = Engine()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    fake_engine = Engine()
+    yield fake_engine
+    fake_engine.server.shutdown()
+    fake_engine.server.server_close()
 
 
 @pytest.fixture
 def client(engine: Engine) -> Iterator[socket.socket]:
     """Somebody who is connected, and may or may not wait for an answer."""
-    with socket.create_connection(("127.0.0.1", engine.port)) as made:
-        yield made
+    with socket.create_connection(("127.0.0.1", engine.port)) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -179,10 +179,10 @@ def test_an_image_that_may_have_no_shell_goes_on_for_some_seconds() -> None:
 
 
 def test_every_engine_with_metrics_says_which_of_them_tell_that_it_has_nothing_to_do() -> None:
-    told = {name: one.drain(600).metrics for name, one in ENGINES.items()}
-    assert told["vllm"] == ("vllm:num_requests_running", "vllm:num_requests_waiting")
-    assert told["llamacpp"] == ("llamacpp:requests_processing", "llamacpp:requests_deferred")
-    assert told["ollama"] == ()
+    metrics = {name: one.drain(600).metrics for name, one in ENGINES.items()}
+    assert metrics["vllm"] == ("vllm:num_requests_running", "vllm:num_requests_waiting")
+    assert metrics["llamacpp"] == ("llamacpp:requests_processing", "llamacpp:requests_deferred")
+    assert metrics["ollama"] == ()
 
 
 def test_a_container_that_failed_a_probe_is_not_waited_for() -> None:

@@ -41,9 +41,9 @@ def engine(**fields: Any) -> Object:
     return {**SPEC, "containers": [{**ENGINE, **fields}]}
 
 
-def refused(made: Object, alone: Object | None, *folders: str) -> set[str]:
+def refused(workload: Object, alone: Object | None, *folders: str) -> set[str]:
     """The settings by which its author would have to be allowed what is not granted."""
-    return {one.setting for one in freedoms([made]) - granted(made, alone, folders)}
+    return {one.setting for one in freedoms([workload]) - granted(workload, alone, folders)}
 
 
 EVERYTHING = {"privileged", "image_prefixes", "priority_classes", ""}
@@ -94,8 +94,8 @@ def test_an_image_and_a_priority_are_the_operators_wherever_they_are() -> None:
 
 
 def test_each_pod_of_a_group_is_judged_for_itself() -> None:
-    made, alone = group(engine(args=["--b"]), SPEC), group(SPEC, SPEC)
-    places = {one.field.partition(".")[0] for one in freedoms([made]) - granted(made, alone)}
+    workload, alone = group(engine(args=["--b"]), SPEC), group(SPEC, SPEC)
+    places = {one.field.partition(".")[0] for one in freedoms([workload]) - granted(workload, alone)}
     assert places == {"leaderTemplate"}
     assert refused(alone, alone) == set()
 

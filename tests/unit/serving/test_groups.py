@@ -27,8 +27,8 @@ def made(leader: str = "engine:1", worker: str = "engine:1", **metadata: Any) ->
 
 
 def observed(**status: Any) -> Object:
-    found = made()
-    return {**found, "metadata": {**found["metadata"], "generation": 4}, "status": status}
+    resource = made()
+    return {**resource, "metadata": {**resource["metadata"], "generation": 4}, "status": status}
 
 
 def test_a_group_starts_and_ends_as_a_whole() -> None:
@@ -51,8 +51,8 @@ def test_a_change_of_the_workers_alone_makes_leaders_of_an_older_spec_too() -> N
 
 
 def test_the_topology_that_the_leader_asks_for_is_the_groups() -> None:
-    asked = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
-    assert made(annotations=asked)["metadata"]["annotations"] == asked
+    topology = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+    assert made(annotations=topology)["metadata"]["annotations"] == topology
     assert "annotations" not in made()["metadata"]
 
 
@@ -75,9 +75,9 @@ def _fields(group: Group) -> dict[str, Any]:
     ],
 )
 def test_groups_are_reported_as_replicas(status: Object, reason: str) -> None:
-    told = report((Component(as_workload(observed(**status)), Diagnosis()),), None, ())
-    assert {one.type: one.reason for one in told.conditions}["Progressing"] == reason
-    assert told.ready_replicas == status["readyReplicas"]
+    result = report((Component(as_workload(observed(**status)), Diagnosis()),), None, ())
+    assert {one.type: one.reason for one in result.conditions}["Progressing"] == reason
+    assert result.ready_replicas == status["readyReplicas"]
 
 
 def test_what_is_wrong_with_a_worker_is_told_of_the_group() -> None:
@@ -89,9 +89,9 @@ def test_what_is_wrong_with_a_worker_is_told_of_the_group() -> None:
         "status": {"phase": "Pending", "containerStatuses": [waiting]},
     }
     limits = Limits(startup_seconds=60, unschedulable_grace_seconds=30, container="engine")
-    found = diagnose(workload, [pod], limits, 0.0, lambda _log: None).failure
-    assert found is not None
-    assert found.reason == "ImagePullBackOff"
+    failure = diagnose(workload, [pod], limits, 0.0, lambda _log: None).failure
+    assert failure is not None
+    assert failure.reason == "ImagePullBackOff"
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,5 @@ def test_what_needs_trust_is_found_in_leaders_and_in_workers() -> None:
     root = {"privileged": True}
     leader, worker = template("a"), template("a")
     worker["spec"]["containers"][0]["securityContext"] = root
-    told = freedoms((leader_worker_set(leader, worker, GROUP),))
-    assert [one.value for one in told if one.field.endswith("securityContext.privileged")] == ["true"]
+    findings = freedoms((leader_worker_set(leader, worker, GROUP),))
+    assert [one.value for one in findings if one.field.endswith("securityContext.privileged")] == ["true"]

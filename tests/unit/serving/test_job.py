@@ -37,9 +37,9 @@ def test_a_pod_of_another_kinds_job_is_no_jobs() -> None:
     """Volcano's Jobs, for example, have the same name of their kind."""
     theirs = pod(9)
     theirs["metadata"]["ownerReferences"][0]["apiVersion"] = "batch.volcano.sh/v1alpha1"
-    made = job_of(pod(3))
-    assert made is not None
-    assert made.name == "load"
+    reference = job_of(pod(3))
+    assert reference is not None
+    assert reference.name == "load"
     assert job_of(theirs) is None
     assert pods_of(job(), [theirs]) == []
 

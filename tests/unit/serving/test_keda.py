@@ -28,9 +28,9 @@ DEFINITION = Path(__file__).parents[2] / "cluster/manifests/keda/scaledobjects.y
 
 
 def test_a_workload_follows_a_query() -> None:
-    made = scaled_object("scaledobject-chat-engine", ROLLOUT, DEPLOYMENT, 1, 4, TRIGGER)
-    assert made["metadata"] == {"name": "scaledobject-chat-engine", "namespace": "models", "labels": {"a": "b"}}
-    spec = made["spec"]
+    manifest = scaled_object("scaledobject-chat-engine", ROLLOUT, DEPLOYMENT, 1, 4, TRIGGER)
+    assert manifest["metadata"] == {"name": "scaledobject-chat-engine", "namespace": "models", "labels": {"a": "b"}}
+    spec = manifest["spec"]
     assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat-engine"}
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 4)
     [trigger] = spec["triggers"]
@@ -48,14 +48,14 @@ def test_a_workload_follows_a_query() -> None:
 
 @pytest.mark.parametrize("trigger", [TRIGGER, NAMED], ids=["plain", "named"])
 def test_kedas_own_definition_takes_what_is_made(trigger: Trigger) -> None:
-    made = scaled_object("scaledobject-chat-engine", ROLLOUT, DEPLOYMENT, 1, 4, trigger)
-    assert faults(schema_of(documents.read(DEFINITION)), made) == []
+    manifest = scaled_object("scaledobject-chat-engine", ROLLOUT, DEPLOYMENT, 1, 4, trigger)
+    assert faults(schema_of(documents.read(DEFINITION)), manifest) == []
 
 
 def test_credentials_are_named_and_never_held() -> None:
-    [made] = scaled_object("x", ROLLOUT, DEPLOYMENT, 1, 4, NAMED)["spec"]["triggers"]
-    assert made["authenticationRef"] == {"name": "prometheus", "kind": "ClusterTriggerAuthentication"}
-    assert made["metadata"]["authModes"] == "basic, tls"
+    [trigger] = scaled_object("x", ROLLOUT, DEPLOYMENT, 1, 4, NAMED)["spec"]["triggers"]
+    assert trigger["authenticationRef"] == {"name": "prometheus", "kind": "ClusterTriggerAuthentication"}
+    assert trigger["metadata"]["authModes"] == "basic, tls"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,6 @@ def test_credentials_are_named_and_never_held() -> None:
     ],
 )
 def test_what_keda_would_not_take_is_said(fields: dict[str, str], fault: str) -> None:
-    told = msgspec.structs.replace(TRIGGER, **fields).fault()
-    assert fault in told
-    assert bool(told) == bool(fault)
+    message = msgspec.structs.replace(TRIGGER, **fields).fault()
+    assert fault in message
+    assert bool(message) == bool(fault)

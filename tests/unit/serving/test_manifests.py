@@ -22,37 +22,37 @@ def pod(**fields: Any) -> Object:
 
 
 def test_a_bare_pod_has_no_privileges_drains_and_leaves_its_last_words() -> None:
-    made = finished(pod(initContainers=[{"name": "before", "image": "c"}]), 8080, Drain(seconds=30))
-    deployment = {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"template": {"spec": made}}}
-    containers = [*made["initContainers"], *made["containers"]]
-    assert faults(core_schema("PodSpec"), made) == []
+    spec = finished(pod(initContainers=[{"name": "before", "image": "c"}]), 8080, Drain(seconds=30))
+    deployment = {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"template": {"spec": spec}}}
+    containers = [*spec["initContainers"], *spec["containers"]]
+    assert faults(core_schema("PodSpec"), spec) == []
     assert {one.setting for one in freedoms([deployment])} == {"image_prefixes"}
     assert {one["terminationMessagePolicy"] for one in containers} == {LAST_WORDS}
     assert [one["name"] for one in containers if "lifecycle" in one] == ["engine"]
-    assert made["containers"][0]["lifecycle"] == {"preStop": Drain(seconds=30).hook(8080)}
-    assert made["terminationGracePeriodSeconds"] == 45
+    assert spec["containers"][0]["lifecycle"] == {"preStop": Drain(seconds=30).hook(8080)}
+    assert spec["terminationGracePeriodSeconds"] == 45
 
 
 def test_what_the_manifest_says_goes_before() -> None:
-    said = {
+    spec = {
         "enableServiceLinks": True,
         "terminationGracePeriodSeconds": 5,
         "securityContext": {"seccompProfile": {"type": "Unconfined"}, "runAsUser": 5},
     }
-    assert said.items() <= finished(pod(**said), 8080, Drain(seconds=30)).items()
+    assert spec.items() <= finished(pod(**spec), 8080, Drain(seconds=30)).items()
     own = {"lifecycle": {"preStop": {"exec": {"command": ["true"]}}, "postStart": {}}, "imagePullPolicy": "Never"}
-    (made,) = finished({"containers": [{**BARE, **own}]}, 8080, Drain(seconds=30))["containers"]
-    assert own.items() <= made.items()
+    (container,) = finished({"containers": [{**BARE, **own}]}, 8080, Drain(seconds=30))["containers"]
+    assert own.items() <= container.items()
 
 
 def test_without_a_time_to_drain_nothing_waits() -> None:
-    (made, _beside) = finished(pod(), 8080, Drain(seconds=0))["containers"]
-    assert "lifecycle" not in made
+    (container, _beside) = finished(pod(), 8080, Drain(seconds=0))["containers"]
+    assert "lifecycle" not in container
 
 
 def test_a_part_of_a_security_context_is_completed() -> None:
-    made = finished(pod(securityContext={"runAsUser": 5}), 8080, Drain(seconds=30))
-    assert made["securityContext"] == {"runAsUser": 5, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = finished(pod(securityContext={"runAsUser": 5}), 8080, Drain(seconds=30))
+    assert spec["securityContext"] == {"runAsUser": 5, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_part_of_a_security_context_is_completed() -> None:
     ],
 )
 def test_a_container_has_as_little_privilege_as_it_can_do_with(port: int, said: Any, expected: Object) -> None:
-    (made,) = finished({"containers": [{**BARE, "securityContext": said}]}, port, Drain(seconds=30))["containers"]
-    assert made["securityContext"] == expected
+    (container,) = finished({"containers": [{**BARE, "securityContext": said}]}, port, Drain(seconds=30))["containers"]
+    assert container["securityContext"] == expected
 
 
 def test_what_answers_has_a_port_and_a_probe() -> None:

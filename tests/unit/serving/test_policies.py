@@ -41,9 +41,9 @@ SERVER = ModelServer(
 def test_an_autoscaler_scales_the_servers_deployment_slowly_down_and_not_wildly_up(
     target: Target, metric: Object
 ) -> None:
-    made: dict[str, Any] = autoscaler(SERVER, 1, 4, (target,))
-    spec = made["spec"]
-    assert made["metadata"] == {"name": "tiny", "namespace": "models", "labels": dict(SERVER.labels)}
+    manifest: dict[str, Any] = autoscaler(SERVER, 1, 4, (target,))
+    spec = manifest["spec"]
+    assert manifest["metadata"] == {"name": "tiny", "namespace": "models", "labels": dict(SERVER.labels)}
     assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "tiny"}
     assert spec["metrics"] == [{"type": target.type, **metric}]
     down = spec["behavior"]["scaleDown"]
@@ -86,6 +86,6 @@ def test_a_budget_says_what_the_spec_says_even_of_one_pod(limit: Object) -> None
 
 @pytest.mark.parametrize(("preempts", "policy"), [(True, "PreemptLowerPriority"), (False, "Never")])
 def test_a_priority_class_lies_in_no_namespace_and_is_nobodys_default(preempts: bool, policy: str) -> None:
-    made = priority_class("first", 7, "Before others.", preempts=preempts)
-    assert made["metadata"] == {"name": "first"}
-    assert (made["value"], made["globalDefault"], made["preemptionPolicy"]) == (7, False, policy)
+    manifest = priority_class("first", 7, "Before others.", preempts=preempts)
+    assert manifest["metadata"] == {"name": "first"}
+    assert (manifest["value"], manifest["globalDefault"], manifest["preemptionPolicy"]) == (7, False, policy)

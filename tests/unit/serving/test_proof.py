@@ -14,8 +14,8 @@ NOW = 1_900_000_000 * 10**9
 ASKED = {"method": "PUT", "path": "/v1/adapters", "pod": "u-1"}
 
 
-def check(header: str | None, now: int = NOW, **asked: str) -> Proof:
-    return verified(public_key(KEY.public), header, now=now, **(ASKED | asked))
+def check(header: str | None, now: int = NOW, **fields: str) -> Proof:
+    return verified(public_key(KEY.public), header, now=now, **(ASKED | fields))
 
 
 def header() -> str:

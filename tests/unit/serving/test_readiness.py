@@ -27,19 +27,19 @@ STOPPABLE = Readiness(
 def status(phase: str = "", **conditions: str) -> Object:
     """``status(Available="False WaitingForPods")``; what is not named is as it is while all is well."""
     usual = {"Accepted": "True Valid", "Available": "True Ready", "Progressing": "False Complete"}
-    found = {type_: told.split() for type_, told in (usual | conditions).items()}
+    states = {type_: text.split() for type_, text in (usual | conditions).items()}
     return {
         "phase": phase,
         "conditions": [
             {"type": type_, "status": value, "reason": reason, "message": f"{type_} says {reason}."}
-            for type_, (value, reason) in found.items()
+            for type_, (value, reason) in states.items()
         ],
     }
 
 
-def told(found: Object, readiness: Readiness = SERVED) -> list[str]:
+def told(resource_status: Object, readiness: Readiness = SERVED) -> list[str]:
     """Status and reason of Ready, Reconciling and Stalled."""
-    conditions = summarize(found, readiness, 3)
+    conditions = summarize(resource_status, readiness, 3)
     assert [one.type for one in conditions] == ["Ready", "Reconciling", "Stalled"]
     return [f"{one.status} {one.reason}" for one in conditions]
 
@@ -94,28 +94,28 @@ def test_a_status_is_summed_up(found: Object, ready: str, reconciling: str, stal
 
 
 def test_what_is_stopped_by_wish_is_ready() -> None:
-    found = status("Stopped", Available="False ScaledToZero", Progressing="False Complete")
-    assert told(found, STOPPABLE) == ["True Ready", "False Complete", "False AsExpected"]
+    resource_status = status("Stopped", Available="False ScaledToZero", Progressing="False Complete")
+    assert told(resource_status, STOPPABLE) == ["True Ready", "False Complete", "False AsExpected"]
 
 
 def test_a_spec_that_is_refused_is_stalled_though_it_is_stopped() -> None:
-    found = status("Stopped", Accepted="False InvalidSpec", Available="False InvalidSpec")
-    assert told(found, STOPPABLE) == ["False InvalidSpec", "False InvalidSpec", "True InvalidSpec"]
+    resource_status = status("Stopped", Accepted="False InvalidSpec", Available="False InvalidSpec")
+    assert told(resource_status, STOPPABLE) == ["False InvalidSpec", "False InvalidSpec", "True InvalidSpec"]
 
 
 def test_stalled_names_the_failure_and_not_what_waits_because_of_it() -> None:
     extra = Condition("Loaded", "False", reasons=("LoadFailed",))
     readiness = Readiness(ready=AVAILABLE, failed=extra, telling=(AVAILABLE, Condition("Loaded")))
-    found = status(Available="False WaitingForPods", Loaded="False LoadFailed")
-    assert told(found, readiness) == ["False LoadFailed", "False LoadFailed", "True LoadFailed"]
+    resource_status = status(Available="False WaitingForPods", Loaded="False LoadFailed")
+    assert told(resource_status, readiness) == ["False LoadFailed", "False LoadFailed", "True LoadFailed"]
 
 
 def test_stalled_names_no_part_of_a_failure_that_is_not_complete() -> None:
     both = AllOf((Condition("Available", "False"), Condition("Progressing", "False", reasons=("TimedOut",))))
     loaded = Condition("Loaded", "False", reasons=("LoadFailed",))
     readiness = Readiness(ready=AVAILABLE, failed=AnyOf((both, loaded)), telling=(AVAILABLE, Condition("Loaded")))
-    found = status(Available="False WaitingForPods", Progressing="True RollingOut", Loaded="False LoadFailed")
-    assert told(found, readiness) == ["False LoadFailed", "False LoadFailed", "True LoadFailed"]
+    resource_status = status(Available="False WaitingForPods", Progressing="True RollingOut", Loaded="False LoadFailed")
+    assert told(resource_status, readiness) == ["False LoadFailed", "False LoadFailed", "True LoadFailed"]
     timed_out = status(Available="False WaitingForPods", Progressing="False TimedOut", Loaded="False LoadFailed")
     assert told(timed_out, readiness)[2] == "True WaitingForPods"
 

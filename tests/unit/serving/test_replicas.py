@@ -8,8 +8,8 @@ from slipway.kube.objects import Object
 from slipway.serving.replicas import SAID, said, scaled_by_others
 
 
-def deployment(replicas: int, told: int | None) -> Object:
-    metadata: Object = {"name": "chat", "annotations": {} if told is None else {SAID: str(told)}}
+def deployment(replicas: int, annotation: int | None) -> Object:
+    metadata: Object = {"name": "chat", "annotations": {} if annotation is None else {SAID: str(annotation)}}
     return {"metadata": metadata, "spec": {"replicas": replicas}}
 
 

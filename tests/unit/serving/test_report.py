@@ -21,10 +21,10 @@ BROKEN = Diagnosis(Failure("CrashLoopBackOff", "It ended."))
 REFUSED = Rejection("InvalidSpec", "no")
 
 
-def deployment(wanted: int = 1, /, **status: int) -> dict[str, Any]:
+def deployment(replicas: int = 1, /, **status: int) -> dict[str, Any]:
     return {
         "metadata": {"generation": 1},
-        "spec": {"replicas": wanted},
+        "spec": {"replicas": replicas},
         "status": {"observedGeneration": 1, **status},
     }
 
@@ -57,9 +57,9 @@ def test_what_is_observed_decides_the_reasons(
     progressing: str,
 ) -> None:
     other = Condition("Routed", "True", "Routed", "")
-    told = report([Component(observed, diagnosis)], rejection, [other], pending).conditions
-    assert [condition.type for condition in told] == ["Accepted", "Available", "Progressing", "Routed"]
-    assert (told[1].reason, told[2].reason) == (available, progressing)
+    conditions = report([Component(observed, diagnosis)], rejection, [other], pending).conditions
+    assert [condition.type for condition in conditions] == ["Accepted", "Available", "Progressing", "Routed"]
+    assert (conditions[1].reason, conditions[2].reason) == (available, progressing)
 
 
 COUNTS = {
@@ -157,9 +157,9 @@ def test_where_even_the_long_id_was_given_away_it_is_told() -> None:
     assert "new/a belongs to namespace b (idOwners)." in condition.message
 
 
-def component(name: str, ready: int, wanted: int = 1, failure: Failure | None = None) -> Component:
-    status = {"replicas": wanted, "readyReplicas": ready, "updatedReplicas": wanted, "observedGeneration": 1}
-    workload = {"metadata": {"generation": 1}, "spec": {"replicas": wanted}, "status": status}
+def component(name: str, ready: int, replicas: int = 1, failure: Failure | None = None) -> Component:
+    status = {"replicas": replicas, "readyReplicas": ready, "updatedReplicas": replicas, "observedGeneration": 1}
+    workload = {"metadata": {"generation": 1}, "spec": {"replicas": replicas}, "status": status}
     return Component(workload, Diagnosis(failure), name)
 
 
@@ -186,17 +186,17 @@ def component(name: str, ready: int, wanted: int = 1, failure: Failure | None = 
 def test_of_several_workloads_all_have_to_answer(
     components: list[Component], phase: str, available: str, progressing: str
 ) -> None:
-    told = report(components, None, [])
-    reasons = {one.type: one.reason for one in told.conditions}
-    assert (told.phase, reasons["Available"], reasons["Progressing"]) == (phase, available, progressing)
+    result = report(components, None, [])
+    reasons = {one.type: one.reason for one in result.conditions}
+    assert (result.phase, reasons["Available"], reasons["Progressing"]) == (phase, available, progressing)
 
 
 def test_of_several_workloads_each_is_counted_by_its_name() -> None:
-    told = report([component("engine", 2, 2), component("router", 1)], None, [])
-    messages = {one.type: one.message for one in told.conditions}
+    result = report([component("engine", 2, 2), component("router", 1)], None, [])
+    messages = {one.type: one.message for one in result.conditions}
     assert messages["Available"] == "engine: 2 replicas answer. router: 1 replica answers."
     assert messages["Progressing"] == "All 3 replicas run the latest spec."
-    assert (told.replicas, told.ready_replicas) == (3, 3)
+    assert (result.replicas, result.ready_replicas) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -208,5 +208,5 @@ def test_of_several_workloads_each_is_counted_by_its_name() -> None:
     ],
 )
 def test_the_end_of_a_rollout_is_told_in_words_for_any_number_of_replicas(wanted: int, told: str) -> None:
-    found = report([component("engine", wanted, wanted)], None, [])
-    assert {one.type: one.message for one in found.conditions}["Progressing"] == told
+    result = report([component("engine", wanted, wanted)], None, [])
+    assert {one.type: one.message for one in result.conditions}["Progressing"] == told

@@ -26,14 +26,14 @@ from slipway.serving.route import (
 
 def service(annotation: str | None = None, **metadata: Any) -> dict[str, Any]:
     annotations = {} if annotation is None else {ROUTE: annotation}
-    made = {
+    defaults = {
         "name": "tiny",
         "namespace": "models",
         "creationTimestamp": "2026-11-21T09:00:00Z",
         "annotations": annotations,
     }
     return {
-        "metadata": made | metadata,
+        "metadata": defaults | metadata,
         "spec": {"ports": [{"name": "metrics", "port": 9}, {"name": "http", "port": 8080}]},
     }
 
@@ -146,8 +146,8 @@ def test_what_a_spec_says_for_people_never_makes_a_route_that_cannot_be_read() -
 
 def test_aliases_of_a_spec_never_make_a_route_that_cannot_be_read_and_the_first_stay() -> None:
     aliases = tuple(f"org/{number}" for number in range(100))
-    for asked, kept in ((("a b", "m", *aliases), aliases[:64]), (("x" * 200,) * 2 + ("y" * 253,) * 60, None)):
-        _unused, annotations = route_metadata(Route(("m",), aliases=asked))
+    for names, kept in ((("a b", "m", *aliases), aliases[:64]), (("x" * 200,) * 2 + ("y" * 253,) * 60, None)):
+        _unused, annotations = route_metadata(Route(("m",), aliases=names))
         read = routed_service(service(annotations[ROUTE])).route
         assert read.aliases == (kept or ("x" * 200, "y" * 253))
     many = tuple(f"{number:02}{'z' * 250}" for number in range(64))

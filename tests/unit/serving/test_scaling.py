@@ -35,9 +35,9 @@ class Model:
 
     def look(self, requests: float, *, complete: bool = True) -> int:
         self.now += SECONDS
-        self.load, wanted = follow(self.load, self.scaling, requests, self.now, complete=complete)
-        self.scaling = msgspec.structs.replace(self.scaling, replicas=wanted)
-        return wanted
+        self.load, replicas = follow(self.load, self.scaling, requests, self.now, complete=complete)
+        self.scaling = msgspec.structs.replace(self.scaling, replicas=replicas)
+        return replicas
 
     def during(self, seconds: float, requests: float, *, complete: bool = True) -> list[int]:
         return [self.look(requests, complete=complete) for _unused in range(round(seconds / SECONDS))]
@@ -68,10 +68,10 @@ def test_the_window_has_so_many_intervals(window: float, interval: float, expect
     ],
 )
 def test_the_average_moves_with_the_window(seeded: float, samples: list[float], average: float) -> None:
-    wanted = scaling(interval=2, window=6)
-    load = begin(wanted, seeded, 0)
+    parameters = scaling(interval=2, window=6)
+    load = begin(parameters, seeded, 0)
     for number, sample in enumerate(samples, 1):
-        load, _unused = follow(load, wanted, sample, 2.0 * number)
+        load, _unused = follow(load, parameters, sample, 2.0 * number)
     assert load.average == pytest.approx(average)
 
 
@@ -134,8 +134,8 @@ def test_a_dip_shorter_than_the_delay_costs_no_replica() -> None:
 def test_a_long_dip_does_not_end_lower_than_what_was_wanted_within_the_delay() -> None:
     model = Model(window=10)
     model.during(60, 1000)
-    wanted = [model.look(requests) for requests in [850] * 18 + [100] * 5]
-    assert min(wanted) == 9
+    replicas = [model.look(requests) for requests in [850] * 18 + [100] * 5]
+    assert min(replicas) == 9
 
 
 @pytest.mark.parametrize(
@@ -191,6 +191,6 @@ def test_row_34_three_zero_three_ends_as_the_last_one_says() -> None:
 
 def test_a_noisy_load_does_not_flap() -> None:
     source, model = random.Random(4), Model(average=500, replicas=5)
-    wanted = [model.look(max(0, source.gauss(500, 60))) for _unused in range(900)]
-    assert {5, 6} >= set(wanted)
-    assert sum(one != other for one, other in itertools.pairwise(wanted)) <= 6
+    replicas = [model.look(max(0, source.gauss(500, 60))) for _unused in range(900)]
+    assert {5, 6} >= set(replicas)
+    assert sum(one != other for one, other in itertools.pairwise(replicas)) <= 6

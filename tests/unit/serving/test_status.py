@@ -36,10 +36,10 @@ VALID = object()
 def test_a_permanent_rejection_goes_before_one_that_is_retried(
     causes: tuple[object, ...], first: Rejection | None, status: str
 ) -> None:
-    found = first_rejection(*causes)
-    assert found == first
-    assert verdict(found, "All is in place.").status == status
-    assert permanent(found) == (first if status == "False" else None)
+    rejection = first_rejection(*causes)
+    assert rejection == first
+    assert verdict(rejection, "All is in place.").status == status
+    assert permanent(rejection) == (first if status == "False" else None)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ def conditions(reason: str, *, stalled: str = "True", available: str = "False") 
 
 
 def unscheduled(since: str = SINCE) -> dict[str, Any]:
-    told = {"type": "PodScheduled", "status": "False", "lastTransitionTime": since}
-    return {"metadata": {"name": "p"}, "status": {"conditions": [told]}}
+    condition = {"type": "PodScheduled", "status": "False", "lastTransitionTime": since}
+    return {"metadata": {"name": "p"}, "status": {"conditions": [condition]}}
 
 
 def test_a_failure_that_somebody_has_to_mend_is_final() -> None:
@@ -41,11 +41,11 @@ def test_what_answers_or_is_on_its_way_is_explained_by_nothing() -> None:
 
 @pytest.mark.parametrize("reason", ["Unschedulable", "ResourceNotFound", "PVCNotFound"])
 def test_a_pod_without_a_node_or_claim_is_waited_for_as_long_as_the_setting_says(reason: str) -> None:
-    told = conditions(reason)
-    assert explain(told, [unscheduled()], THEN + 100, 300) == Explanation(Unready(reason), 200)
-    assert explain(told, [unscheduled()], THEN + 300, 300) == Explanation(Unready(reason, True))
+    condition_list = conditions(reason)
+    assert explain(condition_list, [unscheduled()], THEN + 100, 300) == Explanation(Unready(reason), 200)
+    assert explain(condition_list, [unscheduled()], THEN + 300, 300) == Explanation(Unready(reason, True))
     newer = [unscheduled(), unscheduled("2026-01-01T00:04:00Z")]
-    assert explain(told, newer, THEN + 300, 300) == Explanation(Unready(reason), 240)
+    assert explain(condition_list, newer, THEN + 300, 300) == Explanation(Unready(reason), 240)
 
 
 def test_a_failed_adapter_does_not_stop_requests_while_the_workload_lags_behind_its_ready_pod() -> None:
@@ -67,15 +67,15 @@ def test_what_strangers_write_into_the_annotation_says_nothing(text: str) -> Non
 
 
 def test_what_is_written_is_read() -> None:
-    for told in (Unready("OOMKilled"), Unready("InvalidSpec", True)):
-        assert read({UNREADY: annotation(told) or ""}) == told
+    for unready in (Unready("OOMKilled"), Unready("InvalidSpec", True)):
+        assert read({UNREADY: annotation(unready) or ""}) == unready
     assert annotation(None) is None
     assert read({}) is None
 
 
 @pytest.mark.parametrize("name", ["bad", "dotted.name", "x" * 200])
 def test_what_stands_in_for_a_refused_resource_has_no_pods_and_a_name_that_services_may_have(name: str) -> None:
-    made = stand_in("api", {"metadata": {"namespace": "models", "name": name}}, Unready("InvalidSpec", True))
-    assert len(made["metadata"]["name"]) <= 63
-    assert "." not in made["metadata"]["name"]
-    assert made["spec"] == {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}
+    manifest = stand_in("api", {"metadata": {"namespace": "models", "name": name}}, Unready("InvalidSpec", True))
+    assert len(manifest["metadata"]["name"]) <= 63
+    assert "." not in manifest["metadata"]["name"]
+    assert manifest["spec"] == {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}

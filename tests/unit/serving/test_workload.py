@@ -36,8 +36,8 @@ def made(surge: int | None = None, **changes: Any) -> dict[str, Any]:
 
 
 def pod(**changes: Any) -> dict[str, Any]:
-    found: dict[str, Any] = made(**changes)["template"]["spec"]
-    return found
+    spec: dict[str, Any] = made(**changes)["template"]["spec"]
+    return spec
 
 
 def mark(**changes: Any) -> str:
@@ -53,15 +53,15 @@ def test_a_start_may_take_what_its_probe_waits() -> None:
 
 
 def test_containers_before_and_beside_the_engine_answer_no_probes_but_their_own() -> None:
-    found = pod(init_containers=(Container(name="fetch", image="f"),), sidecars=(Container(name="look", image="l"),))
-    assert [one["name"] for one in found["initContainers"]] == ["fetch"]
-    assert [one["name"] for one in found["containers"]] == ["engine", "look"]
-    assert "readinessProbe" not in found["containers"][1]
-    assert {one["terminationMessagePolicy"] for one in found["containers"]} == {"FallbackToLogsOnError"}
+    spec = pod(init_containers=(Container(name="fetch", image="f"),), sidecars=(Container(name="look", image="l"),))
+    assert [one["name"] for one in spec["initContainers"]] == ["fetch"]
+    assert [one["name"] for one in spec["containers"]] == ["engine", "look"]
+    assert "readinessProbe" not in spec["containers"][1]
+    assert {one["terminationMessagePolicy"] for one in spec["containers"]} == {"FallbackToLogsOnError"}
     own = Probe(port=81, path="/well", period=1, timeout=5, failures=1)
-    found = pod(sidecars=(Container(name="look", image="l", readiness=own),))
-    assert found["containers"][1]["readinessProbe"]["httpGet"] == {"path": "/well", "port": 81}
-    assert found["containers"][0]["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
+    spec = pod(sidecars=(Container(name="look", image="l", readiness=own),))
+    assert spec["containers"][1]["readinessProbe"]["httpGet"] == {"path": "/well", "port": 81}
+    assert spec["containers"][0]["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
 
 
 def test_a_mount_may_be_a_part_of_a_volume() -> None:

@@ -101,9 +101,9 @@ def test_the_version_is_told_to_who_looks_whether_it_is_there(url: str) -> None:
 
 
 def test_a_metric_is_that_of_each_pod_that_answers(url: str) -> None:
-    found = ask(url, f"{BASE}/namespaces/models/pods/%2A/llamacpp:requests_processing?labelSelector=app%3Dx%2Cb")
-    assert found["kind"] == "MetricValueList"
-    [value] = found["items"]
+    listing = ask(url, f"{BASE}/namespaces/models/pods/%2A/llamacpp:requests_processing?labelSelector=app%3Dx%2Cb")
+    assert listing["kind"] == "MetricValueList"
+    [value] = listing["items"]
     assert (value["value"], value["metric"]) == ("3000m", {"name": "llamacpp:requests_processing"})
     assert value["describedObject"] == {
         "kind": "Pod", "apiVersion": "/v1", "namespace": "models", "name": "answers"

@@ -47,9 +47,9 @@ class Kubelet:
         self._server.add_insecure_port(f"unix://{self.folder / 'kubelet.sock'}")
         self._server.start()
 
-    def _register(self, asked: dict[str, Any], _context: Any) -> dict[str, Any]:
-        assert asked["version"] == "v1beta1"
-        self.registered[asked["resource_name"]] = asked["endpoint"]
+    def _register(self, request: dict[str, Any], _context: Any) -> dict[str, Any]:
+        assert request["version"] == "v1beta1"
+        self.registered[request["resource_name"]] = request["endpoint"]
         return {}
 
     def restart(self) -> None:
@@ -99,9 +99,9 @@ def watch(channel: grpc.Channel) -> Iterator[dict[str, str]]:
 def kubelet() -> Iterator[Kubelet]:
     # A socket's path may have no more than a hundred characters.
     with tempfile.TemporaryDirectory(prefix="kubelet-") as folder:
-        found = Kubelet(Path(folder))
-        yield found
-        found.stop()
+        fake_kubelet = Kubelet(Path(folder))
+        yield fake_kubelet
+        fake_kubelet.stop()
 
 
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -176,9 +176,9 @@ def test_without_a_driver_it_ends_and_says_so(kubelet: Kubelet, start: Start) ->
 )
 def test_gpus_that_are_cut_are_offered_as_the_strategy_says(strategy: str, offered: dict[str, int]) -> None:
     cut = Hardware(gpus=2, mig={"1g.10gb": 2, "3g.40gb": 1})
-    found = resources(cut, {"flags": {"migStrategy": strategy}})
+    offers = resources(cut, {"flags": {"migStrategy": strategy}})
 
-    assert {resource: len(devices) for resource, devices in found.items()} == offered
+    assert {resource: len(devices) for resource, devices in offers.items()} == offered
 
 
 def test_messages_are_as_protocol_buffers_have_them() -> None:

@@ -44,12 +44,12 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_answers_in_a_session_match_the_recorded_ones(start: Start, adapter: str) -> None:
     """A new stand-in replays the recorded requests in order, because an adapter must be loaded before it is used."""
     url = stand_in(start)
-    found = {
+    reports = {
         exchange.name: differences(VLLM_0_32["answers"][exchange.name], exchanged(url, exchange, "tiny", adapter))
         for exchange in ASKED
         if exchange.name not in UNKNOWN
     }
-    assert {name: different for name, different in found.items() if different} == {}
+    assert {name: different for name, different in reports.items() if different} == {}
 
 
 def test_its_metrics_are_some_of_the_real_ones(url: str) -> None:
@@ -59,13 +59,13 @@ def test_its_metrics_are_some_of_the_real_ones(url: str) -> None:
 
 def test_the_engine_knows_metrics_that_the_real_one_has() -> None:
     """Those of earlier versions come behind them."""
-    known, real = VLLM.metrics, VLLM_0_32["metrics"]
-    assert known is not None
-    gauges = (known.running, known.waiting, known.cache_usage[0])
-    counters = (known.prompt_tokens, known.generated_tokens)
-    histograms = (known.ttft_seconds, known.request_seconds)
-    found = [[real.get(name) for name in names] for names in (gauges, counters, histograms)]
-    assert found == [["gauge"] * 3, ["counter"] * 2, ["histogram"] * 2]
+    metrics, real = VLLM.metrics, VLLM_0_32["metrics"]
+    assert metrics is not None
+    gauges = (metrics.running, metrics.waiting, metrics.cache_usage[0])
+    counters = (metrics.prompt_tokens, metrics.generated_tokens)
+    histograms = (metrics.ttft_seconds, metrics.request_seconds)
+    kinds = [[real.get(name) for name in names] for names in (gauges, counters, histograms)]
+    assert kinds == [["gauge"] * 3, ["counter"] * 2, ["histogram"] * 2]
 
 
 def test_the_stand_in_is_of_the_version_that_was_recorded(url: str) -> None:

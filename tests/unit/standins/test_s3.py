@@ -40,8 +40,8 @@ def signed(
         signing = hmac.digest(signing, step.encode(), "sha256")
     signature = hmac.digest(signing, text.encode(), "sha256").hex()
     credential = f"{key}/{'/'.join(scope)}"
-    told = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={signature}"
-    sent = {"Authorization": told, "x-amz-date": date, "x-amz-content-sha256": empty, **(headers or {})}
+    authorization = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={signature}"
+    sent = {"Authorization": authorization, "x-amz-date": date, "x-amz-content-sha256": empty, **(headers or {})}
     return ask(url, headers=sent)
 
 

@@ -24,17 +24,17 @@ def test_every_path_is_the_file_and_is_counted_for_itself(url: str) -> None:
     assert (whole.status, whole.body) == (200, CONTENT)
     part = ask(f"{url}/counted/a.gguf", headers={"Range": "bytes=2000-", "If-Range": whole.headers["ETag"]})
     assert (part.status, part.body) == (206, CONTENT[2000:])
-    told = ask(f"{url}/-/counted/a.gguf").json
-    assert told["requests"] == [{"range": "", "status": 200}, {"range": "bytes=2000-", "status": 206}]
-    assert (told["size"], told["sha256"]) == (len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+    report = ask(f"{url}/-/counted/a.gguf").json
+    assert report["requests"] == [{"range": "", "status": 200}, {"range": "bytes=2000-", "status": 206}]
+    assert (report["size"], report["sha256"]) == (len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
     assert ask(f"{url}/-/counted/b.gguf").json["requests"] == []
 
 
 def test_another_edition_has_another_tag_and_comes_whole_to_who_has_a_part(url: str) -> None:
     before = ask(f"{url}/changed")
     assert ask(f"{url}/-/changed", {"edition": 2}, method="PUT").status == 200
-    asked = {"Range": "bytes=100-", "If-Range": before.headers["ETag"]}
-    after = ask(f"{url}/changed", headers=asked)
+    headers = {"Range": "bytes=100-", "If-Range": before.headers["ETag"]}
+    after = ask(f"{url}/changed", headers=headers)
     assert (after.status, after.body) == (200, CONTENT + b"edition 2")
     assert after.headers["ETag"] != before.headers["ETag"]
     assert ask(f"{url}/-/changed").json["sha256"] == hashlib.sha256(after.body).hexdigest()

@@ -49,9 +49,9 @@ def chat(url: str, content: str, model: str = "base", **more: object) -> Reply:
 
 
 def metric(url: str, name: str) -> float:
-    found = re.search(rf"^{name}\{{[^}}]*\}} (\S+)$", ask(f"{url}/metrics").body.decode(), re.MULTILINE)
-    assert found, name
-    return float(found[1])
+    match = re.search(rf"^{name}\{{[^}}]*\}} (\S+)$", ask(f"{url}/metrics").body.decode(), re.MULTILINE)
+    assert match, name
+    return float(match[1])
 
 
 def test_openais_client_gets_its_answers(url: str) -> None:
@@ -281,7 +281,7 @@ def test_a_service_with_every_setting_is_served_by_its_command_line(start: Start
         "cpu_offload_gb": 4,
         "gpu_memory_utilization": 0.9,
     }
-    asked = Launch(
+    full_launch = Launch(
         weights=HubRepository("acme/base", "v2"),
         served_name="base",
         port=8000,
@@ -291,7 +291,7 @@ def test_a_service_with_every_setting_is_served_by_its_command_line(start: Start
         draft=Draft(HubRepository("acme/draft"), 4),
         extra_args=("--served-model-name", "mine", "--seed", "1"),
     )
-    args = ["{port}" if word == "8000" else word for word in ENGINES["vllm"].args(asked)]
+    args = ["{port}" if word == "8000" else word for word in ENGINES["vllm"].args(full_launch)]
     assert ENGINES["vllm"].command == ("vllm", "serve")
     url = start(MODULE, "serve", *args)
     listed = json.loads(ask(f"{url}/v1/models").body)["data"]

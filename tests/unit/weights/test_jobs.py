@@ -21,8 +21,8 @@ def job(*words: str, **metadata: Any) -> dict[str, Any]:
     return {"kind": "Job", "metadata": full, "spec": {"template": {"spec": pod}}}
 
 
-def world(*made: dict[str, Any]) -> World:
-    children = dict.fromkeys([(JOB, NAME)], made[0]) if made else {}
+def world(*manifests: dict[str, Any]) -> World:
+    children = dict.fromkeys([(JOB, NAME)], manifests[0]) if manifests else {}
     return World(
         resource={},
         children=children,
@@ -35,8 +35,8 @@ def world(*made: dict[str, Any]) -> World:
 
 
 def test_a_job_that_does_what_is_wanted_is_looked_at() -> None:
-    made = job(*WORDS)
-    assert observed(world(made), NAME, WORDS).made == made
+    manifest = job(*WORDS)
+    assert observed(world(manifest), NAME, WORDS).made == manifest
 
 
 @pytest.mark.parametrize(

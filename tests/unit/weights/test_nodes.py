@@ -22,11 +22,11 @@ def required(*terms: Any) -> dict[str, Any]:
 
 
 def term(*conditions: tuple[str, str, list[str]]) -> dict[str, Any]:
-    asked = [
+    expressions = [
         {"key": key, "operator": operator} | ({"values": values} if values else {})
         for key, operator, values in conditions
     ]
-    return {"matchExpressions": asked}
+    return {"matchExpressions": expressions}
 
 
 def named(name: str, operator: str = "In") -> dict[str, Any]:
@@ -97,8 +97,8 @@ def test_a_pinned_job_runs_on_its_node_alone_and_says_which() -> None:
     affinity = nodes.pinned("one")
     job = {"spec": {"template": {"spec": {"affinity": affinity}}}}
     assert nodes.node_of(job) == "one"
-    asked = placement({}, affinity["nodeAffinity"])
-    assert [asked.admits(node(name)) for name in ("one", "two")] == [True, False]
+    rule = placement({}, affinity["nodeAffinity"])
+    assert [rule.admits(node(name)) for name in ("one", "two")] == [True, False]
 
 
 @pytest.mark.parametrize("job", [{}, {"spec": {"template": {"spec": {"affinity": None}}}}])
@@ -146,8 +146,8 @@ def test_of_a_node_only_what_decides_is_kept() -> None:
     ],
 )
 def test_a_heartbeat_concerns_nobody_and_a_mark_only_its_model(changes: Any, everybody: bool, marks: set[str]) -> None:
-    found = nodes.difference(seen(), seen(**changes), PREFIX)
-    assert (found.everybody, found.marks) == (everybody, marks)
+    difference = nodes.difference(seen(), seen(**changes), PREFIX)
+    assert (difference.everybody, difference.marks) == (everybody, marks)
 
 
 def test_a_node_that_comes_or_goes_concerns_everybody() -> None:
@@ -165,9 +165,9 @@ def told(record: Record | None, label: str = f"{PREFIX}m", *, offered: bool = Tr
 
 def test_a_record_comes_back_as_it_was_written_beside_its_label() -> None:
     record = Record(state="Ready", of="u", wanted="d", path="/m", former=("/old",), boot="b1", size=7, revision="abc")
-    found = told(record)
-    assert nodes.recorded(found, "m", "u") == record
-    assert found.labels[f"{PREFIX}m"] == "Ready"
+    marked_node = told(record)
+    assert nodes.recorded(marked_node, "m", "u") == record
+    assert marked_node.labels[f"{PREFIX}m"] == "Ready"
     assert f"{PREFIX}m" not in told(record, offered=False).labels
     assert told(None) == node()
 

@@ -69,9 +69,9 @@ def wait_for_room(host: str, port: int, room: str) -> str:
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"http://{host}:{port}/room?name={room}", timeout=5) as found:
-                told: str = found.read().decode()
-                return told
+            with urllib.request.urlopen(f"http://{host}:{port}/room?name={room}", timeout=5) as response:
+                pod: str = response.read().decode()
+                return pod
         except urllib.error.HTTPError:
             time.sleep(0.02)
         except OSError as error:

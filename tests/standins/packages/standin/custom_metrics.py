@@ -40,10 +40,10 @@ class Cluster:
     def pods(self, namespace: str, labels: str) -> list[dict[str, Any]]:
         url = f"{self._url}/api/v1/namespaces/{quote(namespace)}/pods?labelSelector={quote(labels)}"
         token = (self._account / "token").read_text().strip()
-        asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(asked, timeout=SECONDS, context=self._tls) as answer:
-            found: list[dict[str, Any]] = json.load(answer)["items"]
-        return found
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=SECONDS, context=self._tls) as answer:
+            items: list[dict[str, Any]] = json.load(answer)["items"]
+        return items
 
 
 def application(cluster: Cluster) -> Handler:
@@ -80,12 +80,12 @@ def values(pods: Sequence[Mapping[str, Any]], metric: str) -> Iterator[dict[str,
 def sample(pod: Mapping[str, Any], metric: str) -> float | None:
     """The metric of a pod; None where it cannot be had."""
     ports = [port for container in pod["spec"]["containers"] for port in container.get("ports", [])]
-    found = [port["containerPort"] for port in ports if port.get("name") == "http"]
+    http_ports = [port["containerPort"] for port in ports if port.get("name") == "http"]
     address = pod.get("status", {}).get("podIP")
-    if not found or not address:
+    if not http_ports or not address:
         return None
     try:
-        with urllib.request.urlopen(f"http://{address}:{found[0]}/metrics", timeout=SECONDS) as answer:
+        with urllib.request.urlopen(f"http://{address}:{http_ports[0]}/metrics", timeout=SECONDS) as answer:
             return total(answer.read().decode(), metric)
     except OSError:
         return None
@@ -93,16 +93,16 @@ def sample(pod: Mapping[str, Any], metric: str) -> float | None:
 
 def total(text: str, metric: str) -> float | None:
     """Of all samples of this name in Prometheus' text format; None where there is none."""
-    samples = [found for line in text.splitlines() if (found := SAMPLE.fullmatch(line)) and found["name"] == metric]
-    return sum(float(found["value"]) for found in samples) if samples else None
+    samples = [match for line in text.splitlines() if (match := SAMPLE.fullmatch(line)) and match["name"] == metric]
+    return sum(float(match["value"]) for match in samples) if samples else None
 
 
 def own_certificate() -> ssl.SSLContext:
     """Made anew at each start, as the real one does where it is given none."""
     with tempfile.TemporaryDirectory() as folder:
         key, certificate = f"{folder}/key", f"{folder}/certificate"
-        asked = ["-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=custom-metrics", "-days", "2"]
-        command = ["openssl", "req", *asked, "-keyout", key, "-out", certificate]
+        options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=custom-metrics", "-days", "2"]
+        command = ["openssl", "req", *options, "-keyout", key, "-out", certificate]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)

@@ -36,9 +36,9 @@ def shown(text: str, seconds: float) -> Iterator[str]:
     """The lines of the file after so many seconds."""
     kind = ""
     for line in text.splitlines():
-        told, sample = KIND.fullmatch(line), SAMPLE.fullmatch(line)
-        if told:
-            kind = told["kind"]
+        declaration, sample = KIND.fullmatch(line), SAMPLE.fullmatch(line)
+        if declaration:
+            kind = declaration["kind"]
         if sample and kind in GROWING:
             yield f"{sample['series']} {float(sample['value']) * seconds}"
         else:

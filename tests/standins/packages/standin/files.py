@@ -11,10 +11,10 @@ def file_answer(request: Request, content: bytes, headers: dict[str, str]) -> An
     """200, 206 or 416; a HEAD tells the length only."""
     kind, size = "application/octet-stream", len(content)
     headers = headers | {"Accept-Ranges": "bytes"}
-    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
-    if not asked:
+    byte_range = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+    if not byte_range:
         return Answer(content, 200, kind, headers | {"Content-Length": str(size)})
-    first, last = int(asked[1]), min(int(asked[2] or size), size - 1)
+    first, last = int(byte_range[1]), min(int(byte_range[2] or size), size - 1)
     if first >= size:
         return Answer(b"", 416, kind, headers | {"Content-Range": f"bytes */{size}"})
     part = content[first : last + 1]

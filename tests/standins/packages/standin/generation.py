@@ -53,18 +53,18 @@ class PrefixCache:
             chain = hash((chain, *tokens[at : at + BLOCK]))
             hashes.append(chain)
         with self._lock:
-            found = 0
+            block_count = 0
             for block in hashes:
                 if block not in self._blocks:
                     break
-                found += 1
+                block_count += 1
             for block in reversed(hashes):  # the start of a prompt is the last to go
                 self._blocks[block] = None
                 self._blocks.move_to_end(block)
             while len(self._blocks) > self.capacity:
                 self._blocks.popitem(last=False)
             # The last token is always computed: its result is the first token of the answer.
-            cached = min(found * BLOCK, max(len(tokens) - 1, 0) // BLOCK * BLOCK)
+            cached = min(block_count * BLOCK, max(len(tokens) - 1, 0) // BLOCK * BLOCK)
             self.queries += len(tokens)
             self.hits += cached
             return cached

@@ -18,9 +18,9 @@ DIMENSIONS = 384
 def application(model: str, prefix: str) -> Handler:
     """``prefix`` stands before every address but the health check."""
 
-    def mark(asked: str) -> str:
-        if asked not in (model, "default/not-specified"):
-            raise Refused(400, "BadRequestError", f"Invalid model: {asked}, available models: ['{model}']")
+    def mark(model_name: str) -> str:
+        if model_name not in (model, "default/not-specified"):
+            raise Refused(400, "BadRequestError", f"Invalid model: {model_name}, available models: ['{model}']")
         return "base"
 
     def models(_request: Request) -> Answer:

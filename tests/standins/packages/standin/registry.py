@@ -23,16 +23,16 @@ def application(weights: bytes, models: Iterable[str]) -> Handler:
     kinds = zip(blobs, (MODEL_LAYER, CONFIG), strict=True)
     layer, configuration = ({"mediaType": kind, "digest": digest, "size": len(blobs[digest])} for digest, kind in kinds)
     manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": configuration, "layers": [layer]}
-    known = {(name.namespace, name.model, name.tag) for name in map(parse_name, models)}
+    tags = {(name.namespace, name.model, name.tag) for name in map(parse_name, models)}
 
     def handle(request: Request) -> Answer:
         parts = request.path.split("/")
         if len(parts) != 6 or parts[1] != "v2":
             return unknown("NAME_UNKNOWN")
         namespace, model, what, reference = parts[2:]
-        if what == "manifests" and (namespace, model, reference) in known:
+        if what == "manifests" and (namespace, model, reference) in tags:
             return Answer(json.dumps(manifest).encode(), kind=MANIFEST)
-        if what == "blobs" and reference in blobs and any((namespace, model) == name[:2] for name in known):
+        if what == "blobs" and reference in blobs and any((namespace, model) == name[:2] for name in tags):
             return file_answer(request, blobs[reference], {"Docker-Content-Digest": reference})
         return unknown("MANIFEST_UNKNOWN" if what == "manifests" else "BLOB_UNKNOWN")
 

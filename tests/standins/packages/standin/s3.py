@@ -52,8 +52,8 @@ def listed(folder: Path, bucket: str, request: Request) -> Answer:
     after = request.query.get("continuation-token") or request.query.get("start-after", "")
     walked = (Path(at) / name for at, _folders, names in os.walk(folder, followlinks=True) for name in names)
     keys = sorted(path.relative_to(folder).as_posix() for path in walked if "/.." not in path.as_posix())
-    found = [key for key in keys if key.startswith(prefix) and key > after]
-    page, rest = found[:size], found[size:]
+    matches = [key for key in keys if key.startswith(prefix) and key > after]
+    page, rest = matches[:size], matches[size:]
     rows = "".join(
         f"<Contents><Key>{escape(key)}</Key><Size>{(folder / key).stat().st_size}</Size>"
         f"<ETag>&quot;{hashlib.md5((folder / key).read_bytes()).hexdigest()}&quot;</ETag></Contents>"  # noqa: S324
@@ -97,9 +97,9 @@ def canonical_request(request: Request, signed: str) -> str:
         for name, value in parse_qsl(url.query, keep_blank_values=True)
     )
     headers = "".join(f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signed.split(";"))
-    asked = "&".join(f"{name}={value}" for name, value in query)
+    query_string = "&".join(f"{name}={value}" for name, value in query)
     body = request.headers.get("x-amz-content-sha256", hashlib.sha256(request.body).hexdigest())
-    return f"{request.method}\n{url.path}\n{asked}\n{headers}\n{signed}\n{body}"
+    return f"{request.method}\n{url.path}\n{query_string}\n{headers}\n{signed}\n{body}"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -53,9 +53,9 @@ def application(content: bytes) -> Handler:
 
 def control(item: Item, request: Request, current: bytes) -> Answer:
     if request.method == "PUT":
-        told = request.json()
-        item.edition = told.get("edition", item.edition)
-        item.bytes_per_second = told.get("bytesPerSecond", item.bytes_per_second)
+        changes = request.json()
+        item.edition = changes.get("edition", item.edition)
+        item.bytes_per_second = changes.get("bytesPerSecond", item.bytes_per_second)
         return as_json({})
     digest = hashlib.sha256(current).hexdigest()
     return as_json({"sha256": digest, "size": len(current), "requests": item.requests})

@@ -35,12 +35,12 @@ class Request:
     def json(self) -> dict[str, Any]:
         """The body as an object; raises Refused."""
         try:
-            found = json.loads(self.body)
+            body = json.loads(self.body)
         except ValueError as error:
             raise Refused(400, "BadRequestError", f"the body is not JSON: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(body, dict):
             raise Refused(400, "BadRequestError", "the body is not an object")
-        return found
+        return body
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def routes(table: Mapping[str, Handler]) -> Handler:
         handler = table.get(f"{request.method} {request.path}")
         if handler:
             return handler(request)
-        known = any(key.split(" ", 1)[1] == request.path for key in table)
-        return as_json({"detail": "Method Not Allowed"}, 405) if known else as_json({"detail": "Not Found"}, 404)
+        path_exists = any(key.split(" ", 1)[1] == request.path for key in table)
+        return as_json({"detail": "Method Not Allowed"}, 405) if path_exists else as_json({"detail": "Not Found"}, 404)
 
     return route
 

@@ -38,9 +38,9 @@ def application(model: str) -> Handler:
 
     def transcribe(request: Request) -> Answer:
         form = parse_form(request)
-        asked = form.fields.get("model", model)
-        if asked != model:
-            return as_json({"detail": f"Model '{asked}' could not be downloaded: no such repository"}, 404)
+        model_name = form.fields.get("model", model)
+        if model_name != model:
+            return as_json({"detail": f"Model '{model_name}' could not be downloaded: no such repository"}, 404)
         if "file" not in form.files:
             return as_json({"detail": [{"loc": ["body", "file"], "msg": "Field required", "type": "missing"}]}, 422)
         name, content = form.files["file"]

@@ -74,8 +74,8 @@ class Cluster:
         self.models[name]["metadata"].setdefault("annotations", {})[UPLOADED] = DIGEST
 
     def annotations(self, name: str) -> dict[str, str]:
-        found: dict[str, str] = self.models[name]["metadata"].get("annotations", {})
-        return found
+        annotations: dict[str, str] = self.models[name]["metadata"].get("annotations", {})
+        return annotations
 
     # What the controller does
 
@@ -118,8 +118,8 @@ class Cluster:
         return str(self.status(name)["phase"])
 
     def condition(self, name: str, of: str = "Ready") -> tuple[str, str]:
-        found = next(one for one in self.status(name)["conditions"] if one["type"] == of)
-        return found["status"], found["reason"]
+        condition = next(one for one in self.status(name)["conditions"] if one["type"] == of)
+        return condition["status"], condition["reason"]
 
     def message(self, name: str) -> str:
         return next(str(one["message"]) for one in self.status(name)["conditions"] if one["type"] == "Ready")
@@ -128,13 +128,13 @@ class Cluster:
         """As the reconciler does it: its own fields first, then all is looked at anew."""
         model = self.models[name]
         if deleting(model):
-            left = worlds.finalize(self._api(name), self.world(name))
-            if left is None:
+            final_plan = worlds.finalize(self._api(name), self.world(name))
+            if final_plan is None:
                 del self.models[name]
                 for place in [place for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]]:
                     self._remove(place)
                 return
-            self._apply(model, left)
+            self._apply(model, final_plan)
         else:
             with contextlib.suppress(InvalidSpecError):
                 plan = self.plan(name)
@@ -157,12 +157,12 @@ class Cluster:
 
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]
-        wanted = {key(child): child for child in plan.children}
-        for place, made in list(self.jobs.items()):
-            fresh = wanted.get(place) if made["owner"] == owner else made
-            if fresh is None or words(fresh) != words(made):
+        children = {key(child): child for child in plan.children}
+        for place, job in list(self.jobs.items()):
+            fresh = children.get(place) if job["owner"] == owner else job
+            if fresh is None or words(fresh) != words(job):
                 self._remove(place)
-        for place, child in wanted.items():
+        for place, child in children.items():
             if place not in self.jobs:
                 self._start(owner, model["kind"], place, child)
         for secret in plan.blind:
@@ -186,8 +186,8 @@ class Cluster:
 
     def job(self, name: str) -> dict[str, Any]:
         """The one Job of a model."""
-        (found,) = (job for job in self.jobs.values() if job["owner"] == f"uid-{name}")
-        return found
+        (model_job,) = (job for job in self.jobs.values() if job["owner"] == f"uid-{name}")
+        return model_job
 
     def busy(self) -> list[str]:
         """Models with a Job that works."""
@@ -209,5 +209,5 @@ class Cluster:
 
 
 def words(job: dict[str, Any]) -> list[str]:
-    found: list[str] = job["spec"]["template"]["spec"]["containers"][0]["args"]
-    return found
+    arguments: list[str] = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    return arguments

@@ -68,7 +68,7 @@ PUBLICATIONS = (
 def case(seed: int) -> tuple[Cluster, str]:
     """A model somewhere on its way, and what others wrote on it."""
     dice = Random(seed)
-    made = MadeUp(dice, TEXTS, dice.choice((0.01, 0.05, 0.2)))
+    generator = MadeUp(dice, TEXTS, dice.choice((0.01, 0.05, 0.2)))
     cluster = Cluster(capacityLimit=dice.choice(("", "", "100", "5Gi")), image=dice.random() < 0.5)
     source = dice.choice(({"url": dice.choice(TEXTS[".url"])}, {"upload": {}}, {"catalog": {"name": "a"}}))
     cluster.create("tiny", kind=dice.choice(("Model", "ClusterModel")), **source)
@@ -87,7 +87,7 @@ def case(seed: int) -> tuple[Cluster, str]:
         elif dice.random() < 0.8:
             cluster.ends("tiny", dice.choice((*MESSAGES, *(written(one).decode() for one in PUBLICATIONS))))
     if dice.random() < 0.3:
-        cluster.models["tiny"]["status"] = made.value(SCHEMA["status"]) or {}
+        cluster.models["tiny"]["status"] = generator.value(SCHEMA["status"]) or {}
     if dice.random() < 0.2:
         cluster.delete("tiny")
     cluster.now += dice.choice((0, 0, 70, 400, 5000))

@@ -105,8 +105,8 @@ def test_what_was_read_last_counts_on_while_the_other_side_is_away():
 
 @pytest.mark.parametrize("read", [True, False])
 def test_a_credential_that_is_refused_makes_it_not_ready(read):
-    known = READ if read else Catalog(address=ADDRESS)
-    refused = msgspec.structs.replace(known, fault="Unauthorized", message="It says no.")
+    catalog = READ if read else Catalog(address=ADDRESS)
+    refused = msgspec.structs.replace(catalog, fault="Unauthorized", message="It says no.")
     status = CATALOG_SOURCES.status(world(refused), None).status
     assert ready(status) == ("False", "Unauthorized")
     assert ("catalogRevision" in status) is read

@@ -53,8 +53,8 @@ def world(resource: Object, known: dict[str, Catalog], listing: Listing | None =
 
 
 def test_the_entry_of_the_only_source_is_chosen():
-    found = choice(world(model(), {"east": READY}), CatalogEntry(name="tiny"))
-    assert found == Entry(
+    entry = choice(world(model(), {"east": READY}), CatalogEntry(name="tiny"))
+    assert entry == Entry(
         source_name="east",
         name="tiny",
         version="1",
@@ -66,37 +66,37 @@ def test_the_entry_of_the_only_source_is_chosen():
 
 
 def test_a_model_of_the_cluster_asks_the_depot_without_a_namespace():
-    found = choice(world(model(namespace=""), {"east": READY}), CatalogEntry(name="tiny"))
-    assert isinstance(found, Entry)
-    assert found.address == "slipway-depot.system.svc:8443/v1/imports/-/mine/u1"
+    entry = choice(world(model(namespace=""), {"east": READY}), CatalogEntry(name="tiny"))
+    assert isinstance(entry, Entry)
+    assert entry.address == "slipway-depot.system.svc:8443/v1/imports/-/mine/u1"
 
 
 def test_what_was_chosen_stays_whatever_the_catalog_says_now():
     moved = msgspec.structs.replace(READY, revision="two", entries=(msgspec.structs.replace(TINY, digest=OTHER),))
-    for known in ({"east": moved}, {"east": READY, "west": READY}, {}):
-        found = choice(world(model(FROZEN), known, Listing()), CatalogEntry(name="tiny"))
-        assert isinstance(found, Entry)
-        assert (found.source_name, found.digest, found.revision, found.version) == ("east", DIGEST, "one", "1")
+    for catalogs_by_name in ({"east": moved}, {"east": READY, "west": READY}, {}):
+        entry = choice(world(model(FROZEN), catalogs_by_name, Listing()), CatalogEntry(name="tiny"))
+        assert isinstance(entry, Entry)
+        assert (entry.source_name, entry.digest, entry.revision, entry.version) == ("east", DIGEST, "one", "1")
 
 
 def test_before_a_source_was_asked_nothing_is_chosen_of_the_others():
     listing = Listing("east", "west")
-    found = choice(world(model(), {"east": READY}, listing), CatalogEntry(name="tiny"))
-    assert found == Waiting("The catalog west has not been read yet.")
+    outcome = choice(world(model(), {"east": READY}, listing), CatalogEntry(name="tiny"))
+    assert outcome == Waiting("The catalog west has not been read yet.")
 
 
 def test_a_source_that_is_being_deleted_is_not_chosen():
-    known = {"east": READY, "west": READY}
-    found = choice(world(model(), known, Listing("east", leaving="west")), CatalogEntry(name="tiny"))
-    assert isinstance(found, Entry)
-    assert found.source_name == "east"
+    catalogs_by_name = {"east": READY, "west": READY}
+    entry = choice(world(model(), catalogs_by_name, Listing("east", leaving="west")), CatalogEntry(name="tiny"))
+    assert isinstance(entry, Entry)
+    assert entry.source_name == "east"
 
 
 def test_what_only_a_user_can_decide_is_refused_with_what_to_write():
     two = msgspec.structs.replace(READY, entries=(TINY, msgspec.structs.replace(TINY, version="2")))
-    found = choice(world(model(), {"east": two}), CatalogEntry(name="tiny"))
+    refusal = choice(world(model(), {"east": two}), CatalogEntry(name="tiny"))
     text = "The catalog east has tiny in several versions: set version to one of 1, 2."
-    assert found == Refused("UnsupportedSource", text)
+    assert refusal == Refused("UnsupportedSource", text)
 
 
 @pytest.mark.parametrize(

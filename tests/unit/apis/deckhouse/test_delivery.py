@@ -78,7 +78,7 @@ def pod() -> Object:
 
 
 def workload(kind: Kind = DEPLOYMENT, name: str = "w", **annotations: str) -> Object:
-    asked = {f"{names.GROUP}/{one}": text for one, text in annotations.items()}
+    model_annotations = {f"{names.GROUP}/{one}": text for one, text in annotations.items()}
     template = {"metadata": {"labels": {"app": name}, "annotations": {"own": "x"}}, "spec": pod()}
     spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
     if kind == CRON_JOB:
@@ -87,7 +87,7 @@ def workload(kind: Kind = DEPLOYMENT, name: str = "w", **annotations: str) -> Ob
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "resourceVersion": "7"}
-        | {"generation": 1, "annotations": {"own": "y", **asked}},
+        | {"generation": 1, "annotations": {"own": "y", **model_annotations}},
         "spec": spec,
         "status": {"observedGeneration": 1},
     }
@@ -185,8 +185,8 @@ def mounts(container: Object) -> dict[str, Object]:
 
 
 def blocked(obj: Object) -> str | None:
-    found: str | None = obj["metadata"]["annotations"].get(names.BLOCKED_REASON)
-    return found
+    reason: str | None = obj["metadata"]["annotations"].get(names.BLOCKED_REASON)
+    return reason
 
 
 @pytest.mark.parametrize("kind", WORKLOADS, ids=lambda kind: kind.kind)
@@ -194,15 +194,15 @@ def test_every_container_gets_the_models_read_only_by_one_claim(kind: Kind) -> N
     place = Place(model("bge-m3", "a"), model("gemma", "b", names.CLUSTER_MODEL))
     after = place.deliver(kind, workload(kind, model="bge-m3", clustermodel="gemma"))
     for container in containers(kind, after):
-        told = env(container)
-        assert told["AI_MODELS_MODELS_DIR"] == "/data/modelcache/models"
-        assert json.loads(told["AI_MODELS_MODELS"]) == [
+        variables = env(container)
+        assert variables["AI_MODELS_MODELS_DIR"] == "/data/modelcache/models"
+        assert json.loads(variables["AI_MODELS_MODELS"]) == [
             {"name": name, "path": f"{MODELS_DIR}/{name}", "digest": digest(letter), "family": "llama"}
             for name, letter in (("bge-m3", "a"), ("gemma", "b"))
         ]
-        found = mounts(container)
-        assert {found[f"{MODELS_DIR}/{name}"]["readOnly"] for name in ("bge-m3", "gemma")} == {True}
-        assert found[f"{MODELS_DIR}/gemma"]["subPath"] == f"sha256-{'b' * 64}"
+        volume_mounts = mounts(container)
+        assert {volume_mounts[f"{MODELS_DIR}/{name}"]["readOnly"] for name in ("bge-m3", "gemma")} == {True}
+        assert volume_mounts[f"{MODELS_DIR}/gemma"]["subPath"] == f"sha256-{'b' * 64}"
     (claim,) = place.claims.values()
     volume = template_of(kind, after)["spec"]["volumes"][-1]
     assert volume == {
@@ -217,14 +217,14 @@ def test_every_container_gets_the_models_read_only_by_one_claim(kind: Kind) -> N
 
 def test_the_template_says_what_was_delivered() -> None:
     after = Place(model("bge-m3", "a")).deliver(DEPLOYMENT, workload(model="bge-m3"))
-    told = template_of(DEPLOYMENT, after)["metadata"]["annotations"]
-    assert told[f"{names.RESOLVED}digest"] == digest("a")
-    assert told[f"{names.RESOLVED}artifact-uri"] == (
+    annotations = template_of(DEPLOYMENT, after)["metadata"]["annotations"]
+    assert annotations[f"{names.RESOLVED}digest"] == digest("a")
+    assert annotations[f"{names.RESOLVED}artifact-uri"] == (
         f"registry:5000/namespaced/ai-demo/bge-m3/uid-bge-m3@{digest('a')}"
     )
-    assert told[f"{names.RESOLVED}delivery-mode"] == "SharedPVC"
-    assert told[f"{names.RESOLVED}delivery-reason"] == "RWXSharedVolume"
-    assert told[f"{names.RESOLVED}artifact-family"] == "llama"
+    assert annotations[f"{names.RESOLVED}delivery-mode"] == "SharedPVC"
+    assert annotations[f"{names.RESOLVED}delivery-reason"] == "RWXSharedVolume"
+    assert annotations[f"{names.RESOLVED}artifact-family"] == "llama"
 
 
 def test_nothing_but_the_delivery_is_changed_and_all_of_it_is_taken_out_again() -> None:
@@ -235,11 +235,11 @@ def test_nothing_but_the_delivery_is_changed_and_all_of_it_is_taken_out_again() 
     assert before == original
     assert template_of(DEPLOYMENT, after)["spec"]["schedulingGates"] == [{"name": "others"}]
     del after["metadata"]["annotations"][names.USES_MODEL]
-    left = place.deliver(DEPLOYMENT, after)
+    cleaned_workload = place.deliver(DEPLOYMENT, after)
     del original["metadata"]["annotations"][names.USES_MODEL]
     template_of(DEPLOYMENT, original)["spec"]["schedulingGates"] = [{"name": "others"}]
-    assert template_of(DEPLOYMENT, left) == template_of(DEPLOYMENT, original)
-    assert left["metadata"]["annotations"] == original["metadata"]["annotations"]
+    assert template_of(DEPLOYMENT, cleaned_workload) == template_of(DEPLOYMENT, original)
+    assert cleaned_workload["metadata"]["annotations"] == original["metadata"]["annotations"]
     assert place.claims == {}
 
 
@@ -480,17 +480,17 @@ def test_one_node_may_have_the_claim_alone() -> None:
     after = place.deliver(DEPLOYMENT, workload(model="a"))
     (claim,) = place.claims.values()
     assert (claim["spec"]["accessModes"], claim["spec"]["storageClassName"]) == (["ReadWriteOnce"], "local")
-    told = template_of(DEPLOYMENT, after)["metadata"]["annotations"]
-    assert told[f"{names.RESOLVED}delivery-reason"] == "RWOSharedVolume"
+    annotations = template_of(DEPLOYMENT, after)["metadata"]["annotations"]
+    assert annotations[f"{names.RESOLVED}delivery-reason"] == "RWOSharedVolume"
 
 
 # Image volumes
 
 
 def node(kubelet: str = "v1.34.4", runtime: str = "containerd://2.1.3", **labels: str) -> Object:
-    told = {"kubeletVersion": kubelet, "containerRuntimeVersion": runtime}
+    node_info = {"kubeletVersion": kubelet, "containerRuntimeVersion": runtime}
     metadata = {"name": f"n-{kubelet}-{runtime[-3:]}", "uid": "n", "resourceVersion": "1", "labels": labels}
-    return {"kind": "Node", "metadata": metadata, "status": {"nodeInfo": told}}
+    return {"kind": "Node", "metadata": metadata, "status": {"nodeInfo": node_info}}
 
 
 def with_image(name: str, letter: str, image: str, kind: Kind = names.MODEL) -> Object:
@@ -510,18 +510,18 @@ def test_image_volumes_need_no_claim_and_no_job() -> None:
         assert mounts(container)[f"{MODELS_DIR}/a"]["readOnly"]
     (secret,) = place.outcome(DEPLOYMENT, after).secrets
     assert spec["imagePullSecrets"] == [{"name": secret["metadata"]["name"]}]
-    told = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
-    claim = verified(SECRET_KEY, told["password"], "pull", NOW)
+    credentials = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
+    claim = verified(SECRET_KEY, credentials["password"], "pull", NOW)
     assert (claim.namespace, claim.uid) == (NAMESPACE, "uid-ns")
     del after["metadata"]["annotations"][names.USES_MODEL]
-    left = place.deliver(DEPLOYMENT, after)
-    assert template_of(DEPLOYMENT, left) == template_of(DEPLOYMENT, workload())
+    cleaned_workload = place.deliver(DEPLOYMENT, after)
+    assert template_of(DEPLOYMENT, cleaned_workload) == template_of(DEPLOYMENT, workload())
 
 
 def pull_claim(outcome: Outcome, now: float) -> Claim:
     (secret,) = outcome.secrets
-    told = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
-    return verified(SECRET_KEY, told["password"], "pull", now)
+    credentials = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
+    return verified(SECRET_KEY, credentials["password"], "pull", now)
 
 
 def test_a_pull_token_ends_after_days_and_is_renewed_before() -> None:
@@ -571,9 +571,9 @@ def test_a_namespace_that_is_not_yet_known_is_waited_for() -> None:
     ],
 )
 def test_image_volumes_that_cannot_be_say_why(own: Object, nodes: list[Object], image: str, says: str) -> None:
-    found = with_image("a", "a", image) if image else model("a", "a")
+    resource = with_image("a", "a", image) if image else model("a", "a")
     before = workload(model="a")
-    outcome = Place(found, *nodes, own={**IMAGES, **own}).outcome(DEPLOYMENT, before)
+    outcome = Place(resource, *nodes, own={**IMAGES, **own}).outcome(DEPLOYMENT, before)
     assert blocked(outcome.workload) == "ImageVolumeUnavailable"
     assert says in outcome.workload["metadata"]["annotations"][names.BLOCKED_MESSAGE]
     assert outcome.workload["spec"] == before["spec"]
@@ -600,8 +600,8 @@ def test_a_workload_counts_as_a_user_as_long_as_it_has_something_of_the_model() 
     assert kept is not None
     assert set(users.used(kept)) == {f"{NAMESPACE}/a", "/g"}
     assert "own" not in kept["metadata"]["annotations"]
-    left = place.deliver(DEPLOYMENT, after)
-    assert users.observed(left) is None
+    cleaned_workload = place.deliver(DEPLOYMENT, after)
+    assert users.observed(cleaned_workload) is None
 
 
 def test_models_of_other_namespaces_do_not_wait_for_who_says_that_he_has_them() -> None:

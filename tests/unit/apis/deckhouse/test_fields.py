@@ -66,8 +66,8 @@ def _read(line: str) -> Field:
 
 @functools.cache
 def root(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = KINDS[kind].manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return found
+    schema: dict[str, Any] = KINDS[kind].manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
 
 
 def schema_at(kind: str, path: str) -> tuple[dict[str, Any], bool]:
@@ -83,7 +83,7 @@ def schema_at(kind: str, path: str) -> tuple[dict[str, Any], bool]:
 @each(table(), ids=lambda field: f"{field.kind}-{field.path}")
 def test_the_definition_has_the_field_as_the_reference_does(field: Field) -> None:
     schema, required = schema_at(field.kind, field.path)
-    found = Field(
+    actual = Field(
         kind=field.kind,
         path=field.path,
         type=schema["type"],
@@ -94,10 +94,10 @@ def test_the_definition_has_the_field_as_the_reference_does(field: Field) -> Non
         pattern=schema.get("pattern", ""),
         values=tuple(sorted(schema.get("enum", ()))),
     )
-    wanted = msgspec.structs.replace(field, values=tuple(sorted(field.values)))
+    expected = msgspec.structs.replace(field, values=tuple(sorted(field.values)))
     if not field.path.startswith("spec."):  # where there are none there is no model; of a status it says nothing
-        wanted = msgspec.structs.replace(wanted, required=required)
-    assert found == wanted
+        expected = msgspec.structs.replace(expected, required=required)
+    assert actual == expected
 
 
 def paths(schema: dict[str, Any], at: str) -> Iterator[str]:
@@ -111,8 +111,8 @@ def paths(schema: dict[str, Any], at: str) -> Iterator[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_definition_has_no_other_fields(kind: str) -> None:
     parts = {part: root(kind)["properties"][part] for part in ("spec", "status")}
-    found = {one for part, schema in parts.items() for one in (part, *paths(schema, f"{part}."))}
-    assert found == {field.path for field in table() if field.kind == kind}
+    actual = {one for part, schema in parts.items() for one in (part, *paths(schema, f"{part}."))}
+    assert actual == {field.path for field in table() if field.kind == kind}
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="the reference does not lie beside this checkout")
@@ -122,7 +122,7 @@ def test_the_table_has_every_line_of_the_reference() -> None:
 
 def referred() -> list[Field]:
     """The fields of the reference: bullets with a path, a type below it, and limits further below."""
-    found: list[Field] = []
+    fields: list[Field] = []
     kind, lines = "", [line.strip() for line in REFERENCE.read_text().splitlines()]
     for at, line in enumerate(lines):
         if line in KINDS and lines[at + 2].startswith("Scope:"):
@@ -130,26 +130,26 @@ def referred() -> list[Field]:
         elif line.startswith("•"):
             path = line.removeprefix("•").strip().replace(".Element of the array", "[]")
             type_ = TYPES.get(lines[at + 1], lines[at + 1])
-            found.append(Field(kind=kind, path=path, type=type_))
-        elif found:
-            found[-1] = _limited(found[-1], line)
-    return found
+            fields.append(Field(kind=kind, path=path, type=type_))
+        elif fields:
+            fields[-1] = _limited(fields[-1], line)
+    return fields
 
 
 def _limited(field: Field, line: str) -> Field:
     changes: dict[str, Any] = {}
     if line == "Required value":
         changes["required"] = True
-    elif told := re.fullmatch(r"Length: (\d+)\.\.(\d+)", line):
-        changes |= {"shortest": int(told[1]), "longest": int(told[2])}
-    elif told := re.fullmatch(r"Minimal length: (\d+)", line):
-        changes["shortest"] = int(told[1])
-    elif told := re.fullmatch(r"Maximum length: (\d+)", line):
-        changes["longest"] = int(told[1])
-    elif told := re.fullmatch(r"Allowed values: (\d+) <= X", line):
-        changes["least"] = int(told[1])
-    elif told := re.fullmatch(r"Allowed values: (.+)", line):
-        changes["values"] = tuple(told[1].split(", "))
-    elif told := re.fullmatch(r"Pattern: (.+)", line):
-        changes["pattern"] = told[1]
+    elif match := re.fullmatch(r"Length: (\d+)\.\.(\d+)", line):
+        changes |= {"shortest": int(match[1]), "longest": int(match[2])}
+    elif match := re.fullmatch(r"Minimal length: (\d+)", line):
+        changes["shortest"] = int(match[1])
+    elif match := re.fullmatch(r"Maximum length: (\d+)", line):
+        changes["longest"] = int(match[1])
+    elif match := re.fullmatch(r"Allowed values: (\d+) <= X", line):
+        changes["least"] = int(match[1])
+    elif match := re.fullmatch(r"Allowed values: (.+)", line):
+        changes["values"] = tuple(match[1].split(", "))
+    elif match := re.fullmatch(r"Pattern: (.+)", line):
+        changes["pattern"] = match[1]
     return msgspec.structs.replace(field, **changes)

@@ -35,8 +35,8 @@ class Listers:
     def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
         if kind == names.CATALOG_SOURCE:
             return self._sources
-        found: Sequence[Object] = self._listers.list(kind, index, value)
-        return found
+        objects: Sequence[Object] = self._listers.list(kind, index, value)
+        return objects
 
 
 class Importing(Cluster):
@@ -45,9 +45,9 @@ class Importing(Cluster):
         self.catalogs = {"east": READY}
 
     def world(self, name: str) -> World:
-        made, catalogs = super().world(name), self.catalogs
-        listers: Any = Listers(made.listers, list(catalogs))
-        return msgspec.structs.replace(made, catalogs=catalogs, listers=listers)
+        world, catalogs = super().world(name), self.catalogs
+        listers: Any = Listers(world.listers, list(catalogs))
+        return msgspec.structs.replace(world, catalogs=catalogs, listers=listers)
 
 
 def source(cluster: Cluster) -> str:

@@ -46,8 +46,8 @@ def shown(limit: str, *models: Object) -> dict[str, float]:
 
 def test_a_model_that_is_ready_has_all_series():
     of = 'name="tiny",namespace="team",uid="u-tiny"'
-    found = shown("", model("tiny", "team", **READY))
-    assert {name: value for name, value in found.items() if name.startswith("model")} == {
+    series = shown("", model("tiny", "team", **READY))
+    assert {name: value for name, value in series.items() if name.startswith("model")} == {
         'model_status_phase{name="tiny",namespace="team",phase="Ready",source_type="HuggingFace",uid="u-tiny"}': 1,
         f"model_ready{{{of}}}": 1,
         'model_condition{name="tiny",namespace="team",reason="Ready",status="True",type="Ready",uid="u-tiny"}': 1,
@@ -60,10 +60,10 @@ def test_a_model_that_is_ready_has_all_series():
 
 
 def test_a_model_of_the_cluster_has_no_namespace():
-    found = shown("", model("tiny"))
-    assert found['clustermodel_status_phase{name="tiny",phase="Pending",source_type="",uid="u-tiny"}'] == 1
-    assert found['clustermodel_ready{name="tiny",uid="u-tiny"}'] == 0
-    assert not any("size_bytes" in name for name in found)
+    series = shown("", model("tiny"))
+    assert series['clustermodel_status_phase{name="tiny",phase="Pending",source_type="",uid="u-tiny"}'] == 1
+    assert series['clustermodel_ready{name="tiny",uid="u-tiny"}'] == 0
+    assert not any("size_bytes" in name for name in series)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,6 @@ def test_a_model_of_the_cluster_has_no_namespace():
     ],
 )
 def test_storage_is_that_of_all_models(limit, storage):
-    found = shown(limit, model("tiny", "team", **READY), model("big", **READY), model("new"))
-    told = {name.removeprefix("storage_backend_"): value for name, value in found.items() if "storage" in name}
-    assert told == storage
+    series = shown(limit, model("tiny", "team", **READY), model("big", **READY), model("new"))
+    actual = {name.removeprefix("storage_backend_"): value for name, value in series.items() if "storage" in name}
+    assert actual == storage

@@ -538,10 +538,10 @@ def test_a_model_that_is_an_image_too_takes_twice_its_size() -> None:
     cluster = Cluster(capacityLimit="1000", namespaceShare=90, image=True)
     cluster.create("there")
     published(cluster, "there", size=300)
-    for name, namespace, left in (("mine", "chat", 300), ("yours", "other", 400)):
+    for name, namespace, free in (("mine", "chat", 300), ("yours", "other", 400)):
         cluster.create(name, namespace=namespace)
         cluster.reconcile(name)
-        assert words(cluster.job(name))[4:] == ["--image", f"--capacity-free={left}"]
+        assert words(cluster.job(name))[4:] == ["--image", f"--capacity-free={free}"]
         cluster.delete(name)
         cluster.reconcile_all(2)
 
@@ -745,9 +745,9 @@ def test_a_job_of_a_tenant_does_not_keep_a_model_of_the_cluster() -> None:
     cluster.reconcile("tiny")
     forged(cluster, "tiny")
     cluster.delete("tiny")
-    left = worlds.finalize(MODELS[1], cluster.world("tiny"))
-    assert left is not None
-    assert [words(child)[1] for child in left.children] == ["unpublish"]
+    final_plan = worlds.finalize(MODELS[1], cluster.world("tiny"))
+    assert final_plan is not None
+    assert [words(child)[1] for child in final_plan.children] == ["unpublish"]
 
 
 def test_a_job_of_a_tenant_for_a_model_of_the_cluster_takes_nobodys_turn() -> None:
@@ -801,14 +801,14 @@ def test_what_a_model_is_called_fits_wherever_it_stands(cluster: Cluster) -> Non
     cluster.models["x." + name]["metadata"]["uid"] = "0" * 36
     cluster.reconcile_all()
     ((place, _secret),) = cluster.secrets.items()
-    ((job, made),) = cluster.jobs.items()
+    ((job, manifest),) = cluster.jobs.items()
     assert len(place.name) <= 63
     assert len(job.name) <= 63
-    assert all(len(text) <= 63 for text in made["metadata"]["labels"].values())
-    assert len(words(made)[3].partition("/")[2]) <= 255
+    assert all(len(text) <= 63 for text in manifest["metadata"]["labels"].values())
+    assert len(words(manifest)[3].partition("/")[2]) <= 255
 
 
 @pytest.mark.parametrize("api", MODELS)
 def test_the_indexes_read_whatever_there_is(api: Any) -> None:
-    known = worlds.known(api, others=[{"kind": "Model", "metadata": {"name": "a", "namespace": "b", "uid": "c"}}])
-    assert known.list(names.MODEL, "Turn", "waits/b")
+    listers = worlds.known(api, others=[{"kind": "Model", "metadata": {"name": "a", "namespace": "b", "uid": "c"}}])
+    assert listers.list(names.MODEL, "Turn", "waits/b")

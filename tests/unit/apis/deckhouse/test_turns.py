@@ -309,9 +309,9 @@ class Counting:
         self.listers, self.objects = listers, 0
 
     def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
-        found: Sequence[Object] = self.listers.list(kind, index, value)
-        self.objects += len(found)
-        return found
+        objects: Sequence[Object] = self.listers.list(kind, index, value)
+        self.objects += len(objects)
+        return objects
 
     def count(self, kind: Kind, index: str, value: str) -> int:
         return int(self.listers.count(kind, index, value))

@@ -42,10 +42,10 @@ def test_a_text_is_read_once_be_it_valid_or_not(text: str, fault: str | None, mo
     monkeypatch.setattr(
         module, "decode_yaml", lambda given, *, most: read.append(given) or decode_yaml(given, most=most)
     )
-    told = {refused(text) if fault else str(parse(text)) for _unused in range(5)}
+    outcomes = {refused(text) if fault else str(parse(text)) for _unused in range(5)}
     assert read.count(text) == 1
-    assert len(told) == 1
-    assert (fault or "") in told.pop()
+    assert len(outcomes) == 1
+    assert (fault or "") in outcomes.pop()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "# nothing\n", "resourceProfiles:\n"])

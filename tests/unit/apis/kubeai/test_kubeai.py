@@ -54,13 +54,13 @@ def child(asked: World, kind: str) -> dict[str, Any]:
 
 def service_of(asked: World) -> dict[str, Any]:
     """The Model's Service as the API server would show it."""
-    made = child(asked, "Service")
-    return {**made, "metadata": {**made["metadata"], "creationTimestamp": DELETED}}
+    service = child(asked, "Service")
+    return {**service, "metadata": {**service["metadata"], "creationTimestamp": DELETED}}
 
 
 def container(asked: World) -> dict[str, Any]:
-    made: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]["spec"]["containers"][0]
-    return made
+    server: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    return server
 
 
 def condition(asked: World, type_: str) -> dict[str, Any] | None:
@@ -112,16 +112,16 @@ def test_names_of_services_are_no_two_models_the_same() -> None:
 def test_replicas_are_brought_into_their_bounds_unless_they_are_the_users(
     spec: dict[str, Any], replicas: int | None
 ) -> None:
-    asked = world(**spec)
-    assert plan(asked).self_patch.get("spec", {}).get("replicas") == replicas
-    made = child(asked, "Deployment")["spec"]["replicas"]
-    assert made == (replicas if replicas is not None else spec.get("replicas", 0))
+    snapshot = world(**spec)
+    assert plan(snapshot).self_patch.get("spec", {}).get("replicas") == replicas
+    actual = child(snapshot, "Deployment")["spec"]["replicas"]
+    assert actual == (replicas if replicas is not None else spec.get("replicas", 0))
 
 
 def test_the_users_variables_win_and_stand_once() -> None:
-    asked = world(env={"HF_TOKEN": "mine", "HF_ENDPOINT": "http://mine", "A": "1"})
+    snapshot = world(env={"HF_TOKEN": "mine", "HF_ENDPOINT": "http://mine", "A": "1"})
     mirrored = msgspec.structs.replace(
-        asked, settings=Settings(system_namespace="system", hugging_face_endpoint="http://hub")
+        snapshot, settings=Settings(system_namespace="system", hugging_face_endpoint="http://hub")
     )
     listed = [variable["name"] for variable in container(mirrored)["env"]]
     assert listed == ["A", "HF_ENDPOINT", "HF_TOKEN"]
@@ -129,11 +129,11 @@ def test_the_users_variables_win_and_stand_once() -> None:
 
 
 def test_a_hub_of_the_users_own_is_taken_whatever_its_port() -> None:
-    asked = msgspec.structs.replace(
+    snapshot = msgspec.structs.replace(
         world(env={"HF_ENDPOINT": "http://other:1"}),
         settings=Settings(system_namespace="system", hugging_face_endpoint="http://hub:8000"),
     )
-    assert environment(asked)["HF_ENDPOINT"]["value"] == "http://other:1"
+    assert environment(snapshot)["HF_ENDPOINT"]["value"] == "http://other:1"
 
 
 def test_what_kubeai_lets_pass_and_works_passes() -> None:
@@ -174,32 +174,32 @@ def test_what_cannot_work_is_refused_before_a_pod_is_made(spec: dict[str, Any], 
 
 
 def test_a_key_of_the_configuration_that_is_not_known_stops_no_model_and_is_told() -> None:
-    asked = world(config="{modelServers: {VLLM: {image: a}}, later: 1}")
-    asked.resource["metadata"]["labels"] = {"krypton.ai/model": "x"}
-    assert plan(asked).children
-    found = {one["type"]: one for one in worlds.status(KUBEAI, asked).status["conditions"]}["FieldsIgnored"]
-    assert found["reason"] == "ReservedLabels"
-    assert found["message"].endswith("unknown keys without effect: modelServers.VLLM.image, later.")
-    del asked.resource["metadata"]["labels"]
-    found = {one["type"]: one for one in worlds.status(KUBEAI, asked).status["conditions"]}["FieldsIgnored"]
-    assert (found["status"], found["reason"]) == ("True", "UnknownKeys")
+    snapshot = world(config="{modelServers: {VLLM: {image: a}}, later: 1}")
+    snapshot.resource["metadata"]["labels"] = {"krypton.ai/model": "x"}
+    assert plan(snapshot).children
+    fields_ignored = {one["type"]: one for one in worlds.status(KUBEAI, snapshot).status["conditions"]}["FieldsIgnored"]
+    assert fields_ignored["reason"] == "ReservedLabels"
+    assert fields_ignored["message"].endswith("unknown keys without effect: modelServers.VLLM.image, later.")
+    del snapshot.resource["metadata"]["labels"]
+    fields_ignored = {one["type"]: one for one in worlds.status(KUBEAI, snapshot).status["conditions"]}["FieldsIgnored"]
+    assert (fields_ignored["status"], fields_ignored["reason"]) == ("True", "UnknownKeys")
 
 
 def test_a_profile_gets_its_devices_by_a_claim() -> None:
     profile = "resourceProfiles: {gpu: {requests: {cpu: 1, rdma/ib: 1}, dra: {resourceClaimTemplateName: one-gpu}}}"
-    asked = world(config=profile, resourceProfile="gpu:2")
-    pod = child(asked, "Deployment")["spec"]["template"]["spec"]
+    snapshot = world(config=profile, resourceProfile="gpu:2")
+    pod = child(snapshot, "Deployment")["spec"]["template"]["spec"]
     assert pod["resourceClaims"] == [{"name": "gpu-claim", "resourceClaimTemplateName": "one-gpu"}]
-    assert container(asked)["resources"] == {
+    assert container(snapshot)["resources"] == {
         "requests": {"cpu": "2", "rdma/ib": "2"},
         "claims": [{"name": "gpu-claim", "request": "gpu"}],
     }
 
     shared = "{resourceClaimName: all, claimName: mine, claimRequest: ''}"
-    asked = world(config=profile.replace("{resourceClaimTemplateName: one-gpu}", shared), resourceProfile="gpu:1")
-    pod = child(asked, "Deployment")["spec"]["template"]["spec"]
+    snapshot = world(config=profile.replace("{resourceClaimTemplateName: one-gpu}", shared), resourceProfile="gpu:1")
+    pod = child(snapshot, "Deployment")["spec"]["template"]["spec"]
     assert pod["resourceClaims"] == [{"name": "mine", "resourceClaimName": "all"}]
-    assert container(asked)["resources"]["claims"] == [{"name": "mine"}]
+    assert container(snapshot)["resources"]["claims"] == [{"name": "mine"}]
 
 
 def test_infinity_alone_has_no_security_context() -> None:
@@ -220,9 +220,9 @@ def test_infinity_alone_has_no_security_context() -> None:
     ],
 )
 def test_llama_cpp_takes_a_file_of_a_claim_by_its_path(url: str, file: str, folder: str | None) -> None:
-    made = container(world(engine="LlamaCpp", url=url))
-    (mount,) = (mount for mount in made["volumeMounts"] if mount["mountPath"] == "/model")
-    assert made["args"][made["args"].index("--model") + 1] == file
+    server = container(world(engine="LlamaCpp", url=url))
+    (mount,) = (mount for mount in server["volumeMounts"] if mount["mountPath"] == "/model")
+    assert server["args"][server["args"].index("--model") + 1] == file
     assert mount.get("subPath") == folder
 
 
@@ -236,24 +236,24 @@ def test_a_process_that_embeds_reranks_as_well(engine: str, flags: list[str]) ->
 
 @pytest.mark.parametrize(("given", "refused"), [(99, False), (100, True)])
 def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(given: int, refused: bool) -> None:
-    asked = world(features=["TextGeneration"])
-    asked.resource["metadata"]["labels"] = {f"team-{number}": "x" for number in range(given)}
+    snapshot = world(features=["TextGeneration"])
+    snapshot.resource["metadata"]["labels"] = {f"team-{number}": "x" for number in range(given)}
     if not refused:
-        assert len(routed_service(service_of(asked)).route.labels) == 100
+        assert len(routed_service(service_of(snapshot)).route.labels) == 100
         return
-    with pytest.raises(InvalidSpecError, match=r"metadata\.labels: 101 .* exceed the limit of 100") as found:
-        plan(asked)
-    status = worlds.status(KUBEAI, asked, Rejection(found.value.reason, found.value.message)).status
-    told = {condition["type"]: condition for condition in status["conditions"]}
-    assert told["Accepted"]["message"] == f"{found.value.message}."
-    assert told["Available"]["reason"] == "InvalidSpec", "the column REASON of kubectl get"
+    with pytest.raises(InvalidSpecError, match=r"metadata\.labels: 101 .* exceed the limit of 100") as excinfo:
+        plan(snapshot)
+    status = worlds.status(KUBEAI, snapshot, Rejection(excinfo.value.reason, excinfo.value.message)).status
+    conditions = {condition["type"]: condition for condition in status["conditions"]}
+    assert conditions["Accepted"]["message"] == f"{excinfo.value.message}."
+    assert conditions["Available"]["reason"] == "InvalidSpec", "the column REASON of kubectl get"
 
 
 def test_labels_of_more_text_than_a_route_may_have_are_refused() -> None:
-    asked = world(features=["TextGeneration"])
-    asked.resource["metadata"]["labels"] = {f"{number}-{'k' * 60}": "v" * 63 for number in range(80)}
+    snapshot = world(features=["TextGeneration"])
+    snapshot.resource["metadata"]["labels"] = {f"{number}-{'k' * 60}": "v" * 63 for number in range(80)}
     with pytest.raises(InvalidSpecError, match=r"metadata\.labels: they exceed the limit of 8192 characters"):
-        plan(asked)
+        plan(snapshot)
 
 
 def test_an_engine_without_image_is_refused() -> None:
@@ -277,9 +277,9 @@ def test_patches_of_a_model_change_its_pods_before_those_of_the_operator() -> No
         {"op": "copy", "from": "/metadata/labels/model", "path": "/metadata/labels/team"},
     ]
     config = "modelServerPods: {jsonPatches: [{op: replace, path: /spec/hostname, value: theirs}]}"
-    made = child(world(config=config, jsonPatches=own), "Deployment")["spec"]["template"]
-    assert (made["spec"]["hostname"], made["spec"]["terminationGracePeriodSeconds"]) == ("theirs", 600)
-    assert made["metadata"]["labels"]["team"] == "tiny"
+    template = child(world(config=config, jsonPatches=own), "Deployment")["spec"]["template"]
+    assert (template["spec"]["hostname"], template["spec"]["terminationGracePeriodSeconds"]) == ("theirs", 600)
+    assert template["metadata"]["labels"]["team"] == "tiny"
 
 
 @pytest.mark.parametrize(
@@ -300,18 +300,20 @@ def test_patches_of_a_model_that_cannot_be_applied_are_refused(patch: dict[str, 
 
 def test_a_changed_file_makes_other_pods_and_a_changed_label_does_not() -> None:
     one, two = (world(files=[{"path": "/a", "content": content}]) for content in ("1", "2"))
-    made = child(one, "Deployment")
-    running = msgspec.structs.replace(one, children={at(DEPLOYMENT, "model-tiny"): made})
+    deployment = child(one, "Deployment")
+    running = msgspec.structs.replace(one, children={at(DEPLOYMENT, "model-tiny"): deployment})
     running.resource["metadata"]["labels"] = {"new": "label"}
-    assert child(running, "Deployment")["spec"]["template"] == made["spec"]["template"]
-    assert child(two, "Deployment")["spec"]["template"] != made["spec"]["template"]
+    assert child(running, "Deployment")["spec"]["template"] == deployment["spec"]["template"]
+    assert child(two, "Deployment")["spec"]["template"] != deployment["spec"]["template"]
 
 
 def test_two_files_never_share_a_key() -> None:
     paths = ["/a/b", "/a_b", "/a b", "/" + "x" * 300]
-    asked = world(files=[{"path": path, "content": path} for path in paths])
-    data = child(asked, "ConfigMap")["data"]
-    mounts = {mount["mountPath"]: mount["subPath"] for mount in container(asked)["volumeMounts"] if "subPath" in mount}
+    snapshot = world(files=[{"path": path, "content": path} for path in paths])
+    data = child(snapshot, "ConfigMap")["data"]
+    mounts = {
+        mount["mountPath"]: mount["subPath"] for mount in container(snapshot)["volumeMounts"] if "subPath" in mount
+    }
     assert {path: data[mounts[path]] for path in paths} == {path: path for path in paths}
 
 
@@ -353,20 +355,20 @@ def test_an_annotation_that_is_not_this_models_means_not_loaded(text: str) -> No
 
 @pytest.mark.parametrize("url", ["", "hf://acme/tiny"])
 def test_the_originals_word_counts_without_a_url_and_options_change_no_weights(url: str) -> None:
-    told = {"uid": UID} | ({"url": url} if url else {})
-    asked = world(url="hf://acme/tiny?model=a.gguf", engine="LlamaCpp", **CACHED)
-    assert cache.loaded(resolve(with_claim(asked, {"models.kubeai.org/tiny": msgspec.json.encode(told).decode()})))
+    note = {"uid": UID} | ({"url": url} if url else {})
+    snapshot = world(url="hf://acme/tiny?model=a.gguf", engine="LlamaCpp", **CACHED)
+    assert cache.loaded(resolve(with_claim(snapshot, {"models.kubeai.org/tiny": msgspec.json.encode(note).decode()})))
 
 
 @pytest.mark.parametrize("how", ["Complete", "Failed"])
 def test_a_load_of_the_url_of_before_has_neither_filled_the_cache_nor_failed_to(how: str) -> None:
-    asked = with_claim(world(**CACHED), {})
+    snapshot = with_claim(world(**CACHED), {})
     done = {"type": how, "status": "True", "lastTransitionTime": "2026-11-21T09:04:50Z"}
-    observed = child(asked, "Job") | {"status": {"conditions": [done]}}
-    own = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): observed})
+    observed = child(snapshot, "Job") | {"status": {"conditions": [done]}}
+    own = msgspec.structs.replace(snapshot, children={at(JOB, "load-cache-tiny"): observed})
     assert bool(plan(own).metadata_patches) == (how == "Complete")
     assert (cache.failed_since(resolve(own)) is not None) == (how == "Failed")
-    resource = {**asked.resource, "spec": {**asked.resource["spec"], "url": "hf://acme/other"}}
+    resource = {**snapshot.resource, "spec": {**snapshot.resource["spec"], "url": "hf://acme/other"}}
     changed = msgspec.structs.replace(own, resource=resource)
     assert not plan(changed).metadata_patches
     assert cache.failed_since(resolve(changed)) is None
@@ -375,8 +377,8 @@ def test_a_load_of_the_url_of_before_has_neither_filled_the_cache_nor_failed_to(
 
 def load_job(asked: World, **status: Any) -> dict[str, Any]:
     """The Job that loads the cache, as the API server would show it."""
-    made = child(asked, "Job")
-    return made | {"metadata": made["metadata"] | {"uid": "job", "creationTimestamp": DELETED}, "status": status}
+    job = child(asked, "Job")
+    return job | {"metadata": job["metadata"] | {"uid": "job", "creationTimestamp": DELETED}, "status": status}
 
 
 def load_pod(name: str, words: str, job: str = "job") -> dict[str, Any]:
@@ -391,34 +393,36 @@ def load_pod(name: str, words: str, job: str = "job") -> dict[str, Any]:
 
 
 def test_attempts_of_an_earlier_job_of_the_same_name_do_not_count() -> None:
-    asked = with_claim(world(**CACHED), {})
+    snapshot = with_claim(world(**CACHED), {})
     pods = [load_pod("new", "no answer"), *(load_pod(f"old-{one}", "no space", "before") for one in range(3))]
-    seen = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): load_job(asked)}, pods=pods)
+    seen = msgspec.structs.replace(snapshot, children={at(JOB, "load-cache-tiny"): load_job(snapshot)}, pods=pods)
     message = worlds.status(KUBEAI, seen).status["cache"]["message"]
     assert "1 attempt failed: no answer" in message
 
 
 def failed_load(words: str, seconds: float) -> World:
     """A Model whose load gave up with these words, so long ago."""
-    asked = with_claim(world(**CACHED), {})
+    snapshot = with_claim(world(**CACHED), {})
     over = {"type": "Failed", "status": "True", "lastTransitionTime": timestamp(NOW - seconds)}
-    jobs = {at(JOB, "load-cache-tiny"): load_job(asked, conditions=[over])}
-    return msgspec.structs.replace(asked, children=jobs, pods=[load_pod("p", words)])
+    jobs = {at(JOB, "load-cache-tiny"): load_job(snapshot, conditions=[over])}
+    return msgspec.structs.replace(snapshot, children=jobs, pods=[load_pod("p", words)])
 
 
 def jobs_of(asked: World) -> list[str]:
-    return [made["metadata"]["name"] for made in plan(asked).children if made["kind"] == "Job"]
+    return [manifest["metadata"]["name"] for manifest in plan(asked).children if manifest["kind"] == "Job"]
 
 
 @pytest.mark.parametrize("fault", ["SourceNotAllowed", "InvalidFileSet", "IntegrityCheckFailed"])
 def test_a_load_that_another_try_does_not_help_is_not_repeated(fault: str) -> None:
-    asked = failed_load(f"{fault}: it is no use", 9000)
-    assert jobs_of(asked) == ["load-cache-tiny"]
-    told = worlds.status(KUBEAI, asked)
+    snapshot = failed_load(f"{fault}: it is no use", 9000)
+    assert jobs_of(snapshot) == ["load-cache-tiny"]
+    outcome = worlds.status(KUBEAI, snapshot)
     text = "it is no use. Change the spec, or delete the Job load-cache-tiny to try again."
-    assert told.status["cache"]["message"] == f"The weights could not be loaded into the cache: {text}"
-    assert {"CacheLoadFailed"} == {one["reason"] for one in told.status["conditions"] if one["type"] == "CacheLoaded"}
-    assert told.recheck_seconds is None
+    assert outcome.status["cache"]["message"] == f"The weights could not be loaded into the cache: {text}"
+    assert {"CacheLoadFailed"} == {
+        one["reason"] for one in outcome.status["conditions"] if one["type"] == "CacheLoaded"
+    }
+    assert outcome.recheck_seconds is None
 
 
 def test_a_load_that_another_try_may_help_is_repeated_after_five_minutes() -> None:
@@ -441,7 +445,7 @@ def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() 
     (watch,) = (one for one in KUBEAI.watches(Settings(system_namespace="s")) if one.kind == PERSISTENT_VOLUME_CLAIM)
 
     def concerned(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
-        return {found.name for found in watch.enqueue(Change(old, new), seen)}
+        return {key.name for key in watch.enqueue(Change(old, new), seen)}
 
     some, bare = claim({"a": "1", "b": "1"}), claim({})
     assert concerned(some, claim({"a": "1", "b": "2"})) == {"b"}
@@ -460,48 +464,54 @@ def test_no_load_is_begun_on_a_claim_that_goes() -> None:
 
 
 def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
-    asked = with_claim(world(**CACHED), {})
-    made = child(asked, "Job")
-    job = made | {"metadata": made["metadata"] | {"creationTimestamp": "2026-11-21T09:04:50Z"}}
-    waiting = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): job})
+    snapshot = with_claim(world(**CACHED), {})
+    manifest = child(snapshot, "Job")
+    job = manifest | {"metadata": manifest["metadata"] | {"creationTimestamp": "2026-11-21T09:04:50Z"}}
+    waiting = msgspec.structs.replace(snapshot, children={at(JOB, "load-cache-tiny"): job})
     assert worlds.status(KUBEAI, waiting, None).recheck_seconds == 10
     late = worlds.status(KUBEAI, msgspec.structs.replace(waiting, now=NOW + 11), None).status["conditions"]
     assert {condition["type"]: condition["reason"] for condition in late}["CacheLoaded"] == "PodsRejected"
 
 
 def test_an_account_that_the_namespace_lacks_is_told_as_the_api_server_says_it() -> None:
-    asked = world(config="modelServerPods: {serviceAccountName: kubeai-models}", minReplicas=1)
+    snapshot = world(config="modelServerPods: {serviceAccountName: kubeai-models}", minReplicas=1)
     text = (
         'pods "model-tiny-5d9c7b6f4-" is forbidden: error looking up service account models/kubeai-models:'
         ' serviceaccount "kubeai-models" not found'
     )
     failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": text}
-    made = child(asked, "Deployment")
-    assert made["spec"]["template"]["spec"]["serviceAccountName"] == "kubeai-models"
+    deployment = child(snapshot, "Deployment")
+    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "kubeai-models"
     for seconds, reason in ((4, "WaitingForPods"), (6, "PodsRejected")):
         conditions = [failed | {"lastTransitionTime": DELETED}]
-        children = {at(DEPLOYMENT, "model-tiny"): {**made, "status": {"conditions": conditions}}}
-        seen = msgspec.structs.replace(asked, children=children, now=unix_time(DELETED) + seconds)
-        told = {condition["type"]: condition for condition in worlds.status(KUBEAI, seen, None).status["conditions"]}
-        assert told["Available"]["reason"] == reason, "the column REASON of kubectl get"
-    assert text in told["Available"]["message"]
+        children = {at(DEPLOYMENT, "model-tiny"): {**deployment, "status": {"conditions": conditions}}}
+        seen = msgspec.structs.replace(snapshot, children=children, now=unix_time(DELETED) + seconds)
+        conditions_by_type = {
+            condition["type"]: condition for condition in worlds.status(KUBEAI, seen, None).status["conditions"]
+        }
+        assert conditions_by_type["Available"]["reason"] == reason, "the column REASON of kubectl get"
+    assert text in conditions_by_type["Available"]["message"]
 
 
 def test_an_account_that_the_namespace_lacks_is_told_of_a_cache_too() -> None:
-    asked = with_claim(world(config=f"{CONFIG}\nmodelServerPods: {{serviceAccountName: kubeai-models}}", **CACHED), {})
-    made = child(asked, "Job")
-    job = made | {"metadata": made["metadata"] | {"creationTimestamp": DELETED}}
-    waiting = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): job})
-    told = {condition["type"]: condition for condition in worlds.status(KUBEAI, waiting, None).status["conditions"]}
-    assert told["Available"]["reason"] == "PodsRejected"
-    assert "needs the ServiceAccount kubeai-models in this namespace" in told["Available"]["message"]
+    snapshot = with_claim(
+        world(config=f"{CONFIG}\nmodelServerPods: {{serviceAccountName: kubeai-models}}", **CACHED), {}
+    )
+    manifest = child(snapshot, "Job")
+    job = manifest | {"metadata": manifest["metadata"] | {"creationTimestamp": DELETED}}
+    waiting = msgspec.structs.replace(snapshot, children={at(JOB, "load-cache-tiny"): job})
+    conditions = {
+        condition["type"]: condition for condition in worlds.status(KUBEAI, waiting, None).status["conditions"]
+    }
+    assert conditions["Available"]["reason"] == "PodsRejected"
+    assert "needs the ServiceAccount kubeai-models in this namespace" in conditions["Available"]["message"]
 
 
 def test_no_label_of_a_model_says_that_its_pods_have_an_adapter() -> None:
-    asked = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
+    snapshot = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
     names_of_both = [f"{prefix}a" for prefix in (names.ADAPTER_LABEL, agent.SERVING_LABEL)]
-    asked.resource["metadata"]["labels"] = dict.fromkeys(names_of_both, agent.SERVING) | {"team": "search"}
-    labels = child(asked, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    snapshot.resource["metadata"]["labels"] = dict.fromkeys(names_of_both, agent.SERVING) | {"team": "search"}
+    labels = child(snapshot, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert labels["team"] == "search"
     assert not labels.keys() & set(names_of_both)
 
@@ -528,9 +538,9 @@ OURS = {"SLIPWAY_CONTROLLER_KEY", "SLIPWAY_POD_UID"}
 
 @pytest.mark.parametrize("spec", [{"adapters": [{"name": "a", "url": "s3://bucket/a"}]}, {"cacheProfile": "shared"}])
 def test_no_variable_of_a_model_takes_the_place_of_the_controllers_key(spec: dict[str, Any]) -> None:
-    asked = msgspec.structs.replace(world(**spec, env=dict.fromkeys(OURS, "mine")), controller_key="theirs")
+    snapshot = msgspec.structs.replace(world(**spec, env=dict.fromkeys(OURS, "mine")), controller_key="theirs")
     kind = "Job" if "cacheProfile" in spec else "Deployment"
-    containers = child(asked, kind)["spec"]["template"]["spec"]["containers"]
+    containers = child(snapshot, kind)["spec"]["template"]["spec"]["containers"]
     given = [one for container in containers if container["name"] == "loader" for one in container["env"]]
     assert [one for one in given if one["name"] in OURS] == [
         {"name": "SLIPWAY_CONTROLLER_KEY", "value": "theirs"},
@@ -543,15 +553,15 @@ NOTE, RECORD = "models.kubeai.org/tiny", "slipway.inference/cache-profile"
 
 def without_cache(notes: dict[str, str], **spec: Any) -> World:
     """A Model that had the cache, and has none any more unless ``spec`` says so."""
-    asked = world(**spec)
-    asked.resource["metadata"]["annotations"] = {RECORD: "shared"}
-    return with_claim(asked, notes)
+    snapshot = world(**spec)
+    snapshot.resource["metadata"]["annotations"] = {RECORD: "shared"}
+    return with_claim(snapshot, notes)
 
 
 def job_of_eviction(asked: World, **status: Any) -> dict[tuple[Kind, Key], Any]:
-    made = child(asked, "Job")
-    assert made["metadata"]["name"] == "evict-cache-tiny"
-    return {at(JOB, "evict-cache-tiny"): {**made, "status": status}}
+    manifest = child(asked, "Job")
+    assert manifest["metadata"]["name"] == "evict-cache-tiny"
+    return {at(JOB, "evict-cache-tiny"): {**manifest, "status": status}}
 
 
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": DELETED}]}
@@ -564,17 +574,17 @@ def test_a_model_remembers_where_its_weights_lie_and_one_without_a_cache_nothing
 
 def test_the_weights_of_a_cache_that_is_given_up_go_when_no_pod_has_them_mounted() -> None:
     before = child(with_claim(world(**CACHED), {NOTE: f'{{"uid":"{UID}"}}'}), "Deployment")
-    asked = without_cache({NOTE: "{}"})
-    now = child(asked, "Deployment")
+    snapshot = without_cache({NOTE: "{}"})
+    now = child(snapshot, "Deployment")
     pods = [
         {"metadata": {**deployment["spec"]["template"]["metadata"], "creationTimestamp": DELETED}}
         for deployment in (now, before)
     ]
     for observed, running in ((before, []), (now, pods), (now, pods[1:])):
-        seen = msgspec.structs.replace(asked, children={at(DEPLOYMENT, "model-tiny"): observed}, pods=running)
+        seen = msgspec.structs.replace(snapshot, children={at(DEPLOYMENT, "model-tiny"): observed}, pods=running)
         assert [one["kind"] for one in plan(seen).children] == ["Service", "Deployment"]
         assert plan(seen).metadata_patches == ()
-    free = msgspec.structs.replace(asked, children={at(DEPLOYMENT, "model-tiny"): now}, pods=pods[:1])
+    free = msgspec.structs.replace(snapshot, children={at(DEPLOYMENT, "model-tiny"): now}, pods=pods[:1])
     (note,) = plan(free).metadata_patches
     assert note.annotations == {NOTE: None}
     assert [one["kind"] for one in plan(free).children] == ["Service", "Deployment"], "the claim forgets them first"
@@ -582,18 +592,18 @@ def test_the_weights_of_a_cache_that_is_given_up_go_when_no_pod_has_them_mounted
 
 def test_weights_that_are_still_being_loaded_are_not_removed_meanwhile() -> None:
     job = child(with_claim(world(**CACHED), {}), "Job")
-    asked = msgspec.structs.replace(without_cache({}), children={at(JOB, "load-cache-tiny"): job})
-    assert [one["kind"] for one in plan(asked).children] == ["Service", "Deployment"]
+    snapshot = msgspec.structs.replace(without_cache({}), children={at(JOB, "load-cache-tiny"): job})
+    assert [one["kind"] for one in plan(snapshot).children] == ["Service", "Deployment"]
 
 
 def test_the_removal_of_weights_is_one_job_and_then_forgotten() -> None:
-    asked = without_cache({})
-    made = job_of_eviction(asked)
-    container = made[at(JOB, "evict-cache-tiny")]["spec"]["template"]["spec"]["containers"][0]
+    snapshot = without_cache({})
+    jobs = job_of_eviction(snapshot)
+    container = jobs[at(JOB, "evict-cache-tiny")]["spec"]["template"]["spec"]["containers"][0]
     assert container["args"] == ["loader", "evict", f"/models/tiny-{UID}"]
-    assert plan(asked).self_patch.get("metadata") is None
-    over = msgspec.structs.replace(asked, children=job_of_eviction(asked, **COMPLETE))
-    for done in (over, world_without_claim(asked)):
+    assert plan(snapshot).self_patch.get("metadata") is None
+    over = msgspec.structs.replace(snapshot, children=job_of_eviction(snapshot, **COMPLETE))
+    for done in (over, world_without_claim(snapshot)):
         assert [one["kind"] for one in plan(done).children] == ["Service", "Deployment"]
         assert plan(done).self_patch["metadata"]["annotations"] == {RECORD: None}
 
@@ -615,10 +625,10 @@ def test_a_cache_that_is_asked_for_again_is_filled_after_the_removal() -> None:
 
 
 def test_the_deletion_of_a_model_that_gave_its_cache_up_removes_the_weights_too() -> None:
-    asked = leaving(without_cache({NOTE: "{}"}))
-    wanted = worlds.finalize(KUBEAI, asked)
-    assert wanted is not None
-    assert [one["metadata"]["name"] for one in wanted.children] == ["evict-cache-tiny"]
+    snapshot = leaving(without_cache({NOTE: "{}"}))
+    final_plan = worlds.finalize(KUBEAI, snapshot)
+    assert final_plan is not None
+    assert [one["metadata"]["name"] for one in final_plan.children] == ["evict-cache-tiny"]
     assert worlds.finalize(KUBEAI, leaving(world())) is None
 
 
@@ -629,7 +639,7 @@ def test_deletion_waits_for_pods_but_not_for_those_of_a_lost_node() -> None:
     assert worlds.finalize(KUBEAI, waiting) == Plan(children=())
     lost = worlds.finalize(KUBEAI, msgspec.structs.replace(waiting, now=unix_time(DELETED) + 400))
     assert lost is not None
-    assert [made["metadata"]["name"] for made in lost.children] == ["evict-cache-tiny"]
+    assert [manifest["metadata"]["name"] for manifest in lost.children] == ["evict-cache-tiny"]
 
 
 def test_deletion_ends_without_claim_profile_or_configuration() -> None:
@@ -649,25 +659,25 @@ def test_a_deletion_is_looked_at_again_without_an_event() -> None:
 
 
 def test_a_spec_that_cannot_be_read_has_a_status_all_the_same() -> None:
-    asked = world(url="nonsense", adapters=[{"name": "a", "url": "hf://a/b"}], **CACHED)
-    status = worlds.status(KUBEAI, asked, Rejection("InvalidSpec", "no")).status
+    snapshot = world(url="nonsense", adapters=[{"name": "a", "url": "hf://a/b"}], **CACHED)
+    status = worlds.status(KUBEAI, snapshot, Rejection("InvalidSpec", "no")).status
     reasons = {condition["type"]: condition["reason"] for condition in status["conditions"]}
     assert reasons["CacheLoaded"] == reasons["AdaptersLoaded"] == reasons["Accepted"] == "InvalidSpec"
 
 
 def test_a_flag_that_the_default_image_no_longer_has_is_left_out_and_named() -> None:
-    asked = world(args=["--max-model-len=1024", "--disable-log-requests", "--enable-chunked-prefill=false"])
-    assert "--disable-log-requests" not in container(asked)["args"]
-    assert container(asked)["args"][-2:] == ["--max-model-len=1024", "--no-enable-chunked-prefill"]
-    told = condition(asked, "FieldsIgnored")
-    assert told
-    assert told["reason"] == "RetiredFlags"
-    assert "--disable-log-requests (left out)" in told["message"]
-    assert "--enable-chunked-prefill (replaced by --no-enable-chunked-prefill)" in told["message"]
+    snapshot = world(args=["--max-model-len=1024", "--disable-log-requests", "--enable-chunked-prefill=false"])
+    assert "--disable-log-requests" not in container(snapshot)["args"]
+    assert container(snapshot)["args"][-2:] == ["--max-model-len=1024", "--no-enable-chunked-prefill"]
+    fields_ignored = condition(snapshot, "FieldsIgnored")
+    assert fields_ignored
+    assert fields_ignored["reason"] == "RetiredFlags"
+    assert "--disable-log-requests (left out)" in fields_ignored["message"]
+    assert "--enable-chunked-prefill (replaced by --no-enable-chunked-prefill)" in fields_ignored["message"]
 
 
 @pytest.mark.parametrize("chosen", [{"image": "vllm/vllm-openai:v0.33.0"}, {"config": OLD_IMAGES}])
 def test_with_an_image_of_an_author_or_operator_every_flag_stays(chosen: dict[str, str]) -> None:
-    asked = world(args=["--disable-log-requests"], **chosen)
-    assert "--disable-log-requests" in container(asked)["args"]
-    assert condition(asked, "FieldsIgnored") is None
+    snapshot = world(args=["--disable-log-requests"], **chosen)
+    assert "--disable-log-requests" in container(snapshot)["args"]
+    assert condition(snapshot, "FieldsIgnored") is None

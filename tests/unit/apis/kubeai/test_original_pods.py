@@ -49,9 +49,9 @@ REFUSED = {
 def models() -> Iterator[Any]:
     for folder in ("models", "dev", "e2e", "examples", "next"):
         for path in sorted((SAMPLES / folder).glob("*.yaml")):
-            for found in documents.load_all(path.read_text()):
-                if found and found["kind"] == "Model":
-                    yield pytest.param(found, id=path.stem)
+            for document in documents.load_all(path.read_text()):
+                if document and document["kind"] == "Model":
+                    yield pytest.param(document, id=path.stem)
 
 
 MODELS = list(models())
@@ -125,21 +125,22 @@ def test_the_pod_is_labelled_and_addressed_as_there(model: Any) -> None:
 @pytest.mark.parametrize("model", SERVED)
 def test_image_resources_and_place_are_those_of_the_profile_times_its_count(model: Any) -> None:
     name, count = model["spec"]["resourceProfile"].split(":")
-    profile, made = chart()["resourceProfiles"][name], server(model)
+    profile, container = chart()["resourceProfiles"][name], server(model)
     servers = chart()["modelServers"]
     if model["spec"]["engine"] in servers:
         images = servers[model["spec"]["engine"]]["images"]
         image = images.get(profile.get("imageName"), images["default"])
-        assert made["image"] == CORRECTED.get(image, image)
-    wanted = {
+        assert container["image"] == CORRECTED.get(image, image)
+    expected = {
         part: {resource: amount(str(size)) * int(count) for resource, size in profile[part].items()}
         for part in ("requests", "limits")
         if part in profile
     }
     given = {
-        part: {resource: amount(size) for resource, size in sizes.items()} for part, sizes in made["resources"].items()
+        part: {resource: amount(size) for resource, size in sizes.items()}
+        for part, sizes in container["resources"].items()
     }
-    assert given == wanted
+    assert given == expected
     spec = pod(model)["spec"]
     assert spec.get("nodeSelector", {}) == profile.get("nodeSelector", {})
     assert spec.get("tolerations", []) == profile.get("tolerations", [])
@@ -149,8 +150,8 @@ def test_image_resources_and_place_are_those_of_the_profile_times_its_count(mode
 @needs_samples
 @pytest.mark.parametrize("model", SERVED)
 def test_the_probes_wait_as_long_as_there(model: Any) -> None:
-    made, engine = server(model), model["spec"]["engine"]
-    startup, readiness, liveness = made["startupProbe"], made["readinessProbe"], made["livenessProbe"]
+    container, engine = server(model), model["spec"]["engine"]
+    startup, readiness, liveness = container["startupProbe"], container["readinessProbe"], container["livenessProbe"]
     if engine == "OLlama":
         assert startup["exec"]["command"][:2] == ["bash", "-c"]
         assert len(startup["exec"]["command"]) == 3
@@ -171,16 +172,16 @@ def test_the_probes_wait_as_long_as_there(model: Any) -> None:
 @needs_samples
 @pytest.mark.parametrize("model", SERVED)
 def test_the_engine_is_told_what_it_is_told_there(model: Any) -> None:
-    spec, name, made = model["spec"], model["metadata"]["name"], server(model)
+    spec, name, container = model["spec"], model["metadata"]["name"], server(model)
     ref = spec["url"].partition("://")[2].partition("?")[0]
     cached = f"/models/{name}-uid-1" if "cacheProfile" in spec else ""
     place = cached or ("/model" if spec["url"].startswith(("pvc://", "oci://")) else ref)
-    args = made.get("args", [])
-    env = {variable["name"]: variable.get("value") for variable in made.get("env", [])}
+    args = container.get("args", [])
+    env = {variable["name"]: variable.get("value") for variable in container.get("env", [])}
     if spec["engine"] == "VLLM":
-        assert made["command"] == ["python3", "-m", "vllm.entrypoints.openai.api_server"]
+        assert container["command"] == ["python3", "-m", "vllm.entrypoints.openai.api_server"]
         lora = ["--enable-lora"] if "adapters" in spec else []
-        today = VLLM.renewed(spec.get("args", []), author_image=spec.get("image", ""), image=made["image"]).args
+        today = VLLM.renewed(spec.get("args", []), author_image=spec.get("image", ""), image=container["image"]).args
         assert args == [f"--model={place}", f"--served-model-name={name}", *today, *lora]
     elif spec["engine"] == "OLlama":
         assert args == spec.get("args", [])
@@ -202,9 +203,9 @@ def test_the_engine_is_told_what_it_is_told_there(model: Any) -> None:
 @pytest.mark.parametrize("model", SERVED)
 def test_only_the_credentials_of_its_source_are_there_and_may_be_missing(model: Any) -> None:
     scheme = model["spec"]["url"].partition("://")[0]
-    wanted = {"hf": {"HF_TOKEN"}, "s3": {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}}.get(scheme, set())
+    expected = {"hf": {"HF_TOKEN"}, "s3": {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}}.get(scheme, set())
     secret = {variable["name"]: variable for variable in server(model).get("env", []) if "valueFrom" in variable}
-    assert set(secret) == wanted
+    assert set(secret) == expected
     assert all(variable["valueFrom"]["secretKeyRef"]["optional"] for variable in secret.values())
 
 

@@ -39,7 +39,7 @@ def world(*others: dict[str, Any], name: str = "chat", model: dict[str, Any] | N
         settings=Settings(),
         now=1_795_252_000.0,
         listers=worlds.known(
-            SERVICES, objects={Reference(MODEL, "models", one): found for one, found in models.items()}
+            SERVICES, objects={Reference(MODEL, "models", one): resource for one, resource in models.items()}
         ),
     )
 
@@ -53,21 +53,21 @@ def plan(asked: World) -> Plan:
 
 
 def child(asked: World, kind: str) -> dict[str, Any]:
-    return next(made for made in plan(asked).children if made["kind"] == kind)
+    return next(manifest for manifest in plan(asked).children if manifest["kind"] == kind)
 
 
 def kinds(asked: World) -> list[str]:
-    return [made["kind"] for made in plan(asked).children]
+    return [manifest["kind"] for manifest in plan(asked).children]
 
 
 def pod(asked: World) -> dict[str, Any]:
-    made: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]
-    return made
+    template: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]
+    return template
 
 
 def container(asked: World) -> dict[str, Any]:
-    made: dict[str, Any] = pod(asked)["spec"]["containers"][0]
-    return made
+    engine_container: dict[str, Any] = pod(asked)["spec"]["containers"][0]
+    return engine_container
 
 
 def line(*others: dict[str, Any], **spec: Any) -> str:
@@ -83,8 +83,8 @@ def refusal(*others: dict[str, Any], **spec: Any) -> InvalidSpecError:
 
 def unused(**spec: Any) -> str:
     conditions = worlds.status(SERVICES, world(**spec), None).status["conditions"]
-    found = next(condition for condition in conditions if condition["type"] == "FieldsUsed")
-    return "" if found["status"] == "True" else str(found["message"])
+    fields_used = next(condition for condition in conditions if condition["type"] == "FieldsUsed")
+    return "" if fields_used["status"] == "True" else str(fields_used["message"])
 
 
 def tiny_at(path: str) -> dict[str, Any]:

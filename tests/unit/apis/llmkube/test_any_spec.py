@@ -69,9 +69,9 @@ def resource(kind: str, name: str, spec: Object) -> Object:
 def cases(seed: int) -> tuple[tuple[Api, World], ...]:
     """A Model, and a service that serves it and may have a second one propose tokens."""
     dice = Random(seed)
-    made = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1, 0.3)))
+    generator = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1, 0.3)))
     model, draft, service = (
-        filled(SPECS[kind], made.value(SPECS[kind])) for kind in ("Model", "Model", "InferenceService")
+        filled(SPECS[kind], generator.value(SPECS[kind])) for kind in ("Model", "Model", "InferenceService")
     )
     if dice.random() < 0.5:  # most sources have no files
         model = {field: value for field, value in model.items() if field not in ("files", "mmproj")}
@@ -88,11 +88,11 @@ def cases(seed: int) -> tuple[tuple[Api, World], ...]:
         "settings": settings,
         "now": NOW,
     }
-    found = {Reference(KIND, "models", name): model for name, model in models.items()}
+    objects = {Reference(KIND, "models", name): model for name, model in models.items()}
     served = resource("InferenceService", dice.choice(NAMES), service)
     return (
-        (MODELS, World(resource=models["tiny"], listers=worlds.known(MODELS, settings, found), **common)),
-        (SERVICES, World(resource=served, listers=worlds.known(SERVICES, settings, found), **common)),
+        (MODELS, World(resource=models["tiny"], listers=worlds.known(MODELS, settings, objects), **common)),
+        (SERVICES, World(resource=served, listers=worlds.known(SERVICES, settings, objects), **common)),
     )
 
 

@@ -111,8 +111,8 @@ def test_vllm_serves_a_revision_under_its_public_name_and_its_own() -> None:
 
 
 def test_vllm_takes_a_draft_model_in_the_form_that_it_reads() -> None:
-    asked = Launch(weights=HUB, served_name="tiny", port=8000, draft=Draft(MountedFolder("/draft"), 4))
-    assert VLLM.args(asked)[-2:] == (
+    engine_launch = Launch(weights=HUB, served_name="tiny", port=8000, draft=Draft(MountedFolder("/draft"), 4))
+    assert VLLM.args(engine_launch)[-2:] == (
         "--speculative-config", '{"model": "/draft", "num_speculative_tokens": 4}'
     )  # fmt: skip
 

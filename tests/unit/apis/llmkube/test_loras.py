@@ -30,13 +30,13 @@ def lora(name: str = "sql", since: str = SINCE, **spec: Any) -> dict[str, Any]:
 
 def second(**spec: Any) -> dict[str, Any]:
     """A younger adapter of another resource's name, for the same name at the engine."""
-    made = lora("sql", "2026-11-21T09:30:00Z", **spec)
-    return {**made, "metadata": {**made["metadata"], "name": "younger"}}
+    manifest = lora("sql", "2026-11-21T09:30:00Z", **spec)
+    return {**manifest, "metadata": {**manifest["metadata"], "name": "younger"}}
 
 
 def with_loras(asked: World, *loras: dict[str, Any]) -> World:
-    found = {Reference(KIND, "models", one["metadata"]["name"]): one for one in loras}
-    return worlds.with_objects(asked, found)
+    objects = {Reference(KIND, "models", one["metadata"]["name"]): one for one in loras}
+    return worlds.with_objects(asked, objects)
 
 
 def service(*loras: dict[str, Any], **spec: Any) -> World:
@@ -52,7 +52,7 @@ def chat(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
 def adapter(
     own: dict[str, Any], *others: dict[str, Any], of: dict[str, Any] | None = None, status: dict[str, Any] | None = None
 ) -> World:
-    found = [own, *others, *([] if of is None else [of])]
+    resources = [own, *others, *([] if of is None else [of])]
     return World(
         resource={**own, "status": status or {}},
         children={},
@@ -60,19 +60,19 @@ def adapter(
         routed=[],
         settings=Settings(),
         now=1_795_252_000.0,
-        listers=worlds.known(ADAPTERS, others=found),
+        listers=worlds.known(ADAPTERS, others=resources),
     )
 
 
 def conditions(asked: World) -> dict[str, tuple[str, str]]:
-    told = worlds.status(ADAPTERS, asked).status["conditions"]
-    return {one["type"]: (one["status"], one["reason"]) for one in told}
+    condition_list = worlds.status(ADAPTERS, asked).status["conditions"]
+    return {one["type"]: (one["status"], one["reason"]) for one in condition_list}
 
 
 def refused(asked: World) -> InvalidSpecError:
-    with pytest.raises(InvalidSpecError) as found:
+    with pytest.raises(InvalidSpecError) as excinfo:
         worlds.plan(ADAPTERS, asked)
-    return found.value
+    return excinfo.value
 
 
 def arguments(asked: World) -> str:
@@ -101,27 +101,27 @@ def test_sglang_is_told_what_it_has_to_know_before_any_adapter_comes() -> None:
 
 
 def test_what_the_service_says_of_adapters_itself_is_not_said_twice() -> None:
-    told = arguments(service(lora(), sglangConfig={"maxLoraRank": 8, "loraTargetModules": ["q_proj"]}))
-    assert told.count("--max-lora-rank") == told.count("--lora-target-modules") == 1
-    assert "--max-lora-rank 8" in told
+    command_line = arguments(service(lora(), sglangConfig={"maxLoraRank": 8, "loraTargetModules": ["q_proj"]}))
+    assert command_line.count("--max-lora-rank") == command_line.count("--lora-target-modules") == 1
+    assert "--max-lora-rank 8" in command_line
     started = arguments(service(lora(), sglangConfig={"loraModules": ["law=/loras/law"]}))
     assert "--max-lora-rank" not in started
 
 
 def test_vllm_takes_adapters_too() -> None:
-    asked = service(lora(), runtime="vllm")
-    assert "--enable-lora" in arguments(asked)
-    assert {"name": "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "value": "True"} in services.container(asked)["env"]
-    loader = services.pod(asked)["spec"]["containers"][1]
+    snapshot = service(lora(), runtime="vllm")
+    assert "--enable-lora" in arguments(snapshot)
+    assert {"name": "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "value": "True"} in services.container(snapshot)["env"]
+    loader = services.pod(snapshot)["spec"]["containers"][1]
     assert "--engine-kind" not in loader["args"]
 
 
 @pytest.mark.parametrize(("runtime", "name"), [("sglang", "sql"), ("vllm", "chat:sql")])
 def test_requests_have_the_name_that_the_engine_makes_of_the_id(runtime: str, name: str) -> None:
     """SGLang takes an id apart at its colon; vLLM knows whole ids."""
-    wanted = worlds.plan(SERVICES, service(lora(), runtime=runtime)).adapters
-    assert [(one.name, one.url) for one in wanted.adapters] == [(name, "file:///loras/sql")]
-    assert [wanted.short_name(one) for one in wanted.adapters] == ["sql"]
+    adapter_set = worlds.plan(SERVICES, service(lora(), runtime=runtime)).adapters
+    assert [(one.name, one.url) for one in adapter_set.adapters] == [(name, "file:///loras/sql")]
+    assert [adapter_set.short_name(one) for one in adapter_set.adapters] == ["sql"]
 
 
 def test_an_engine_that_is_started_for_adapters_has_a_loader_from_the_start() -> None:
@@ -154,30 +154,30 @@ def test_an_adapter_that_goes_is_none_to_load() -> None:
 
 
 def test_of_two_adapters_of_one_name_the_older_is_loaded() -> None:
-    wanted = worlds.plan(SERVICES, service(second(path="/loras/other"), lora())).adapters.adapters
-    assert [one.url for one in wanted] == ["file:///loras/sql"]
+    adapters = worlds.plan(SERVICES, service(second(path="/loras/other"), lora())).adapters.adapters
+    assert [one.url for one in adapters] == ["file:///loras/sql"]
 
 
 # The adapter
 
 
 def test_a_service_leads_to_the_pods_that_have_the_adapter() -> None:
-    [made] = worlds.plan(ADAPTERS, adapter(lora(), of=chat())).children
-    assert made["kind"] == "Service"
-    assert made["spec"]["selector"]["adapter.slipway.inference/sql"] == "true"
-    assert '"models":["chat:sql"]' in made["metadata"]["annotations"]["slipway.inference/route"]
+    [child] = worlds.plan(ADAPTERS, adapter(lora(), of=chat())).children
+    assert child["kind"] == "Service"
+    assert child["spec"]["selector"]["adapter.slipway.inference/sql"] == "true"
+    assert '"models":["chat:sql"]' in child["metadata"]["annotations"]["slipway.inference/route"]
 
 
 def test_its_service_has_another_name_than_that_of_any_inference_service() -> None:
-    [made] = worlds.plan(ADAPTERS, adapter(lora(), of=chat())).children
-    assert made["metadata"]["name"].startswith("lora-sql-")
+    [child] = worlds.plan(ADAPTERS, adapter(lora(), of=chat())).children
+    assert child["metadata"]["name"].startswith("lora-sql-")
 
 
 @pytest.mark.parametrize("runtime", ["llamacpp", "tgi", "generic", "personaplex", "llamacpp-router"])
 def test_a_runtime_that_loads_none_while_it_runs_is_told(runtime: str) -> None:
-    asked = adapter(lora(), of=chat(runtime=runtime))
-    assert refused(asked).reason == "RuntimeMismatch"
-    assert conditions(asked) == {
+    snapshot = adapter(lora(), of=chat(runtime=runtime))
+    assert refused(snapshot).reason == "RuntimeMismatch"
+    assert conditions(snapshot) == {
         "Available": ("False", "RuntimeMismatch"),
         "Loaded": ("False", "RuntimeMismatch"),
         "Error": ("True", "RuntimeMismatch"),
@@ -212,8 +212,8 @@ def test_an_engine_on_the_loader_s_port_is_refused() -> None:
 
 
 def test_the_younger_of_two_is_told_who_has_the_name() -> None:
-    told = refused(adapter(second(), lora(), of=chat()))
-    assert (told.reason, "LoRAAdapter sql" in told.message) == ("AdapterNameTaken", True)
+    error = refused(adapter(second(), lora(), of=chat()))
+    assert (error.reason, "LoRAAdapter sql" in error.message) == ("AdapterNameTaken", True)
     assert worlds.plan(ADAPTERS, adapter(lora(), second(), of=chat())).children
 
 

@@ -51,11 +51,13 @@ class Cluster:
         model = self.models[name]
         claim = cache.claim_reference("models")
         others = [*self.models.values(), *self.users]
-        children = {at(JOB, job): made for (owner, job), made in self.jobs.items() if owner == model["metadata"]["uid"]}
+        children = {
+            at(JOB, job): manifest for (owner, job), manifest in self.jobs.items() if owner == model["metadata"]["uid"]
+        }
         return World(
             resource=model,
             children=children,
-            pods=[self.pods[made["metadata"]["uid"]] for made in children.values()],
+            pods=[self.pods[manifest["metadata"]["uid"]] for manifest in children.values()],
             routed=[],
             settings=Settings(),
             now=self.now,
@@ -73,9 +75,9 @@ class Cluster:
                 model["metadata"]["finalizers"].append(plan.finalizer)
             self._apply(model, plan)
             return
-        left = worlds.finalize(MODELS, world)
-        if left is not None:
-            self._apply(model, left)
+        final_plan = worlds.finalize(MODELS, world)
+        if final_plan is not None:
+            self._apply(model, final_plan)
         else:
             model["metadata"]["finalizers"] = []
             self._collect(name)
@@ -124,13 +126,13 @@ class Cluster:
         for shared in plan.shared:
             metadata = shared["metadata"] | {"uid": "uid-of-claim"}
             self.claim = self.claim or shared | {"metadata": metadata, "status": {"phase": "Bound"}}
-        wanted = {child["metadata"]["name"]: child for child in plan.children}
-        for place, made in list(self.jobs.items()):
-            words = made["spec"]["template"]["spec"]["containers"][0]["args"]
-            fresh = wanted.get(place[1], {}) if place[0] == owner else made
+        children = {child["metadata"]["name"]: child for child in plan.children}
+        for place, job in list(self.jobs.items()):
+            words = job["spec"]["template"]["spec"]["containers"][0]["args"]
+            fresh = children.get(place[1], {}) if place[0] == owner else job
             if not fresh or fresh["spec"]["template"]["spec"]["containers"][0]["args"] != words:
                 self._remove(place)
-        for name, child in wanted.items():
+        for name, child in children.items():
             if (owner, name) not in self.jobs:
                 self._start(owner, name, child)
         for note in plan.metadata_patches:
@@ -304,8 +306,8 @@ def test_a_hash_that_was_corrected_with_the_source_is_loaded_and_not_refused_for
 
 
 def conditions(cluster: Cluster, name: str) -> dict[str, str]:
-    found = worlds.status(MODELS, cluster.world(name), None).status["conditions"]
-    return {condition["type"]: condition["status"] for condition in found}
+    condition_list = worlds.status(MODELS, cluster.world(name), None).status["conditions"]
+    return {condition["type"]: condition["status"] for condition in condition_list}
 
 
 @pytest.mark.parametrize("seed", seeds(8))

@@ -33,16 +33,16 @@ EXAMPLES = goldens.examples(Path(__file__).parent / "models")
 
 
 def example(path: Path) -> World:
-    told = documents.read(path)
-    resource, settings = told["resource"], msgspec.convert(told.get("settings", {}), Settings)
-    for claim in told.get("observed", []):
+    document = documents.read(path)
+    resource, settings = document["resource"], msgspec.convert(document.get("settings", {}), Settings)
+    for claim in document.get("observed", []):
         claim["metadata"].setdefault("uid", "uid-of-claim")
-    others = [*told.get("kin", []), *told.get("users", []), *told.get("observed", [])]
+    others = [*document.get("kin", []), *document.get("users", []), *document.get("observed", [])]
     world = world_of(resource, others, settings)
     resource["metadata"].setdefault("annotations", {}).update(carried_over(world))
-    reports = {pod: msgspec.convert(report, AgentReport) for pod, report in told.get("agents", {}).items()}
-    known = msgspec.structs.replace(world_of(resource, others, settings), agents=reports)
-    return with_jobs(known, told.get("jobs", {}))
+    reports = {pod: msgspec.convert(report, AgentReport) for pod, report in document.get("agents", {}).items()}
+    snapshot = msgspec.structs.replace(world_of(resource, others, settings), agents=reports)
+    return with_jobs(snapshot, document.get("jobs", {}))
 
 
 def world_of(resource: dict[str, Any], others: list[dict[str, Any]], settings: Settings) -> World:
@@ -71,17 +71,20 @@ def with_jobs(world: World, told: dict[str, Any]) -> World:
     """The Jobs that the Model wants, as the cluster has them a while later."""
     children, pods = {}, []
     plan, _refusal = planned(world)
-    wanted = {child["metadata"]["name"]: child for child in plan.children} if plan else {}
-    for what, found in told.items():
+    manifests = {child["metadata"]["name"]: child for child in plan.children} if plan else {}
+    for what, description in told.items():
         name = names.job_name(world.resource["metadata"]["name"], what)
-        job = copy.deepcopy(wanted[name])
-        job["metadata"] |= {"uid": f"uid-of-{what}", "creationTimestamp": found.get("created", "2026-11-21T09:00:00Z")}
-        if "ended" in found:
-            over = {"status": "True", "lastTransitionTime": found.get("at", "2026-11-21T09:04:00Z")}
-            job["status"] = {"conditions": [{"type": found["ended"], **over}]}
+        job = copy.deepcopy(manifests[name])
+        job["metadata"] |= {
+            "uid": f"uid-of-{what}",
+            "creationTimestamp": description.get("created", "2026-11-21T09:00:00Z"),
+        }
+        if "ended" in description:
+            over = {"status": "True", "lastTransitionTime": description.get("at", "2026-11-21T09:04:00Z")}
+            job["status"] = {"conditions": [{"type": description["ended"], **over}]}
         children[at(JOB, name)] = job
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-of-{what}", "controller": True}
-        pods += [_pod(number, one, owner) for number, one in enumerate(found.get("pods", []))]
+        pods += [_pod(number, one, owner) for number, one in enumerate(description.get("pods", []))]
     return msgspec.structs.replace(world, children=children, pods=pods)
 
 
@@ -170,9 +173,9 @@ def test_weights_on_a_claim_that_no_engine_can_read_are_told() -> None:
 
 @pytest.mark.parametrize(("passed", "noted"), [(0, 0), (59, 0), (61, 1)])
 def test_an_answer_is_waited_for_that_is_seen_after_the_end_of_its_job(passed: int, noted: int) -> None:
-    asked = example(Path(__file__).parent / "models" / "drift-due.yaml")
+    world = example(Path(__file__).parent / "models" / "drift-due.yaml")
     over = {"ended": "Complete", "at": timestamp(NOW - passed), "pods": []}
-    plan, _refusal = planned(with_jobs(asked, {"revalidate": over}))
+    plan, _refusal = planned(with_jobs(world, {"revalidate": over}))
     assert plan
     assert [child["metadata"]["name"] for child in plan.children] == ["tiny-revalidate"]
     assert len(plan.metadata_patches) == noted
@@ -196,8 +199,8 @@ def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
 
 def container(world: World) -> dict[str, Any]:
     (job,) = worlds.plan(MODELS, world).children
-    found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
-    return found
+    loader: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    return loader
 
 
 OURS = {
@@ -229,8 +232,8 @@ def test_a_hash_is_checked_for_every_kind_of_source(kind: str, persistence: Lite
     settings = msgspec.structs.replace(ALLOWED, apis={"llmkube": {"modelCache": {"persistence": persistence}}})
     world = model(REMOTE[kind], settings, sha256="AB" * 32)
     read = model_spec.read(world.resource, settings)
-    made = loaders.inspection(read) if kind == "claim" else loaders.download(read, refresh=False)
-    assert f"--sha256={'ab' * 32}" in made["spec"]["template"]["spec"]["containers"][0]["args"]
+    job = loaders.inspection(read) if kind == "claim" else loaders.download(read, refresh=False)
+    assert f"--sha256={'ab' * 32}" in job["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_a_gated_file_is_asked_for_with_a_token() -> None:
@@ -247,11 +250,11 @@ def test_a_gated_file_is_asked_for_with_a_token() -> None:
 def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_elsewhere() -> None:
     """The original gives it every key, and so every variable that a program or a library heeds."""
     for source in REMOTE.values():
-        found = worlds.plan(MODELS, model(source, ALLOWED, sourceSecretRef={"name": "mine"})).children
-        for one in found:
-            made = one["spec"]["template"]["spec"]["containers"][0]
-            assert "envFrom" not in made
-            assert {variable["name"] for variable in env(made)} <= {
+        children = worlds.plan(MODELS, model(source, ALLOWED, sourceSecretRef={"name": "mine"})).children
+        for one in children:
+            loader = one["spec"]["template"]["spec"]["containers"][0]
+            assert "envFrom" not in loader
+            assert {variable["name"] for variable in env(loader)} <= {
                 "HF_TOKEN",
                 "AWS_ACCESS_KEY_ID",
                 "AWS_SECRET_ACCESS_KEY",
@@ -259,8 +262,8 @@ def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_el
                 "AWS_REGION",
                 "AWS_ENDPOINT_URL",
             }
-    wanted = env(container(model(REMOTE["bucket"], sourceSecretRef={"name": "mine"})))
-    needed = [one["name"] for one in wanted if "optional" not in one["valueFrom"]["secretKeyRef"]]
+    variables = env(container(model(REMOTE["bucket"], sourceSecretRef={"name": "mine"})))
+    needed = [one["name"] for one in variables if "optional" not in one["valueFrom"]["secretKeyRef"]]
     assert needed == ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
 
 
@@ -276,9 +279,9 @@ def test_the_loader_may_go_where_the_accelerators_are_that_the_model_is_for() ->
 def test_no_other_host_gets_a_token() -> None:
     """A Secret that a Model names is for hubs and buckets."""
     for kind in ("web", "host"):
-        found = container(model(REMOTE[kind], ALLOWED, sourceSecretRef={"name": "mine"}))
-        assert env(found) == []
-        assert "envFrom" not in found
+        loader = container(model(REMOTE[kind], ALLOWED, sourceSecretRef={"name": "mine"}))
+        assert env(loader) == []
+        assert "envFrom" not in loader
 
 
 def test_a_file_that_looks_like_an_option_is_none() -> None:
@@ -338,8 +341,8 @@ def test_a_processor_and_a_mac_are_ready_without_a_look_at_the_nodes(hardware: d
 def test_what_loads_weights_tolerates_what_the_model_says() -> None:
     own = {"key": "models", "operator": "Exists"}
     gpu = {"hardware": {"gpu": {"count": 1}}, "prefetchTolerations": [own]}
-    made = worlds.plan(MODELS, model("https://models.example/a.gguf", **gpu)).children
-    tolerations = [child["spec"]["template"]["spec"]["tolerations"] for child in made if child["kind"] == "Job"]
+    children = worlds.plan(MODELS, model("https://models.example/a.gguf", **gpu)).children
+    tolerations = [child["spec"]["template"]["spec"]["tolerations"] for child in children if child["kind"] == "Job"]
     assert tolerations == [[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, own]]
 
 

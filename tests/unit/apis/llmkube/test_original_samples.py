@@ -20,11 +20,11 @@ SETTINGS = Settings(sources=Sources(allowed_host_path_roots=("/mnt/models",)))
 
 
 def samples() -> list[tuple[str, list[dict[str, Any]]]]:
-    found = [
+    files = [
         (path.stem, [one for one in yaml.safe_load_all(path.read_text()) if one and one.get("kind") in KINDS])
         for path in sorted(SAMPLES.glob("*.yaml"))
     ]
-    return [(name, objects) for name, objects in found if any(one["kind"] == KINDS[1] for one in objects)]
+    return [(name, objects) for name, objects in files if any(one["kind"] == KINDS[1] for one in objects)]
 
 
 def observed(obj: dict[str, Any]) -> dict[str, Any]:
@@ -46,11 +46,11 @@ def test_a_sample_is_planned_as_it_is_written(name: str, objects: list[dict[str,
             settings=SETTINGS,
             now=0.0,
             listers=worlds.known(
-                SERVICES, SETTINGS, {Reference(MODEL, "default", model): found for model, found in models.items()}
+                SERVICES, SETTINGS, {Reference(MODEL, "default", model): manifest for model, manifest in models.items()}
             ),
         )
         spec, hardware = service["spec"], models[service["spec"]["modelRef"]]["spec"].get("hardware", {})
-        deployments = [made for made in worlds.plan(SERVICES, world).children if made["kind"] == "Deployment"]
+        deployments = [child for child in worlds.plan(SERVICES, world).children if child["kind"] == "Deployment"]
         conditions = {one["type"]: one for one in worlds.status(SERVICES, world, None).status["conditions"]}
         if hardware.get("accelerator") == "metal":
             assert (deployments, conditions["Accepted"]["reason"]) == ([], "MetalOutOfReach")

@@ -64,12 +64,12 @@ class Cluster:
 
     def listers(self, api: Any) -> Any:
         watched = {watch.kind.kind for watch in api.watches(Settings())} | {api.resource.kind.kind}
-        known = {
+        objects = {
             Reference(KINDS[kind], "models", name): one
             for (kind, name), one in self.objects.items()
             if kind in watched and (kind != "Pod" or api is POOLS)
         }
-        return worlds.known(api, objects=known)
+        return worlds.known(api, objects=objects)
 
     def world(self, api: Any, kind: str, name: str) -> World:
         deployment = self.deployments.get(name) if kind == "InferenceService" else None

@@ -40,43 +40,43 @@ class Cluster:
 
     def world(self, name: str) -> World:
         kinds = {"GPUQuota": KIND, "InferenceService": INFERENCE_SERVICE, "Namespace": quotas.NAMESPACES}
-        known = {
-            Reference(kinds[kind], "" if kind == "Namespace" else "models", one): found
-            for (kind, one), found in self.objects.items()
+        objects = {
+            Reference(kinds[kind], "" if kind == "Namespace" else "models", one): resource
+            for (kind, one), resource in self.objects.items()
         }
-        made = self.deployments.get(name)
+        deployment = self.deployments.get(name)
         return World(
             resource=self.objects["InferenceService", name],
-            children={(DEPLOYMENT, Key("models", name)): made} if made else {},
+            children={(DEPLOYMENT, Key("models", name)): deployment} if deployment else {},
             pods=self.pods.get(name, []),
             routed=[],
             settings=Settings(),
             now=NOW,
-            listers=worlds.known(SERVICES, objects=known | {Reference(MODEL, "models", "tiny"): self.model}),
+            listers=worlds.known(SERVICES, objects=objects | {Reference(MODEL, "models", "tiny"): self.model}),
         )
 
     def decide(self, name: str) -> dict[str, Any]:
         """One reconciliation, whose writes are not yet seen: the status that it writes."""
-        asked, rejection = self.world(name), None
+        world, rejection = self.world(name), None
         try:
-            for made in worlds.plan(SERVICES, asked).children:
-                if made["kind"] == "Deployment":
-                    self.deployments[name] = made
+            for child in worlds.plan(SERVICES, world).children:
+                if child["kind"] == "Deployment":
+                    self.deployments[name] = child
         except InvalidSpecError as error:
             rejection = Rejection(error.reason, error.message)
-        return worlds.status(SERVICES, asked, rejection).status
+        return worlds.status(SERVICES, world, rejection).status
 
     def edit(self, name: str, **spec: Any) -> None:
-        found = self.objects["InferenceService", name]
-        self.objects["InferenceService", name] = {**found, "spec": {**found["spec"], **spec}}
+        resource = self.objects["InferenceService", name]
+        self.objects["InferenceService", name] = {**resource, "spec": {**resource["spec"], **spec}}
 
     def record(self, name: str) -> quotas.Record:
         return quotas.record_of(self.objects["InferenceService", name])
 
     def held(self, name: str) -> int:
         """GPUs of all pods of the Deployment."""
-        made = self.deployments[name]["spec"]
-        return int(made["replicas"]) * gpus_of(made["template"]["spec"], 0)
+        spec = self.deployments[name]["spec"]
+        return int(spec["replicas"]) * gpus_of(spec["template"]["spec"], 0)
 
     def write(self, name: str, status: dict[str, Any]) -> bool:
         """Whether anything is new."""
@@ -95,7 +95,7 @@ class Cluster:
 
     def running(self) -> dict[str, int]:
         """Replicas of each service that runs."""
-        return {name: made["spec"]["replicas"] for name, made in sorted(self.deployments.items())}
+        return {name: deployment["spec"]["replicas"] for name, deployment in sorted(self.deployments.items())}
 
     def waits(self, name: str) -> str:
         """Reason of the condition Progressing."""
@@ -103,7 +103,7 @@ class Cluster:
 
     def quota(self, name: str = "team", before: dict[str, Any] | None = None) -> dict[str, Any]:
         resource = {**self.objects["GPUQuota", name], "status": before or {}}
-        asked = World(
+        world = World(
             resource=resource,
             children={},
             pods=[],
@@ -112,7 +112,7 @@ class Cluster:
             now=NOW,
             listers=worlds.known(QUOTAS, others=[resource, *self.services()]),
         )
-        return worlds.status(QUOTAS, asked).status
+        return worlds.status(QUOTAS, world).status
 
     def services(self) -> list[dict[str, Any]]:
         return [one for (kind, _name), one in self.objects.items() if kind == "InferenceService"]
@@ -226,7 +226,7 @@ def test_an_autoscaler_goes_no_further_than_what_was_granted() -> None:
     cluster.objects["InferenceService", "a"]["spec"]["autoscaling"] = {"maxReplicas": 9}
     cluster.settle()
     children = worlds.plan(SERVICES, cluster.world("a")).children
-    [scaler] = [made for made in children if made["kind"] == HORIZONTAL_POD_AUTOSCALER.kind]
+    [scaler] = [child for child in children if child["kind"] == HORIZONTAL_POD_AUTOSCALER.kind]
     assert scaler["spec"]["maxReplicas"] == 2
 
 
@@ -278,8 +278,8 @@ def test_a_quota_that_is_lowered_stops_nobody_and_starts_nobody() -> None:
     cluster.objects["InferenceService", "c"] = service("c", 1, 3)
     cluster.settle()
     assert cluster.running() == {"a": 1, "b": 1}
-    told = _conditions({"status": cluster.quota()})["Exceeded"]
-    assert (told["status"], told["reason"]) == ("True", "QuotaExceeded")
+    condition = _conditions({"status": cluster.quota()})["Exceeded"]
+    assert (condition["status"], condition["reason"]) == ("True", "QuotaExceeded")
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
@@ -315,11 +315,11 @@ def test_a_deployment_for_which_nothing_was_granted_has_no_replicas_whatever_an_
     cluster = Cluster(service("a", 1, autoscaling={"maxReplicas": 2}))
     cluster.settle()
     cluster.objects["GPUQuota", "team"] = quota(1)
-    asked = cluster.world("a")
+    world = cluster.world("a")
     scaled = {"status": {"lastScaleTime": "2026-11-21T09:00:00Z"}}
-    children = {**asked.children, (HORIZONTAL_POD_AUTOSCALER, Key("models", "a")): scaled}
-    made = worlds.plan(SERVICES, msgspec.structs.replace(asked, children=children)).children
-    [replicas] = [one["spec"]["replicas"] for one in made if one["kind"] == "Deployment"]
+    children = {**world.children, (HORIZONTAL_POD_AUTOSCALER, Key("models", "a")): scaled}
+    manifests = worlds.plan(SERVICES, msgspec.structs.replace(world, children=children)).children
+    [replicas] = [one["spec"]["replicas"] for one in manifests if one["kind"] == "Deployment"]
     assert replicas == 0
 
 
@@ -445,15 +445,15 @@ def test_who_waits_for_its_model_gives_back_its_reservation(gone: str) -> None:
 def test_who_starts_keeps_its_gpus_where_an_object_is_refused(passing: Rejection) -> None:
     """Else it would have them set aside, start and give them back without end."""
     cluster = Cluster(quota(1), recorded("a", 1, gpus=1, wanted=1))
-    told = worlds.status(SERVICES, cluster.world("a"), passing).status
-    assert quotas.record_of({"status": told}).gpus == 1
+    status = worlds.status(SERVICES, cluster.world("a"), passing).status
+    assert quotas.record_of({"status": status}).gpus == 1
 
 
 @pytest.mark.parametrize("none", [{"namespaceRef": ""}, {}])
 def test_a_quota_that_names_no_namespace_limits_nobody(none: dict[str, Any]) -> None:
-    found = quota(0)
-    found["spec"] = {"gpuCount": 0, **none}
-    cluster = Cluster(found, service("a"))
+    resource = quota(0)
+    resource["spec"] = {"gpuCount": 0, **none}
+    cluster = Cluster(resource, service("a"))
     cluster.settle()
     assert cluster.running() == {"a": 1}
     assert _conditions({"status": cluster.quota()})["Accepted"]["status"] == "False"
@@ -543,14 +543,14 @@ def test_a_status_that_the_controller_would_not_write_counts_for_nothing() -> No
 def test_a_quota_says_what_is_taken_and_how_often_somebody_had_to_wait() -> None:
     cluster = Cluster(quota(5), service("a", 3, 1), service("b", 1, 2), service("c", 2, 3))
     cluster.settle()
-    told = cluster.quota()
-    assert {name: told[name] for name in ("usedGPUCount", "usedVRAMBytes", "waiting", "admissionDenials")} == {
+    status = cluster.quota()
+    assert {name: status[name] for name in ("usedGPUCount", "usedVRAMBytes", "waiting", "admissionDenials")} == {
         "usedGPUCount": 4,
         "usedVRAMBytes": 0,
         "waiting": 1,
         "admissionDenials": 1,
     }
-    again = cluster.quota(before={**told, "lastDenial": "2026-11-21T08:30:00Z"})
+    again = cluster.quota(before={**status, "lastDenial": "2026-11-21T08:30:00Z"})
     assert (again["admissionDenials"], again["lastDenial"]) == (1, "2026-11-21T08:30:00Z")
 
 
@@ -583,9 +583,9 @@ def test_fields_without_effect_and_selectors_that_are_none_are_told() -> None:
     cluster = Cluster(
         quota(1, vramBytes=1, costBudgetRef="x", selector={"matchExpressions": [{"key": "a", "operator": "Like"}]})
     )
-    told = _conditions({"status": cluster.quota()})
-    assert told["FieldsUsed"]["reason"] == "FieldsIgnored"
-    assert (told["Accepted"]["status"], told["Accepted"]["reason"]) == ("False", "InvalidSpec")
+    conditions = _conditions({"status": cluster.quota()})
+    assert conditions["FieldsUsed"]["reason"] == "FieldsIgnored"
+    assert (conditions["Accepted"]["status"], conditions["Accepted"]["reason"]) == ("False", "InvalidSpec")
 
 
 # Who is looked at again
@@ -605,41 +605,41 @@ def recorded(name: str, minute: int = 0, **record: Any) -> dict[str, Any]:
 def test_room_wakes_as_many_as_fit_and_no_more() -> None:
     waiting = [recorded(f"w{number}", number, wanted=1) for number in range(5)]
     gone = recorded("a", gpus=2)
-    found = list(quotas.after(Change(gone, None), stores(quota(2), *reversed(waiting))))
-    assert found == [Key("models", "w0"), Key("models", "w1")]
+    keys = list(quotas.after(Change(gone, None), stores(quota(2), *reversed(waiting))))
+    assert keys == [Key("models", "w0"), Key("models", "w1")]
 
 
 def test_one_that_is_granted_what_it_waited_for_wakes_the_next() -> None:
     before, now = recorded("a", wanted=1, reserved=1), recorded("a", wanted=1, gpus=1)
-    found = list(quotas.after(Change(before, now), stores(quota(2), now, recorded("b", 5, wanted=1))))
-    assert found == [Key("models", "b")]
+    keys = list(quotas.after(Change(before, now), stores(quota(2), now, recorded("b", 5, wanted=1))))
+    assert keys == [Key("models", "b")]
 
 
 def test_news_that_leave_everything_as_it_was_wake_nobody() -> None:
     before = recorded("a", gpus=1, wanted=1)
     now = {**before, "metadata": {**before["metadata"], "labels": {"x": "y"}}}
-    known = stores(quota(2), now, recorded("b", 5, wanted=1))
-    assert list(quotas.after(Change(before, now), known)) == []
-    assert list(quotas.quotas_of(Change(before, now), known)) == []
+    listers = stores(quota(2), now, recorded("b", 5, wanted=1))
+    assert list(quotas.after(Change(before, now), listers)) == []
+    assert list(quotas.quotas_of(Change(before, now), listers)) == []
 
 
 def test_sums_cost_the_same_however_many_services_there_are() -> None:
     many = stores(quota(9), *(recorded(f"s{number}", gpus=number % 7) for number in range(500)))
-    asked: list[str] = []
+    lookups: list[str] = []
 
     class Counting:
         def count(self, kind: Any, index: str, value: str) -> int:
-            asked.append(value)
+            lookups.append(value)
             return many.count(kind, index, value)
 
     listers: Any = Counting()
     assert quotas.used(listers, "models/team") == sum(number % 7 for number in range(500))
-    assert len(asked) == quotas.DIGITS
+    assert len(lookups) == quotas.DIGITS
 
 
 def priced(name: str, number: int, **record: Any) -> dict[str, Any]:
-    found = recorded(name, **record)
-    return {**found, "status": {**found["status"], "effectivePriority": number}}
+    resource = recorded(name, **record)
+    return {**resource, "status": {**resource["status"], "effectivePriority": number}}
 
 
 @pytest.mark.parametrize(
@@ -655,8 +655,8 @@ def priced(name: str, number: int, **record: Any) -> dict[str, Any]:
 def test_who_moves_in_the_queue_wakes_those_behind(before: dict[str, Any], now: dict[str, Any] | None) -> None:
     behind = recorded("b", 5, wanted=1)
     behind["status"]["effectivePriority"] = 50
-    known = stores(quota(3), behind, *([now] if now else []))
-    assert list(quotas.after(Change(before, now), known)) == [Key("models", "b")]
+    listers = stores(quota(3), behind, *([now] if now else []))
+    assert list(quotas.after(Change(before, now), listers)) == [Key("models", "b")]
 
 
 @pytest.mark.parametrize(
@@ -664,15 +664,15 @@ def test_who_moves_in_the_queue_wakes_those_behind(before: dict[str, Any], now: 
     [(recorded("a", gpus=0), recorded("a", wanted=1)), (recorded("a", wanted=1), recorded("a", reserved=1, wanted=1))],
 )
 def test_who_joins_the_queue_or_reserves_wakes_nobody(before: dict[str, Any], now: dict[str, Any]) -> None:
-    known = stores(quota(3), now, recorded("b", 5, wanted=1))
-    assert list(quotas.after(Change(before, now), known)) == []
+    listers = stores(quota(3), now, recorded("b", 5, wanted=1))
+    assert list(quotas.after(Change(before, now), listers)) == []
 
 
 def test_whoever_has_a_reservation_looks_again_though_there_is_no_room() -> None:
     now, holder = recorded("a", gpus=1, wanted=1), recorded("b", 5, reserved=1, wanted=1)
-    known = stores(quota(1), now, holder, recorded("c", 6, wanted=1))
-    found = list(quotas.after(Change(recorded("a", reserved=1, wanted=1), now), known))
-    assert found == [Key("models", "b")]
+    listers = stores(quota(1), now, holder, recorded("c", 6, wanted=1))
+    keys = list(quotas.after(Change(recorded("a", reserved=1, wanted=1), now), listers))
+    assert keys == [Key("models", "b")]
 
 
 # All orders in which things may happen
@@ -703,22 +703,24 @@ class Race:
         return Moment(tuple((name, "{}") for name in self.found), (), frozenset(self.found))
 
     def cluster(self, moment: Moment) -> Cluster:
-        known = [{**self.found[name], "status": json.loads(told)} for name, told in moment.services]
-        return Cluster(self.limit, *known)
+        services = [{**self.found[name], "status": json.loads(record)} for name, record in moment.services]
+        return Cluster(self.limit, *services)
 
     def ends(self, first: Moment) -> list[Moment]:
         """The moments after which nothing is left to be done, whatever came first."""
-        seen, todo, found = {first}, [first], []
+        seen, todo, moments = {first}, [first], []
         while todo:
             moment = todo.pop()
-            assert sum(_gpus(told) for told in {**dict(moment.services), **dict(moment.written)}.values()) <= self.most
+            assert (
+                sum(_gpus(record) for record in {**dict(moment.services), **dict(moment.written)}.values()) <= self.most
+            )
             following = [self.look(moment, name) for name in moment.turns if name not in dict(moment.written)]
             following += [self.arrive(moment, *write) for write in moment.written]
             if not following:
-                found.append(moment)
+                moments.append(moment)
             todo += [one for one in dict.fromkeys(following) if one not in seen]
             seen.update(following)
-        return found
+        return moments
 
     def look(self, moment: Moment, name: str) -> Moment:
         """A worker takes the service from the queue, and writes what follows from the caches."""
@@ -726,8 +728,8 @@ class Race:
             status = self.cluster(moment).decide(name)
             kept = {one: status[one] for one in ("quota", "effectivePriority") if one in status}
             self.decided[moment.services, name] = json.dumps(kept, sort_keys=True)
-        told = self.decided[moment.services, name]
-        news = () if dict(moment.services)[name] == told else ((name, told),)
+        record = self.decided[moment.services, name]
+        news = () if dict(moment.services)[name] == record else ((name, record),)
         return Moment(moment.services, tuple(sorted((*moment.written, *news))), moment.turns - {name})
 
     def arrive(self, moment: Moment, name: str, told: str) -> Moment:
@@ -753,11 +755,11 @@ def _gpus(told: str) -> int:
 
 
 def granted(moment: Moment) -> list[str]:
-    return [name for name, told in moment.services if _gpus(told)]
+    return [name for name, record in moment.services if _gpus(record)]
 
 
 def reserving(moment: Moment) -> list[str]:
-    return [name for name, told in moment.services if json.loads(told)["quota"].get("reserved")]
+    return [name for name, record in moment.services if json.loads(record)["quota"].get("reserved")]
 
 
 @pytest.mark.parametrize(

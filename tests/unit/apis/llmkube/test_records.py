@@ -209,8 +209,8 @@ def test_in_any_order_an_upgrade_in_between_loses_nothing_and_leaves_nothing(see
         assert complete(cluster) <= cluster.disk
     cluster.create("last", SOURCES[2])
     cluster.settle()
-    wanted = {names.cache_key(model["spec"]["source"]) for model in cluster.models.values() if not deleting(model)}
-    assert cluster.disk <= wanted
+    expected = {names.cache_key(model["spec"]["source"]) for model in cluster.models.values() if not deleting(model)}
+    assert cluster.disk <= expected
     for name in list(cluster.models):
         cluster.delete(name)
     cluster.settle()
@@ -225,21 +225,21 @@ class Counting:
 
     def get(self, kind: Kind, name: Any) -> Object | None:
         self.given += 1
-        found: Object | None = self.listers.get(kind, name)
-        return found
+        resource: Object | None = self.listers.get(kind, name)
+        return resource
 
     def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
-        found: Sequence[Object] = self.listers.list(kind, index, value)
-        self.given += len(found)
-        return found
+        objects: Sequence[Object] = self.listers.list(kind, index, value)
+        self.given += len(objects)
+        return objects
 
     def count(self, kind: Kind, index: str, value: str) -> int:
         return int(self.listers.count(kind, index, value))
 
     def pods_of(self, owner: Kind, index: str, value: str) -> Sequence[Object]:
-        found: Sequence[Object] = self.listers.pods_of(owner, index, value)
-        self.given += len(found)
-        return found
+        pods: Sequence[Object] = self.listers.pods_of(owner, index, value)
+        self.given += len(pods)
+        return pods
 
 
 @pytest.mark.parametrize("leaving", [False, True])
@@ -271,14 +271,16 @@ def test_a_model_looks_at_no_more_objects_among_many_than_alone(*, leaving: bool
 
 def test_a_service_is_told_of_its_model_but_not_of_the_records_that_this_has() -> None:
     served = {"metadata": {"name": "chat", "namespace": "models", "uid": "s", "generation": 1}}
-    asked = worlds.known(SERVICES, others=[served | {"kind": "InferenceService", "spec": {"modelRef": "tiny"}}])
+    listers = worlds.known(SERVICES, others=[served | {"kind": "InferenceService", "spec": {"modelRef": "tiny"}}])
     (watch,) = (one for one in SERVICES.watches(Settings()) if one.kind == KIND)
     metadata = {"name": "tiny", "namespace": "models", "uid": "m", "generation": 1}
     model = {"kind": "Model", "metadata": metadata, "spec": {"source": SOURCES[0]}}
     noted = model | {"metadata": metadata | {"annotations": {f"{names.LOADED}{KEY}": "{}"}}}
     going = model | {"metadata": metadata | {"deletionTimestamp": "2026-11-21T09:00:00Z"}}
-    told = [len(list(watch.enqueue(Change(model, new), asked))) for new in (noted, model | {"status": {}}, going, None)]
-    assert told == [0, 1, 1, 1]
+    counts = [
+        len(list(watch.enqueue(Change(model, new), listers))) for new in (noted, model | {"status": {}}, going, None)
+    ]
+    assert counts == [0, 1, 1, 1]
 
 
 def told_by(cluster: Cluster, kind: Kind, old: Object | None, new: Object | None) -> set[str]:

@@ -24,10 +24,10 @@ from tests.schemas import definition_of, faults, filled, schema_of
 ROOT = Path(__file__).parents[4]
 SCHEMA = schema_of(definition_of(MODEL_ROUTER))["properties"]["spec"]
 ROUTER_MANIFESTS = [
-    pytest.param(found, id=path.stem)
+    pytest.param(manifest, id=path.stem)
     for path in sorted(SAMPLES.glob("*.yaml"))
-    for found in documents.load_all(path.read_text())
-    if isinstance(found, dict) and found.get("kind") == "ModelRouter"
+    for manifest in documents.load_all(path.read_text())
+    if isinstance(manifest, dict) and manifest.get("kind") == "ModelRouter"
 ]
 JWT = {"provider": "p", "issuer": "https://i", "jwksURI": "https://i/keys", "teamClaim": "team"}
 OUTSIDE = {"name": "out", "external": {"provider": "openai", "model": "gpt"}}
@@ -38,15 +38,15 @@ def backend(name: str, **more: Any) -> dict[str, Any]:
 
 
 def rule(*backends: str, match: Any = None, strategy: str = "primary-fallback", **more: Any) -> dict[str, Any]:
-    found = {"name": f"rule-{'-'.join(backends)}", "route": {"backends": list(backends), "strategy": strategy}, **more}
-    return found | ({"match": match} if match else {})
+    spec = {"name": f"rule-{'-'.join(backends)}", "route": {"backends": list(backends), "strategy": strategy}, **more}
+    return spec | ({"match": match} if match else {})
 
 
 def world(*services: str, **spec: Any) -> World:
     """A router over a, b and c; `services`: InferenceServices that there are, those with a + answer."""
     metadata = {"name": "r", "namespace": "models", "uid": "r-1", "generation": 3}
     spec = {"backends": [backend("a"), backend("b"), backend("c")]} | spec
-    known = {
+    objects = {
         Reference(INFERENCE_SERVICE, "models", name.rstrip("+")): {
             "metadata": {"name": name.rstrip("+"), "namespace": "models"},
             "spec": {},
@@ -61,7 +61,7 @@ def world(*services: str, **spec: Any) -> World:
         routed=[],
         settings=Settings(),
         now=1_795_252_000.0,
-        listers=worlds.known(ROUTERS, objects=known),
+        listers=worlds.known(ROUTERS, objects=objects),
     )
 
 
@@ -88,8 +88,8 @@ def told(asked: World, rejection: Rejection | None = None) -> dict[str, Any]:
 def test_the_router_is_one_id_of_a_service_without_pods() -> None:
     [service] = worlds.plan(ROUTERS, world(defaultRoute="a")).children
     assert "selector" not in service["spec"]
-    found = route(defaultRoute="a")
-    assert (found.models, found.name, found.targets) == (("r",), "r", (Target("a"),))
+    gateway_route = route(defaultRoute="a")
+    assert (gateway_route.models, gateway_route.name, gateway_route.targets) == (("r",), "r", (Target("a"),))
 
 
 def test_the_backends_of_a_rule_follow_each_other_and_the_default_comes_last() -> None:
@@ -111,16 +111,16 @@ def test_a_weighted_rule_is_one_order() -> None:
 
 def test_what_fails_closed_goes_to_nobody_else() -> None:
     pii = {"dataClassification": ["pii", "phi"]}
-    found = targets(rules=[rule("a", "b", match=pii, failClosed=True)], defaultRoute="c")
+    actual = targets(rules=[rule("a", "b", match=pii, failClosed=True)], defaultRoute="c")
     when = When({"x-llmkube-classification": ("pii", "phi")})
-    assert found == (Target("a", when=when), Target("b", order=1, when=when, only=True), Target("c", order=2))
+    assert actual == (Target("a", when=when), Target("b", order=1, when=when, only=True), Target("c", order=2))
 
 
 def test_all_conditions_of_a_rule_are_headers_and_have_to_hold() -> None:
     match = {"headers": {"X-Team": "search"}, "taskComplexity": "complex", "dataClassification": ["public"]}
     policy = {"classification": {"headerKey": "X-Class"}}
-    [found] = targets(rules=[rule("a", match=match)], policy=policy)
-    assert found.when.headers == {
+    [target] = targets(rules=[rule("a", match=match)], policy=policy)
+    assert target.when.headers == {
         "x-team": ("search",),
         "x-class": ("public",),
         "x-llmkube-task-complexity": ("complex",),
@@ -129,17 +129,17 @@ def test_all_conditions_of_a_rule_are_headers_and_have_to_hold() -> None:
 
 def test_one_header_that_is_asked_for_twice_has_to_fulfil_both() -> None:
     match = {"headers": {"X-LLMKube-Classification": "pii"}, "dataClassification": ["public", "pii"]}
-    [found] = targets(rules=[rule("a", match=match, failClosed=True)])
-    assert found.when.headers == {"x-llmkube-classification": ("pii",)}
+    [target] = targets(rules=[rule("a", match=match, failClosed=True)])
+    assert target.when.headers == {"x-llmkube-classification": ("pii",)}
     match["dataClassification"] = ["public"]
     assert targets(rules=[rule("a", match=match)], defaultRoute="b") == (Target("b"),)
 
 
 def test_ids_of_rules_are_aliases_and_patterns_choose_among_the_routers_ids() -> None:
     rules = [rule("a", match={"models": ["gpt-4o", "r"]}), rule("b", match={"models": ["gpt-*", "*/r"]})]
-    found = route(rules=rules)
-    assert found.aliases == ("gpt-4o",)
-    assert [target.when.models for target in found.targets] == [("r", "gpt-4o"), ("models/r", "gpt-4o")]
+    gateway_route = route(rules=rules)
+    assert gateway_route.aliases == ("gpt-4o",)
+    assert [target.when.models for target in gateway_route.targets] == [("r", "gpt-4o"), ("models/r", "gpt-4o")]
     assert refused(rules=[rule("a", match={"models": ["claude-*"]})])[0] == "NoRoute"
 
 
@@ -147,14 +147,14 @@ def test_backends_that_cannot_do_what_a_rule_needs_are_left_out() -> None:
     spec = {"backends": [backend("a"), backend("b", capabilities=["tools", "vision"])]}
     needs = {"requiredCapabilities": ["tools"]}
     assert targets(**spec, rules=[rule("a", "b", match=needs)]) == (Target("b"),)
-    found = world(**spec, rules=[rule("a", match=needs)], defaultRoute="a")
-    assert told(found)["activeRules"] == 0
+    snapshot = world(**spec, rules=[rule("a", match=needs)], defaultRoute="a")
+    assert told(snapshot)["activeRules"] == 0
 
 
 def test_the_nearest_timeout_counts() -> None:
     spec = {"backends": [backend("a", timeout="1m"), backend("b")], "proxy": {"responseHeaderTimeout": "1500ms"}}
-    found = targets(**spec, rules=[rule("a", timeout="5s"), rule("a", "b")])
-    assert [target.answer_seconds for target in found] == [5, 60, 2]
+    actual = targets(**spec, rules=[rule("a", timeout="5s"), rule("a", "b")])
+    assert [target.answer_seconds for target in actual] == [5, 60, 2]
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ def test_the_nearest_timeout_counts() -> None:
     ],
 )
 def test_what_is_not_served_is_refused_with_the_reason(spec: dict[str, Any], reason: str, word: str) -> None:
-    asked = {"defaultRoute": "a"} | spec if reason not in ("NoRoute", "ExternalNotServed") else spec
-    found, message = refused(**asked)
-    assert found == reason
+    fields = {"defaultRoute": "a"} | spec if reason not in ("NoRoute", "ExternalNotServed") else spec
+    refusal_reason, message = refused(**fields)
+    assert refusal_reason == reason
     assert word in message
-    status = told(world(**asked), Rejection(found, message))
+    status = told(world(**fields), Rejection(refusal_reason, message))
     assert status["phase"] == "Failed"
     assert {one["type"]: one["reason"] for one in status["conditions"]}["Accepted"] == reason
 
@@ -246,10 +246,10 @@ def test_fields_without_effect_are_told() -> None:
 def test_every_field_of_the_latest_original_is_taken_and_told_if_it_has_no_effect(
     spec: dict[str, Any], ignored: str
 ) -> None:
-    asked = {"backends": [backend("a")], "defaultRoute": "a"} | spec
-    assert faults(SCHEMA, asked) == []
-    assert targets(**asked)
-    [used] = [one for one in told(world(**asked))["conditions"] if one["type"] == "FieldsUsed"]
+    fields = {"backends": [backend("a")], "defaultRoute": "a"} | spec
+    assert faults(SCHEMA, fields) == []
+    assert targets(**fields)
+    [used] = [one for one in told(world(**fields))["conditions"] if one["type"] == "FieldsUsed"]
     assert used["status"] == ("False" if ignored else "True")
     assert ignored in used["message"]
 
@@ -270,9 +270,9 @@ def test_a_request_may_name_a_backend() -> None:
         "defaultRoute": "c",
         "defaultRouteStrategy": "BackendNameMatch",
     }
-    found = route(**spec)
-    assert found.aliases == ("a", "gpt-4o", "c")
-    assert found.targets == (
+    gateway_route = route(**spec)
+    assert gateway_route.aliases == ("a", "gpt-4o", "c")
+    assert gateway_route.targets == (
         Target("a", when=When({"x-team": ("search",)})),
         Target("a", order=1, when=When({}, ("a",))),
         Target("b", order=2, when=When({}, ("gpt-4o",))),

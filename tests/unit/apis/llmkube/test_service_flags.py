@@ -157,9 +157,9 @@ def test_sglang_is_told_each_field(config: dict[str, Any], words: str) -> None:
 
 def test_sglang_proposes_tokens_where_all_is_said_that_this_needs() -> None:
     whole = {"enabled": True, "algorithm": "EAGLE3", "draftModelPath": "a/b", "numSteps": 3, "eagleTopK": 2}
-    told = line(runtime="sglang", model=HUB, sglangConfig={"speculative": whole | {"acceptThresholdAcc": 0.5}})
-    assert "--speculative-algorithm EAGLE3 --speculative-draft-model-path a/b --speculative-num-steps 3" in told
-    assert "--speculative-eagle-topk 2 --speculative-num-draft-tokens 4 --speculative-accept-threshold-acc 0.5" in told
+    flags = line(runtime="sglang", model=HUB, sglangConfig={"speculative": whole | {"acceptThresholdAcc": 0.5}})
+    assert "--speculative-algorithm EAGLE3 --speculative-draft-model-path a/b --speculative-num-steps 3" in flags
+    assert "--speculative-eagle-topk 2 --speculative-num-draft-tokens 4 --speculative-accept-threshold-acc 0.5" in flags
     for missing in ("enabled", "algorithm", "draftModelPath"):
         part = {name: value for name, value in whole.items() if name != missing}
         assert "--speculative" not in line(runtime="sglang", model=HUB, sglangConfig={"speculative": part})
@@ -181,8 +181,8 @@ def test_sglangs_own_fields_go_before_those_of_every_runtime() -> None:
 def test_llama_cpp_is_told_of_a_draft_model() -> None:
     draft = model("draft", {"source": "https://models.example/draft.gguf"}, READY | {"path": "/models/ab/draft.gguf"})
     decoding = {"type": "draft", "draftModelRef": "draft", "nDraftMax": 3, "pMin": 0.5}
-    told = line(draft, speculativeDecoding=decoding)
-    assert "--spec-type draft-simple -md /models/ab/draft.gguf --spec-draft-n-max 3 --spec-draft-p-min 0.5" in told
+    flags = line(draft, speculativeDecoding=decoding)
+    assert "--spec-type draft-simple -md /models/ab/draft.gguf --spec-draft-n-max 3 --spec-draft-p-min 0.5" in flags
     assert "--spec-type draft-mtp " in line(speculativeDecoding={"type": "mtp"})
     companion = {"source": "hf://acme/tiny", "files": ["a.gguf", "eagle.gguf"]}
     beside = line(model=companion, speculativeDecoding={"type": "draft-eagle3", "draftModel": "eagle.gguf"})
@@ -203,9 +203,9 @@ def test_a_draft_model_that_is_not_there_is_refused(decoding: dict[str, Any], re
 
 
 def test_another_runtime_than_llama_cpp_has_no_use_for_its_draft_model() -> None:
-    asked = {"speculativeDecoding": {"type": "draft", "draftModelRef": "nowhere"}}
-    assert "speculativeDecoding (" in unused(**VLLM, **asked)
-    assert "nowhere" not in line(**VLLM, **asked)
+    decoding = {"speculativeDecoding": {"type": "draft", "draftModelRef": "nowhere"}}
+    assert "speculativeDecoding (" in unused(**VLLM, **decoding)
+    assert "nowhere" not in line(**VLLM, **decoding)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_personaplex_and_generic_are_told_their_fields() -> None:
     assert line(runtime="personaplex", model=NEWEST, **own) == (
         "--ssl /app/ssl --port 8998 --hf-repo acme/tiny --quantize-4bit --cpu-offload"
     )
-    asked = world(runtime="generic", image="own:1", command=["serve"], args=["--all", "mine"])
-    assert (container(asked)["command"], container(asked)["args"]) == (["serve"], ["--all", "mine"])
+    snapshot = world(runtime="generic", image="own:1", command=["serve"], args=["--all", "mine"])
+    assert (container(snapshot)["command"], container(snapshot)["args"]) == (["serve"], ["--all", "mine"])
 
 
 @pytest.mark.parametrize("flag", ["--parallel", "-np", "--parallel=3"])
@@ -282,13 +282,13 @@ def test_speculative_decoding_names_the_draft_models_path_and_never_its_resource
     spec = {"speculative": {"enabled": True, "model": "draft", "numSpeculativeTokens": 3}}
     draft = model("draft", {"source": "s3://models/draft", "format": "safetensors"}, READY | {"path": "/models/ab"})
     args = container(world(draft, **VLLM, vllmConfig=spec))["args"]
-    told = json.loads(args[args.index("--speculative-config") + 1])
-    assert told == {"model": "/models/ab", "num_speculative_tokens": 3}
+    speculative_config = json.loads(args[args.index("--speculative-config") + 1])
+    assert speculative_config == {"model": "/models/ab", "num_speculative_tokens": 3}
     assert "--speculative-model" not in args
     claimed = model("draft", {"source": "pvc://small/draft", "format": "safetensors"})
-    asked = world(claimed, runtime="vllm", model={**HUB, "source": "pvc://large/big"}, vllmConfig=spec)
-    mounts = {mount["mountPath"]: mount["name"] for mount in container(asked)["volumeMounts"]}
-    volumes = {volume["name"]: volume for volume in pod(asked)["spec"]["volumes"]}
+    snapshot = world(claimed, runtime="vllm", model={**HUB, "source": "pvc://large/big"}, vllmConfig=spec)
+    mounts = {mount["mountPath"]: mount["name"] for mount in container(snapshot)["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod(snapshot)["spec"]["volumes"]}
     assert volumes[mounts["/draft-source"]]["persistentVolumeClaim"]["claimName"] == "small"
     assert volumes[mounts["/model-source"]]["persistentVolumeClaim"]["claimName"] == "large"
 

@@ -41,9 +41,9 @@ ONE = {"accelerator": "cuda", "gpu": {"count": 1}}
 
 def aged(*starts: str, deployment: Object | None = None, **spec: Any) -> World:
     """A service with a pod that started at each of these times, and its Deployment."""
-    asked = world(**spec)
-    made = deployment or child(asked, "Deployment")
-    kind = next(watch.kind for watch in SERVICES.watches(asked.settings) if watch.kind.kind == "Deployment")
+    snapshot = world(**spec)
+    workload = deployment or child(snapshot, "Deployment")
+    kind = next(watch.kind for watch in SERVICES.watches(snapshot.settings) if watch.kind.kind == "Deployment")
     pods = [
         {
             "metadata": {"name": f"chat-{number}", "namespace": "models", "uid": f"p-{number}"},
@@ -51,7 +51,7 @@ def aged(*starts: str, deployment: Object | None = None, **spec: Any) -> World:
         }
         for number, at in enumerate(starts)
     ]
-    return msgspec.structs.replace(asked, pods=pods, children={(kind, Key("models", "chat")): made})
+    return msgspec.structs.replace(snapshot, pods=pods, children={(kind, Key("models", "chat")): workload})
 
 
 def with_settings(asked: World, **own: Any) -> World:
@@ -64,8 +64,8 @@ def reasons(asked: World) -> dict[str, str]:
 
 
 def template(asked: World) -> Object:
-    made: Object = pod(asked)["metadata"]["annotations"]
-    return made
+    annotations: Object = pod(asked)["metadata"]["annotations"]
+    return annotations
 
 
 def test_pods_that_are_too_old_are_replaced_once() -> None:
@@ -80,8 +80,8 @@ def test_pods_that_are_too_old_are_replaced_once() -> None:
 
 
 def test_a_service_is_looked_at_again_when_its_next_pod_is_too_old() -> None:
-    asked = aged(OLD, YOUNG, maxPodLifetimeSeconds=DAY)
-    assert worlds.status(SERVICES, asked, None).recheck_seconds == pytest.approx(DAY - 40)
+    snapshot = aged(OLD, YOUNG, maxPodLifetimeSeconds=DAY)
+    assert worlds.status(SERVICES, snapshot, None).recheck_seconds == pytest.approx(DAY - 40)
 
 
 def test_pods_with_gpus_are_replaced_one_at_a_time_where_they_may_not_grow_old() -> None:
@@ -176,13 +176,13 @@ def test_a_rollout_that_waits_for_idle_pods_reports_their_time_limit() -> None:
 
 def test_a_further_name_leads_to_the_service() -> None:
     gateway = {"enabled": True, "modelName": "gpt", "gatewayRef": {"name": "edge"}}
-    asked = world(**VLLM, endpoint={"gateway": gateway})
-    route = child(asked, "Service")["metadata"]["annotations"]["slipway.inference/route"]
+    snapshot = world(**VLLM, endpoint={"gateway": gateway})
+    route = child(snapshot, "Service")["metadata"]["annotations"]["slipway.inference/route"]
     assert '"models":["chat","gpt"]' in route
-    assert "--served-model-name chat acme/tiny gpt " in f"{' '.join(container(asked)['args'])} "
-    status = worlds.status(SERVICES, asked, None).status
+    assert "--served-model-name chat acme/tiny gpt " in f"{' '.join(container(snapshot)['args'])} "
+    status = worlds.status(SERVICES, snapshot, None).status
     assert status["gateway"] == {"modelName": "gpt", "routeReady": False}
-    assert reasons(asked)["GatewayReady"] == reasons(asked)["Routed"]
+    assert reasons(snapshot)["GatewayReady"] == reasons(snapshot)["Routed"]
     assert "endpoint.gateway.gatewayRef (" in unused(endpoint={"gateway": gateway})
     unnamed = child(world(endpoint={"gateway": {"enabled": True, "gatewayRef": {"name": "a"}}}), "Service")
     assert '"models":["chat","tiny"]' in unnamed["metadata"]["annotations"]["slipway.inference/route"]
@@ -192,10 +192,10 @@ def test_a_further_name_leads_to_the_service() -> None:
 
 
 def test_an_objective_is_made_for_pyrra() -> None:
-    made = child(world(slo={"objective": "99.5", "window": "7d"}), "ServiceLevelObjective")
-    assert (made["apiVersion"], made["metadata"]["name"]) == ("pyrra.dev/v1alpha1", "chat-availability")
-    assert (made["spec"]["target"], made["spec"]["window"]) == ("99.5", "7d")
-    assert made["spec"]["indicator"] == {"bool_gauge": {"metric": 'up{namespace="models",model="chat"}'}}
+    objective = child(world(slo={"objective": "99.5", "window": "7d"}), "ServiceLevelObjective")
+    assert (objective["apiVersion"], objective["metadata"]["name"]) == ("pyrra.dev/v1alpha1", "chat-availability")
+    assert (objective["spec"]["target"], objective["spec"]["window"]) == ("99.5", "7d")
+    assert objective["spec"]["indicator"] == {"bool_gauge": {"metric": 'up{namespace="models",model="chat"}'}}
     slow = {"objective": "99", "indicator": "latency", "latencyThreshold": "2", "name": "fast"}
     latency = child(world(**VLLM, slo=slow), "ServiceLevelObjective")
     assert latency["metadata"]["name"] == "fast"
@@ -209,9 +209,9 @@ def test_an_objective_is_made_for_pyrra() -> None:
 
 def test_a_part_of_a_gpu_is_a_resource_of_its_own() -> None:
     sharing = {"gpu": 1, "gpuSharing": {"mode": "partitioned", "profile": "1g.24gb"}}
-    asked = world(resources=sharing)
-    assert container(asked)["resources"]["limits"] == {"nvidia.com/mig-1g.24gb": "1"}
-    assert pod(asked)["spec"]["tolerations"][0]["key"] == "nvidia.com/mig-1g.24gb"
+    snapshot = world(resources=sharing)
+    assert container(snapshot)["resources"]["limits"] == {"nvidia.com/mig-1g.24gb": "1"}
+    assert pod(snapshot)["spec"]["tolerations"][0]["key"] == "nvidia.com/mig-1g.24gb"
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,9 @@ def test_a_gpu_that_cannot_be_shared_so_is_refused(sharing: Object, hardware: Ob
 
 
 def test_shared_gpus_are_on_the_nodes_that_the_operator_keeps_for_them() -> None:
-    asked = world(resources={"gpu": 1, "gpuSharing": {"mode": "shared"}}, nodeSelector={"disk": "fast"})
-    made = pod(with_settings(asked, sharedGpuNodes={"gpus": "shared"}))["spec"]
-    assert made["nodeSelector"] == {"gpus": "shared", "disk": "fast"}
+    snapshot = world(resources={"gpu": 1, "gpuSharing": {"mode": "shared"}}, nodeSelector={"disk": "fast"})
+    spec = pod(with_settings(snapshot, sharedGpuNodes={"gpus": "shared"}))["spec"]
+    assert spec["nodeSelector"] == {"gpus": "shared", "disk": "fast"}
     amd = {**GGUF, "hardware": {"gpu": {"count": 1, "vendor": "amd"}}}
     assert "nodeSelector" not in pod(world(model=amd, resources={"gpuSharing": {"mode": "shared"}}))["spec"]
 
@@ -257,55 +257,55 @@ def test_shared_gpus_are_on_the_nodes_that_the_operator_keeps_for_them() -> None
 def test_pods_that_compute_by_vulkan_have_the_group_of_the_render_devices(
     hardware: Object, spec: Object, groups: list[int] | None
 ) -> None:
-    asked = world(model={**GGUF, "hardware": hardware}, **spec)
-    settings = msgspec.structs.replace(asked.settings, device_groups=(991,))
+    snapshot = world(model={**GGUF, "hardware": hardware}, **spec)
+    settings = msgspec.structs.replace(snapshot.settings, device_groups=(991,))
     assert (
-        pod(msgspec.structs.replace(asked, settings=settings))["spec"]["securityContext"].get("supplementalGroups")
+        pod(msgspec.structs.replace(snapshot, settings=settings))["spec"]["securityContext"].get("supplementalGroups")
         == groups
     )
 
 
 def test_claims_of_devices_take_the_place_of_a_resource() -> None:
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
-    asked = world(model={**GGUF, "hardware": {"accelerator": "cuda", "gpu": {"resourceClaims": claims}}})
-    spec = pod(asked)["spec"]
+    snapshot = world(model={**GGUF, "hardware": {"accelerator": "cuda", "gpu": {"resourceClaims": claims}}})
+    spec = pod(snapshot)["spec"]
     assert spec["resourceClaims"] == claims
-    assert container(asked)["resources"] == {"claims": [{"name": "gpu"}]}
+    assert container(snapshot)["resources"] == {"claims": [{"name": "gpu"}]}
     assert "tolerations" not in spec
-    assert "--n-gpu-layers 99" in " ".join(container(asked)["args"])
-    assert child(asked, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+    assert "--n-gpu-layers 99" in " ".join(container(snapshot)["args"])
+    assert child(snapshot, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_the_router_of_llama_cpp_reads_a_volume_of_the_users() -> None:
     volumes = [{"name": "mine", "persistentVolumeClaim": {"claimName": "models"}}]
     mounts = [{"name": "mine", "mountPath": "/models"}]
-    asked = world(
+    snapshot = world(
         runtime="llamacpp-router", extraVolumes=volumes, extraVolumeMounts=mounts, extraArgs=["--models-max", "2"]
     )
-    assert container(asked)["args"] == [
+    assert container(snapshot)["args"] == [
         "--models-dir", "/models", "--host", "::", "--port", "8080", "--models-max", "2", "--metrics",
     ]  # fmt: skip
-    assert pod(asked)["spec"]["volumes"] == volumes
-    assert "initContainers" not in pod(asked)["spec"]
-    assert container(asked)["image"].startswith("ghcr.io/ggml-org/llama.cpp:")
+    assert pod(snapshot)["spec"]["volumes"] == volumes
+    assert "initContainers" not in pod(snapshot)["spec"]
+    assert container(snapshot)["image"].startswith("ghcr.io/ggml-org/llama.cpp:")
     preset = line(runtime="llamacpp-router", extraArgs=["--models-preset", "/models/all.ini"])
     assert "--models-dir" not in preset
 
 
 def test_a_service_may_have_a_claim_for_itself() -> None:
-    asked = with_settings(world(), modelCache={"persistence": "PerService", "size": "5Gi"})
-    (claim,) = (one for one in plan(asked).shared if one["kind"] == "PersistentVolumeClaim")
+    snapshot = with_settings(world(), modelCache={"persistence": "PerService", "size": "5Gi"})
+    (claim,) = (one for one in plan(snapshot).shared if one["kind"] == "PersistentVolumeClaim")
     assert (claim["metadata"]["name"], claim["spec"]["resources"]) == (
         "chat-model-cache",
         {"requests": {"storage": "5Gi"}},
     )
     assert claim["metadata"]["ownerReferences"][0]["uid"] == "s-1"
-    volumes = {volume["name"]: volume for volume in pod(asked)["spec"]["volumes"]}
+    volumes = {volume["name"]: volume for volume in pod(snapshot)["spec"]["volumes"]}
     assert volumes["model-cache"]["persistentVolumeClaim"]["claimName"] == "chat-model-cache"
-    assert [one["name"] for one in pod(asked)["spec"]["initContainers"]] == ["model-downloader"]
+    assert [one["name"] for one in pod(snapshot)["spec"]["initContainers"]] == ["model-downloader"]
     for other in ({"claimName": "mine"}, {"persistence": "Ephemeral"}):
-        made = plan(with_settings(world(modelCache=other), modelCache={"persistence": "PerService"})).shared
-        assert [one["kind"] for one in made] == ["PriorityClass"]
+        shared_objects = plan(with_settings(world(modelCache=other), modelCache={"persistence": "PerService"})).shared
+        assert [one["kind"] for one in shared_objects] == ["PriorityClass"]
 
 
 def test_fields_of_programs_on_macs_are_told_to_have_no_effect() -> None:
@@ -315,5 +315,5 @@ def test_fields_of_programs_on_macs_are_told_to_have_no_effect() -> None:
 
 def test_a_token_of_sglangs_own_goes_before_the_models() -> None:
     token = {"name": "hub", "key": "HF_TOKEN"}
-    made = container(world(runtime="sglang", model=HUB, sglangConfig={"hfTokenSecretRef": token}))["env"]
-    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}} in made
+    variables = container(world(runtime="sglang", model=HUB, sglangConfig={"hfTokenSecretRef": token}))["env"]
+    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}} in variables

@@ -41,19 +41,19 @@ from .services import GGUF, HUB, NEWEST, ONE_GPU, RUNTIMES, VLLM, child, contain
 def test_each_vendors_gpus_are_asked_for_by_their_own_name_with_an_image_that_can_use_them(
     hardware: dict[str, Any], resource: str, image: str
 ) -> None:
-    asked = world(model={**GGUF, "hardware": hardware}, resources={"gpu": 2})
-    assert container(asked)["resources"]["limits"] == {resource: "2"}
-    assert container(asked)["image"] == f"ghcr.io/ggml-org/llama.cpp:{image}"
+    snapshot = world(model={**GGUF, "hardware": hardware}, resources={"gpu": 2})
+    assert container(snapshot)["resources"]["limits"] == {resource: "2"}
+    assert container(snapshot)["image"] == f"ghcr.io/ggml-org/llama.cpp:{image}"
     taint = {"key": resource, "operator": "Equal", "value": "present", "effect": "NoSchedule"}
-    assert pod(asked)["spec"]["tolerations"] == [taint]
-    assert child(asked, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+    assert pod(snapshot)["spec"]["tolerations"] == [taint]
+    assert child(snapshot, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_the_models_number_of_gpus_goes_before_the_services_and_enabled_asks_for_none() -> None:
     counted = {**GGUF, "hardware": {"gpu": {"count": 4, "tolerationKey": "example.com/gpus"}}}
-    asked = world(model=counted, resources={"gpu": 1}, tolerations=[{"key": "spot", "operator": "Exists"}])
-    assert container(asked)["resources"]["limits"] == {"nvidia.com/gpu": "4"}
-    assert [toleration["key"] for toleration in pod(asked)["spec"]["tolerations"]] == ["example.com/gpus", "spot"]
+    snapshot = world(model=counted, resources={"gpu": 1}, tolerations=[{"key": "spot", "operator": "Exists"}])
+    assert container(snapshot)["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+    assert [toleration["key"] for toleration in pod(snapshot)["spec"]["tolerations"]] == ["example.com/gpus", "spot"]
     enabled = world(model={**GGUF, "hardware": {"accelerator": "cuda", "gpu": {"enabled": True}}})
     assert container(enabled)["image"].endswith(":server-cuda-v0.5.0")
     assert "resources" not in container(enabled)
@@ -61,8 +61,8 @@ def test_the_models_number_of_gpus_goes_before_the_services_and_enabled_asks_for
 
 
 def test_resources_are_requests_and_disk_is_limited_too() -> None:
-    asked = {"cpu": "2000m", "memory": "8Gi", "hostMemory": "64Gi", "ephemeralStorage": "40Gi"}
-    assert container(world(resources=asked))["resources"] == {
+    resources = {"cpu": "2000m", "memory": "8Gi", "hostMemory": "64Gi", "ephemeralStorage": "40Gi"}
+    assert container(world(resources=resources))["resources"] == {
         "requests": {"cpu": "2", "memory": "64Gi", "ephemeral-storage": "40Gi"},
         "limits": {"ephemeral-storage": "40Gi"},
     }
@@ -88,9 +88,11 @@ def test_gpu_memory_is_no_dead_field_but_a_liking_for_nodes_that_have_it() -> No
     ],
 )
 def test_sglang_is_ready_when_it_generates_and_alive_when_it_answers(runtime: str, paths: list[str]) -> None:
-    made = container(world(runtime=runtime, model=HUB))
-    asked = (made[probe]["httpGet"]["path"] for probe in ("startupProbe", "readinessProbe", "livenessProbe"))
-    assert list(asked) == paths
+    engine_container = container(world(runtime=runtime, model=HUB))
+    probe_paths = (
+        engine_container[probe]["httpGet"]["path"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")
+    )
+    assert list(probe_paths) == paths
 
 
 @pytest.mark.parametrize("runtime", ["generic", "personaplex"])
@@ -104,23 +106,23 @@ def test_a_runtime_without_image_is_refused_in_place_of_a_pod_without_one(runtim
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("port", [{}, {"containerPort": 9999}, {"endpoint": {"port": 7000}}])
 def test_the_services_port_leads_to_the_engines_whatever_both_are(runtime: str, port: dict[str, Any]) -> None:
-    asked = world(runtime=runtime, image="own:1", model=NEWEST, **port)
-    (service,) = child(asked, "Service")["spec"]["ports"]
-    (listening,) = container(asked)["ports"]
+    snapshot = world(runtime=runtime, image="own:1", model=NEWEST, **port)
+    (service,) = child(snapshot, "Service")["spec"]["ports"]
+    (listening,) = container(snapshot)["ports"]
     usual = {"llamacpp": 8080, "vllm": 8000, "tgi": 80, "personaplex": 8998, "generic": 8080, "sglang": 30000}
     expected = port.get("containerPort") or port.get("endpoint", {}).get("port") or usual[runtime]
     assert (service["targetPort"], listening["name"]) == ("http", "http")
     assert listening["containerPort"] == expected
     assert service["port"] == port.get("endpoint", {}).get("port", 8080)
-    assert runtime == "generic" or f"--port {expected}" in " ".join(container(asked)["args"])
+    assert runtime == "generic" or f"--port {expected}" in " ".join(container(snapshot)["args"])
 
 
 def test_the_service_has_the_type_and_the_node_port_that_it_is_given() -> None:
     service = child(world(endpoint={"port": 80, "type": "NodePort", "nodePort": 30080}), "Service")["spec"]
     assert (service["type"], service["ports"][0]["nodePort"]) == ("NodePort", 30080)
-    asked = {"endpoint": {"nodePort": 30080}}
-    assert "nodePort" not in child(world(**asked), "Service")["spec"]["ports"][0]
-    assert "endpoint.nodePort" in unused(**asked)
+    spec = {"endpoint": {"nodePort": 30080}}
+    assert "nodePort" not in child(world(**spec), "Service")["spec"]["ports"][0]
+    assert "endpoint.nodePort" in unused(**spec)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +130,11 @@ def test_the_service_has_the_type_and_the_node_port_that_it_is_given() -> None:
     [("chat", "chat"), ("qwen2.5-7b", "qwen2-5-7b"), ("7b-chat", None), ("a" * 63, "a" * 63), ("a" * 64, None)],
 )
 def test_names_are_the_originals_wherever_kubernetes_takes_them(name: str, service: str | None) -> None:
-    made = service_name(name)
-    assert made == (service or made)
-    assert made[0].isalpha()
-    assert len(made) <= 63
-    assert set(made) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    actual = service_name(name)
+    assert actual == (service or actual)
+    assert actual[0].isalpha()
+    assert len(actual) <= 63
+    assert set(actual) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
     assert len(workload_name(name)) <= 63
 
 
@@ -156,8 +158,8 @@ def test_labels_of_the_operator_win_and_annotations_of_the_user() -> None:
 
 
 def test_every_service_is_on_the_gateway_by_its_name_without_secrets_in_its_source() -> None:
-    asked = world(model={"source": "https://user:secret@models.example/tiny.gguf?sig=secret"}, mode="rerank")
-    annotations = child(asked, "Service")["metadata"]["annotations"]
+    snapshot = world(model={"source": "https://user:secret@models.example/tiny.gguf?sig=secret"}, mode="rerank")
+    annotations = child(snapshot, "Service")["metadata"]["annotations"]
     route = msgspec.json.decode(annotations["slipway.inference/route"], type=Route)
     assert (route.models, route.features, route.scale) == (("chat",), ("Reranking",), None)
     assert "secret" not in annotations["slipway.inference/route"]
@@ -183,8 +185,8 @@ def test_security_contexts_are_restricted_unless_they_are_replaced() -> None:
     assert pod(usual)["spec"]["securityContext"]["fsGroup"] == 102
     assert pod(usual)["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container(usual)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    asked = world(podSecurityContext={"fsGroup": 1}, securityContext={"privileged": False})
-    own = msgspec.structs.replace(asked, settings=Settings(authors=worlds.UPSTREAM))
+    snapshot = world(podSecurityContext={"fsGroup": 1}, securityContext={"privileged": False})
+    own = msgspec.structs.replace(snapshot, settings=Settings(authors=worlds.UPSTREAM))
     assert pod(own)["spec"]["securityContext"] == {"fsGroup": 1, "seccompProfile": {"type": "RuntimeDefault"}}
     assert container(own)["securityContext"] == {"privileged": False}
 
@@ -205,21 +207,26 @@ def test_a_runtime_that_listens_on_a_port_of_root_may_do_so() -> None:
     ],
 )
 def test_probes_are_the_runtimes_unless_they_are_replaced(runtime: str, probe: dict[str, Any]) -> None:
-    asked = {"runtime": runtime, "image": "own:1", "model": NEWEST}
-    made = container(world(**asked))
-    assert all(probe.items() <= made[field].items() for field in ("startupProbe", "livenessProbe", "readinessProbe"))
-    assert made["startupProbe"]["periodSeconds"] * made["startupProbe"]["failureThreshold"] == 1800
+    spec = {"runtime": runtime, "image": "own:1", "model": NEWEST}
+    engine_container = container(world(**spec))
+    assert all(
+        probe.items() <= engine_container[field].items()
+        for field in ("startupProbe", "livenessProbe", "readinessProbe")
+    )
+    assert (
+        engine_container["startupProbe"]["periodSeconds"] * engine_container["startupProbe"]["failureThreshold"] == 1800
+    )
     own = {"exec": {"command": ["true"]}, "failureThreshold": 90}
-    replaced = world(**asked, probeOverrides={"startup": own, "liveness": own})
+    replaced = world(**spec, probeOverrides={"startup": own, "liveness": own})
     bound = {**own, "terminationGracePeriodSeconds": 30}
     assert container(replaced)["startupProbe"] == container(replaced)["livenessProbe"] == bound
-    assert container(replaced)["readinessProbe"] == made["readinessProbe"]
+    assert container(replaced)["readinessProbe"] == engine_container["readinessProbe"]
     assert child(replaced, "Deployment")["spec"]["progressDeadlineSeconds"] == 900 + 60
 
 
 def test_the_users_variables_come_last_and_win() -> None:
-    asked = world(**VLLM, env=[{"name": "HF_TOKEN", "value": "mine"}, {"name": "A", "value": "1"}])
-    assert [variable["name"] for variable in container(asked)["env"]] == ["HF_TOKEN", "A"]
+    snapshot = world(**VLLM, env=[{"name": "HF_TOKEN", "value": "mine"}, {"name": "A", "value": "1"}])
+    assert [variable["name"] for variable in container(snapshot)["env"]] == ["HF_TOKEN", "A"]
 
 
 def test_further_volumes_are_mounted_beside_ours() -> None:
@@ -227,16 +234,16 @@ def test_further_volumes_are_mounted_beside_ours() -> None:
         {"name": "kernels", "emptyDir": {}},
         {"name": "kernels", "mountPath": "/k", "mountPropagation": "None"},
     )
-    asked = world(extraVolumes=[volume], extraVolumeMounts=[mount])
-    assert pod(asked)["spec"]["volumes"][-1] == volume
-    assert container(asked)["volumeMounts"][-1] == mount
+    snapshot = world(extraVolumes=[volume], extraVolumeMounts=[mount])
+    assert pod(snapshot)["spec"]["volumes"][-1] == volume
+    assert container(snapshot)["volumeMounts"][-1] == mount
 
 
 def test_shared_memory_of_the_users_own_is_the_only_one() -> None:
     volume = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
-    asked = world(**VLLM, extraVolumes=[volume], extraVolumeMounts=[{"name": "shm", "mountPath": "/dev/shm"}])
-    assert pod(asked)["spec"]["volumes"] == [volume]
-    assert [mount["name"] for mount in container(asked)["volumeMounts"]] == ["shm"]
+    snapshot = world(**VLLM, extraVolumes=[volume], extraVolumeMounts=[{"name": "shm", "mountPath": "/dev/shm"}])
+    assert pod(snapshot)["spec"]["volumes"] == [volume]
+    assert [mount["name"] for mount in container(snapshot)["volumeMounts"]] == ["shm"]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +260,8 @@ def test_shared_memory_of_the_users_own_is_the_only_one() -> None:
 def test_the_operators_images_go_before_the_public_ones(
     images: dict[str, str], spec: dict[str, Any], image: str
 ) -> None:
-    asked = msgspec.structs.replace(world(**spec), settings=Settings(images=images))
-    assert container(asked)["image"] == image
+    snapshot = msgspec.structs.replace(world(**spec), settings=Settings(images=images))
+    assert container(snapshot)["image"] == image
 
 
 def test_no_runtime_gets_variables_of_other_services() -> None:

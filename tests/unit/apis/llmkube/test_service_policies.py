@@ -162,8 +162,8 @@ def test_pods_without_gpus_are_replaced_one_after_another_in_words_that_can_be_t
 )
 def test_an_autoscaler_looks_at_the_runtimes_own_requests_and_behaves(runtime: str, metric: str) -> None:
     model = {**HUB, "source": "acme/tiny"}
-    asked = world(runtime=runtime, image="own:1", model=model, autoscaling={"maxReplicas": 4})
-    spec = child(asked, "HorizontalPodAutoscaler")["spec"]
+    snapshot = world(runtime=runtime, image="own:1", model=model, autoscaling={"maxReplicas": 4})
+    spec = child(snapshot, "HorizontalPodAutoscaler")["spec"]
     assert (spec["minReplicas"], spec["maxReplicas"], spec["scaleTargetRef"]["name"]) == (1, 4, "chat")
     (pods,) = (one["pods"] for one in spec["metrics"])
     assert pods["metric"]["name"] == metric
@@ -189,21 +189,21 @@ def test_an_autoscaler_looks_at_what_it_is_told() -> None:
     [(0, False, 3), (5, False, 5), (9, False, 6), (5, True, None)],
 )
 def test_replicas_that_an_autoscaler_has_set_are_nobody_elses(running: int, scaled: bool, replicas: int | None) -> None:
-    asked = world(replicas=3, autoscaling={"minReplicas": 2, "maxReplicas": 6})
+    snapshot = world(replicas=3, autoscaling={"minReplicas": 2, "maxReplicas": 6})
     status = {"lastScaleTime": SINCE} if scaled else {}
     observed = {
         at(DEPLOYMENT, "chat"): {"spec": {"replicas": running}},
         at(HORIZONTAL_POD_AUTOSCALER, "chat"): {"status": status},
     }
-    made = child(msgspec.structs.replace(asked, children=observed if running else {}), "Deployment")
-    assert made["spec"].get("replicas") == replicas
+    deployment = child(msgspec.structs.replace(snapshot, children=observed if running else {}), "Deployment")
+    assert deployment["spec"].get("replicas") == replicas
 
 
 @pytest.mark.parametrize("spec", [{"suspend": True}, {"replicas": 0}])
 def test_a_service_that_is_stopped_has_no_replicas_and_no_autoscaler(spec: dict[str, Any]) -> None:
-    asked = world(autoscaling={"maxReplicas": 4}, **spec)
-    assert kinds(asked) == ["Service", "Deployment"]
-    assert child(asked, "Deployment")["spec"]["replicas"] == 0
+    snapshot = world(autoscaling={"maxReplicas": 4}, **spec)
+    assert kinds(snapshot) == ["Service", "Deployment"]
+    assert child(snapshot, "Deployment")["spec"]["replicas"] == 0
 
 
 def test_eviction_protection_is_a_budget_that_lets_broken_pods_go() -> None:
@@ -222,17 +222,17 @@ def test_eviction_protection_is_a_budget_that_lets_broken_pods_go() -> None:
     ],
 )
 def test_a_priority_is_a_class_of_the_cluster(priority: str, value: int, preemption: str) -> None:
-    asked = msgspec.structs.replace(world(priority=priority), settings=Settings(authors=worlds.UPSTREAM))
-    (shared,) = plan(asked).shared
+    snapshot = msgspec.structs.replace(world(priority=priority), settings=Settings(authors=worlds.UPSTREAM))
+    (shared,) = plan(snapshot).shared
     assert (shared["metadata"], shared["value"]) == ({"name": f"llmkube-{priority}"}, value)
     assert shared["preemptionPolicy"] == preemption
-    assert pod(asked)["spec"]["priorityClassName"] == f"llmkube-{priority}"
+    assert pod(snapshot)["spec"]["priorityClassName"] == f"llmkube-{priority}"
 
 
 def test_a_class_of_the_users_own_goes_before_the_priority() -> None:
-    asked = world(priority="batch", priorityClassName="mine")
-    assert pod(asked)["spec"]["priorityClassName"] == "mine"
-    assert plan(asked).shared == ()
+    snapshot = world(priority="batch", priorityClassName="mine")
+    assert pod(snapshot)["spec"]["priorityClassName"] == "mine"
+    assert plan(snapshot).shared == ()
 
 
 def test_no_autoscaler_is_there_before_there_is_something_to_scale() -> None:

@@ -65,8 +65,8 @@ def pod(since: str = SINCE, **status: Any) -> dict[str, Any]:
 
 
 def pending(message: str, reason: str = "Unschedulable") -> dict[str, Any]:
-    told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-    return pod(phase="Pending", conditions=[{**told, "lastTransitionTime": SINCE}])
+    pod_condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return pod(phase="Pending", conditions=[{**pod_condition, "lastTransitionTime": SINCE}])
 
 
 def broken(**state: Any) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def verdict(asked: World, rejection: Rejection | None = None) -> StatusResult:
 
 
 def condition(asked: World, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in told(asked)["conditions"] if one["type"] == name)
-    return found
+    named_condition: dict[str, Any] = next(one for one in told(asked)["conditions"] if one["type"] == name)
+    return named_condition
 
 
 def told(asked: World, rejection: Rejection | None = None) -> dict[str, Any]:
@@ -135,9 +135,9 @@ def test_the_phase_follows_from_facts(asked: World, phase: str) -> None:
 def test_crash_loops_and_images_that_cannot_be_pulled_are_reasons_and_no_endless_creating(
     state: dict[str, Any], reason: str
 ) -> None:
-    found = reasons(world(broken(**state), deployment=deployment()))
-    assert found["Available"] == f"False/{reason}"
-    assert found["Degraded"] == f"True/{reason}"
+    reasons_by_type = reasons(world(broken(**state), deployment=deployment()))
+    assert reasons_by_type["Available"] == f"False/{reason}"
+    assert reasons_by_type["Degraded"] == f"True/{reason}"
 
 
 def test_a_missing_model_a_failed_one_and_one_on_its_way_are_told_apart() -> None:
@@ -147,7 +147,7 @@ def test_a_missing_model_a_failed_one_and_one_on_its_way_are_told_apart() -> Non
     assert reasons(failed)["Available"] == "False/ModelFailed"
     assert "404 of the hub." in told(failed)["conditions"][1]["message"]
     assert reasons(world(model={}))["Available"] == "False/ModelNotReady"
-    assert [told(asked)["modelReady"] for asked in (failed, world())] == [False, True]
+    assert [told(snapshot)["modelReady"] for snapshot in (failed, world())] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,13 @@ def test_what_the_cluster_refuses_is_a_failure_and_what_passes_is_none() -> None
 
 
 def test_a_mac_is_out_of_reach_and_the_service_says_so() -> None:
-    asked = world()
-    (weights,) = asked.list(MODEL)
+    snapshot = world()
+    (weights,) = snapshot.list(MODEL)
     weights["spec"] = {"source": "acme/tiny", "hardware": {"accelerator": "metal"}}
-    found = told(asked)
-    assert found["phase"] == "Failed"
-    assert "endpoint" not in found
-    assert reasons(asked)["Accepted"] == "False/MetalOutOfReach"
+    status = told(snapshot)
+    assert status["phase"] == "Failed"
+    assert "endpoint" not in status
+    assert reasons(snapshot)["Accepted"] == "False/MetalOutOfReach"
 
 
 @pytest.mark.parametrize(
@@ -194,14 +194,14 @@ def test_a_mac_is_out_of_reach_and_the_service_says_so() -> None:
 )
 def test_waiting_for_any_accelerator_is_found_out_with_the_number_that_the_model_asks_for(resource: str) -> None:
     message = f"0/3 nodes are available: 1 Insufficient memory, 2 Insufficient {resource}. preemption: none."
-    asked = world(pending(message), deployment=deployment(resource=resource), resource=resource)
-    found = told(asked)
-    assert found["phase"] == "WaitingForGPU"
-    assert found["schedulingStatus"] == "InsufficientGPU"
-    assert found["schedulingMessage"] == message
-    assert found["waitingFor"] == f"{resource}: 2"
-    assert reasons(asked)["GPUAvailable"] == "False/InsufficientGPU"
-    assert verdict(asked).recheck_seconds is None, "the scheduler and those ahead of it wake it"
+    snapshot = world(pending(message), deployment=deployment(resource=resource), resource=resource)
+    status = told(snapshot)
+    assert status["phase"] == "WaitingForGPU"
+    assert status["schedulingStatus"] == "InsufficientGPU"
+    assert status["schedulingMessage"] == message
+    assert status["waitingFor"] == f"{resource}: 2"
+    assert reasons(snapshot)["GPUAvailable"] == "False/InsufficientGPU"
+    assert verdict(snapshot).recheck_seconds is None, "the scheduler and those ahead of it wake it"
 
 
 @pytest.mark.parametrize(
@@ -215,25 +215,25 @@ def test_waiting_for_any_accelerator_is_found_out_with_the_number_that_the_model
     ],
 )
 def test_what_is_missing_else_is_told_and_no_place_in_the_queue(message: str, reason: str, status: str) -> None:
-    asked = world(pending(message, reason), deployment=deployment(resource=GPU), resource=GPU)
-    found = told(asked)
-    assert (found["schedulingStatus"], found["queuePosition"]) == (status, 0)
-    assert "waitingFor" not in found
+    snapshot = world(pending(message, reason), deployment=deployment(resource=GPU), resource=GPU)
+    actual = told(snapshot)
+    assert (actual["schedulingStatus"], actual["queuePosition"]) == (status, 0)
+    assert "waitingFor" not in actual
 
 
 def test_a_pod_that_crashes_is_told_though_another_one_waits_for_an_accelerator() -> None:
     pods = (*WAITING, broken(terminated={"exitCode": 1}))
-    asked = world(*pods, deployment=deployment(replicas=2, resource=GPU), resource=GPU, replicas=2)
-    assert told(asked)["phase"] == "Failed"
-    assert reasons(asked)["Available"] == "False/CrashLoopBackOff"
-    assert told(asked)["waitingFor"] == f"{GPU}: 2"
+    snapshot = world(*pods, deployment=deployment(replicas=2, resource=GPU), resource=GPU, replicas=2)
+    assert told(snapshot)["phase"] == "Failed"
+    assert reasons(snapshot)["Available"] == "False/CrashLoopBackOff"
+    assert told(snapshot)["waitingFor"] == f"{GPU}: 2"
 
 
 def test_nothing_of_scheduling_is_left_after_recovery() -> None:
     before = told(world(*WAITING, deployment=deployment(resource=GPU), resource=GPU))
-    found = told(world(deployment=deployment(ready=1, resource=GPU), resource=GPU, status=before))
-    assert not {"schedulingStatus", "schedulingMessage", "waitingFor"} & found.keys()
-    assert found["queuePosition"] == 0
+    status = told(world(deployment=deployment(ready=1, resource=GPU), resource=GPU, status=before))
+    assert not {"schedulingStatus", "schedulingMessage", "waitingFor"} & status.keys()
+    assert status["queuePosition"] == 0
 
 
 def waiting(
@@ -245,8 +245,8 @@ def waiting(
 
 
 def position(*kin: dict[str, Any], **spec: Any) -> int:
-    asked = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=kin, **spec)
-    place: int = told(asked)["queuePosition"]
+    snapshot = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=kin, **spec)
+    place: int = told(snapshot)["queuePosition"]
     return place
 
 
@@ -283,11 +283,11 @@ def test_the_queue_knows_the_priority_of_the_service_itself() -> None:
 
 def test_a_look_at_a_service_reads_no_other_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [waiting(f"w{number}", 10000, OLDER) for number in range(50)]
-    asked = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=others)
+    snapshot = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=others)
     counted: list[str] = []
     priority_of = scheduling.priority_of
     monkeypatch.setattr(scheduling, "priority_of", lambda one: counted.append(str(one)) or priority_of(one))
-    assert told(asked)["queuePosition"] == 51
+    assert told(snapshot)["queuePosition"] == 51
     assert len(counted) <= 1
 
 
@@ -300,17 +300,17 @@ def test_two_services_of_classes_that_are_not_there_agree_who_is_first(created: 
 
 def test_the_effective_priority_is_that_of_the_class_which_counts() -> None:
     assert told(world(priority="low"))["effectivePriority"] == 1000
-    asked = world(priority="low", priorityClassName="mine")
-    assert "effectivePriority" not in told(asked)
-    known = worlds.with_objects(asked, {Reference(PRIORITY_CLASS, "", "mine"): {"value": 77}})
-    assert told(known)["effectivePriority"] == 77
+    snapshot = world(priority="low", priorityClassName="mine")
+    assert "effectivePriority" not in told(snapshot)
+    class_snapshot = worlds.with_objects(snapshot, {Reference(PRIORITY_CLASS, "", "mine"): {"value": 77}})
+    assert told(class_snapshot)["effectivePriority"] == 77
 
 
 def test_replicas_are_those_that_there_are_and_desired_ones_those_that_are_wanted() -> None:
-    found = told(world(deployment=deployment(ready=1, replicas=3), replicas=1, autoscaling={"maxReplicas": 4}))
-    assert (found["replicas"], found["desiredReplicas"], found["readyReplicas"]) == (3, 3, 1)
+    status = told(world(deployment=deployment(ready=1, replicas=3), replicas=1, autoscaling={"maxReplicas": 4}))
+    assert (status["replicas"], status["desiredReplicas"], status["readyReplicas"]) == (3, 3, 1)
     assert told(world(replicas=2))["desiredReplicas"] == 2
-    assert found["selector"] == "app=chat,inference.llmkube.dev/service=chat"
+    assert status["selector"] == "app=chat,inference.llmkube.dev/service=chat"
 
 
 @pytest.mark.parametrize(
@@ -323,8 +323,8 @@ def test_replicas_are_those_that_there_are_and_desired_ones_those_that_are_wante
     ],
 )
 def test_the_endpoint_is_the_services_address(endpoint: dict[str, Any] | None, url: str) -> None:
-    asked = world(endpoint=endpoint) if endpoint else world()
-    assert told(asked)["endpoint"] == url
+    snapshot = world(endpoint=endpoint) if endpoint else world()
+    assert told(snapshot)["endpoint"] == url
 
 
 @pytest.mark.parametrize(
@@ -345,11 +345,11 @@ def test_the_mode_is_what_the_service_says_or_shows(spec: dict[str, Any], mode: 
 
 
 def test_speculative_decoding_without_its_model_is_left_out_and_told() -> None:
-    for asked in ({"enabled": True}, {"enabled": True, "model": "nowhere"}):
-        found = reasons(world(runtime="vllm", vllmConfig={"speculative": asked}))
-        assert found["VLLMSpecValid"] == "False/SpeculativeMissingModel"
-        assert found["SpeculativeInvalid"] == "True/SpeculativeMissingModel"
-        assert found["Accepted"] == "True/Valid"
+    for speculative in ({"enabled": True}, {"enabled": True, "model": "nowhere"}):
+        reasons_by_type = reasons(world(runtime="vllm", vllmConfig={"speculative": speculative}))
+        assert reasons_by_type["VLLMSpecValid"] == "False/SpeculativeMissingModel"
+        assert reasons_by_type["SpeculativeInvalid"] == "True/SpeculativeMissingModel"
+        assert reasons_by_type["Accepted"] == "True/Valid"
     assert reasons(world(runtime="vllm"))["VLLMSpecValid"] == "True/Valid"
 
 
@@ -368,19 +368,19 @@ def test_a_place_comes_before_another_by_priority_first() -> None:
 
 
 def test_an_autoscaler_without_metrics_is_told() -> None:
-    asked = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3})
-    assert condition(asked, "ScalingActive")["status"] == "Unknown"
+    snapshot = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3})
+    assert condition(snapshot, "ScalingActive")["status"] == "Unknown"
     why = {"status": "False", "reason": "FailedGetPodsMetric", "message": "no metrics returned from custom metrics API"}
     scaler = {"status": {"conditions": [{"type": "AbleToScale", "status": "True"}, {"type": "ScalingActive", **why}]}}
-    children = {**asked.children, at(HORIZONTAL_POD_AUTOSCALER, "chat"): scaler}
-    found = condition(msgspec.structs.replace(asked, children=children), "ScalingActive")
-    assert {name: found[name] for name in why} == why
+    children = {**snapshot.children, at(HORIZONTAL_POD_AUTOSCALER, "chat"): scaler}
+    scaling_active = condition(msgspec.structs.replace(snapshot, children=children), "ScalingActive")
+    assert {name: scaling_active[name] for name in why} == why
 
 
 def test_a_service_that_nobody_scales_says_nothing_of_it() -> None:
     stopped = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3}, replicas=0)
-    for asked in (world(deployment=deployment(ready=1)), stopped):
-        assert "ScalingActive" not in {one["type"] for one in told(asked)["conditions"]}
+    for snapshot in (world(deployment=deployment(ready=1)), stopped):
+        assert "ScalingActive" not in {one["type"] for one in told(snapshot)["conditions"]}
 
 
 def test_a_service_whose_model_is_gone_is_still_found_where_its_pods_answer() -> None:
@@ -389,10 +389,10 @@ def test_a_service_whose_model_is_gone_is_still_found_where_its_pods_answer() ->
         "endpoint": "http://chat.models.svc.cluster.local:8080/v1/chat/completions",
         "phase": "Ready",
     }
-    asked = worlds.without(world(deployment=deployment(ready=1), status=before))
-    now = told(asked)
+    snapshot = worlds.without(world(deployment=deployment(ready=1), status=before))
+    now = told(snapshot)
     assert {"mode": now["mode"], "endpoint": now["endpoint"]} == {name: before[name] for name in ("mode", "endpoint")}
-    assert "endpoint" not in told(msgspec.structs.replace(asked, children={}))
+    assert "endpoint" not in told(msgspec.structs.replace(snapshot, children={}))
 
 
 def woken(old: dict[str, Any] | None, new: dict[str, Any] | None, *others: dict[str, Any]) -> set[str]:

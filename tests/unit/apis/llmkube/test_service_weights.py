@@ -45,22 +45,22 @@ from .services import (
 )
 def test_the_hubs_token_has_the_name_that_the_runtime_reads(runtime: str, block: str, variable: str) -> None:
     secret = {"name": "hf", "key": "token"}
-    asked = world(runtime=runtime, image="own:1", model=NEWEST, **{block: {"hfTokenSecretRef": secret}})
-    assert {"name": variable, "valueFrom": {"secretKeyRef": secret}} in container(asked)["env"]
+    snapshot = world(runtime=runtime, image="own:1", model=NEWEST, **{block: {"hfTokenSecretRef": secret}})
+    assert {"name": variable, "valueFrom": {"secretKeyRef": secret}} in container(snapshot)["env"]
 
 
 def test_a_secret_of_the_model_opens_gated_repositories_for_an_engine_that_fetches_them() -> None:
-    asked = world(runtime="vllm", model={**HUB, "sourceSecretRef": {"name": "gated"}})
-    (token,) = container(asked)["env"]
+    snapshot = world(runtime="vllm", model={**HUB, "sourceSecretRef": {"name": "gated"}})
+    (token,) = container(snapshot)["env"]
     assert token["valueFrom"]["secretKeyRef"] == {"name": "gated", "key": "HF_TOKEN", "optional": True}
 
 
 def test_weights_come_from_the_cache_read_only() -> None:
-    asked = world(tiny_at("/models/ab12/tiny.gguf"))
-    assert container(asked)["volumeMounts"] == [{"name": "model-cache", "mountPath": "/models", "readOnly": True}]
-    assert pod(asked)["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "llmkube-model-cache"}
-    assert "initContainers" not in pod(asked)["spec"]
-    assert container(asked)["args"][:2] == ["--model", "/models/ab12/tiny.gguf"]
+    snapshot = world(tiny_at("/models/ab12/tiny.gguf"))
+    assert container(snapshot)["volumeMounts"] == [{"name": "model-cache", "mountPath": "/models", "readOnly": True}]
+    assert pod(snapshot)["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "llmkube-model-cache"}
+    assert "initContainers" not in pod(snapshot)["spec"]
+    assert container(snapshot)["args"][:2] == ["--model", "/models/ab12/tiny.gguf"]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_weights_come_from_the_cache_read_only() -> None:
     ],
 )
 def test_pods_load_weights_themselves_where_they_are_told_to(spec: dict[str, Any], volume: str) -> None:
-    asked = world(model("tiny", GGUF, {}), **spec)
-    (loader,) = pod(asked)["spec"]["initContainers"]
+    snapshot = world(model("tiny", GGUF, {}), **spec)
+    (loader,) = pod(snapshot)["spec"]["initContainers"]
     assert loader["name"] == "model-downloader"
     assert loader["volumeMounts"] == [{"name": volume, "mountPath": "/models"}]
-    (found,) = pod(asked)["spec"]["volumes"]
+    (actual,) = pod(snapshot)["spec"]["volumes"]
     kept = {"persistentVolumeClaim": {"claimName": "mine"}} if volume == "model-cache" else {}
-    assert found == {"name": volume, **(kept or {"emptyDir": {"sizeLimit": "9Gi"}})}
+    assert actual == {"name": volume, **(kept or {"emptyDir": {"sizeLimit": "9Gi"}})}
 
 
 def test_what_pods_cannot_load_themselves_is_refused() -> None:
@@ -89,17 +89,17 @@ def test_what_pods_cannot_load_themselves_is_refused() -> None:
 
 def test_the_operator_may_have_no_cache_at_all() -> None:
     settings = Settings(apis={"llmkube": {"modelCache": {"persistence": "Ephemeral"}}})
-    asked = msgspec.structs.replace(world(model("tiny", GGUF, {})), settings=settings)
-    assert [one["name"] for one in pod(asked)["spec"]["initContainers"]] == ["model-downloader"]
+    snapshot = msgspec.structs.replace(world(model("tiny", GGUF, {})), settings=settings)
+    assert [one["name"] for one in pod(snapshot)["spec"]["initContainers"]] == ["model-downloader"]
     wish = world(model("tiny", GGUF, {}), modelCache={"persistence": "Cached"})
     conditions = worlds.status(SERVICES, msgspec.structs.replace(wish, settings=settings), None).status["conditions"]
     assert any("modelCache.persistence" in condition["message"] for condition in conditions)
 
 
 def test_a_claim_that_the_model_names_is_read_where_it_is() -> None:
-    asked = world(model={"source": "pvc://weights/llama/tiny.gguf"}, modelCache={"claimName": "mine"})
-    assert container(asked)["args"][1] == "/model-source/llama/tiny.gguf"
-    assert "initContainers" not in pod(asked)["spec"]
+    snapshot = world(model={"source": "pvc://weights/llama/tiny.gguf"}, modelCache={"claimName": "mine"})
+    assert container(snapshot)["args"][1] == "/model-source/llama/tiny.gguf"
+    assert "initContainers" not in pod(snapshot)["spec"]
     assert "modelCache (" in unused(model={"source": "pvc://weights/x.gguf"}, modelCache={"claimName": "mine"})
 
 
@@ -114,11 +114,11 @@ def test_a_claim_that_the_model_names_is_read_where_it_is() -> None:
     ],
 )
 def test_without_model_init_the_engine_sees_to_its_weights(source: str, runtime: str, words: str) -> None:
-    asked = world(model={"source": source}, runtime=runtime, skipModelInit=True)
-    assert " ".join(container(asked)["args"]).startswith(words)
-    volumes = [volume["name"] for volume in pod(asked)["spec"].get("volumes", [])]
+    snapshot = world(model={"source": source}, runtime=runtime, skipModelInit=True)
+    assert " ".join(container(snapshot)["args"]).startswith(words)
+    volumes = [volume["name"] for volume in pod(snapshot)["spec"].get("volumes", [])]
     assert set(volumes) <= {"dshm", "downloads"}
-    assert "initContainers" not in pod(asked)["spec"]
+    assert "initContainers" not in pod(snapshot)["spec"]
 
 
 OWN = {"image": "own:1"}
@@ -142,11 +142,11 @@ OTHER = {"extraArgs": ["--model-id", "acme/other"]}
     ],
 )
 def test_a_runtime_that_names_no_weights_gets_none_and_waits_for_none(spec: dict[str, Any]) -> None:
-    asked = world(model("tiny", GGUF, {"phase": "Pending"}), **spec)
-    mounts = [mount["mountPath"] for mount in container(asked).get("volumeMounts", [])]
+    snapshot = world(model("tiny", GGUF, {"phase": "Pending"}), **spec)
+    mounts = [mount["mountPath"] for mount in container(snapshot).get("volumeMounts", [])]
     assert not {"/models", "/model-source"} & set(mounts)
-    assert "initContainers" not in pod(asked)["spec"]
-    assert not usage.reads_cache(asked.resource)
+    assert "initContainers" not in pod(snapshot)["spec"]
+    assert not usage.reads_cache(snapshot.resource)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_a_runtime_that_names_no_weights_gets_none_and_waits_for_none(spec: dict
     ],
 )
 def test_a_runtime_that_names_the_cache_gets_it_and_waits_for_it(spec: dict[str, Any]) -> None:
-    asked = world(tiny_at("/models/ab/tiny.gguf"), **spec)
-    assert {"name": "model-cache", "mountPath": "/models", "readOnly": True} in container(asked)["volumeMounts"]
+    snapshot = world(tiny_at("/models/ab/tiny.gguf"), **spec)
+    assert {"name": "model-cache", "mountPath": "/models", "readOnly": True} in container(snapshot)["volumeMounts"]
     assert "Deployment" not in kinds(world(model("tiny", GGUF, {"phase": "Pending"}), **spec))
-    assert usage.reads_cache(asked.resource)
+    assert usage.reads_cache(snapshot.resource)
 
 
 def test_tgi_is_told_one_model() -> None:
@@ -191,9 +191,9 @@ def test_nothing_is_made_for_a_mac() -> None:
 
 
 def test_a_service_refers_to_its_models_and_its_class() -> None:
-    asked = world(**VLLM, vllmConfig={"speculative": {"enabled": True, "model": "draft"}}, priorityClassName="mine")
-    found = references(asked.resource)
-    assert [(one.kind.kind, one.namespace, one.name) for one in found] == [
+    snapshot = world(**VLLM, vllmConfig={"speculative": {"enabled": True, "model": "draft"}}, priorityClassName="mine")
+    actual = references(snapshot.resource)
+    assert [(one.kind.kind, one.namespace, one.name) for one in actual] == [
         ("Model", "models", "tiny"),
         ("Model", "models", "draft"),
         ("PriorityClass", "", "mine"),
@@ -202,10 +202,10 @@ def test_a_service_refers_to_its_models_and_its_class() -> None:
 
 @pytest.mark.parametrize("status", [{}, {"phase": "Downloading", "observedGeneration": 1}, {"phase": "Ready"}])
 def test_no_pod_is_made_before_the_model_is_ready_and_those_that_run_stay(status: dict[str, Any]) -> None:
-    asked = world(model("tiny", GGUF, status))
-    assert kinds(asked) == ["Service"]
+    snapshot = world(model("tiny", GGUF, status))
+    assert kinds(snapshot) == ["Service"]
     running = child(world(), "Deployment")
-    kept = msgspec.structs.replace(asked, children={at(DEPLOYMENT, "chat"): running})
+    kept = msgspec.structs.replace(snapshot, children={at(DEPLOYMENT, "chat"): running})
     assert child(kept, "Deployment")["spec"] == running["spec"]
 
 
@@ -220,8 +220,8 @@ def test_a_claim_of_a_user_is_read_only_so_that_its_files_keep_their_group() -> 
 
 
 def test_a_runtime_that_takes_a_file_is_given_no_folder() -> None:
-    found = refusal(model={"source": "pvc://mine/", "format": "safetensors"})
-    assert found.message == (
+    error = refusal(model={"source": "pvc://mine/", "format": "safetensors"})
+    assert error.message == (
         "The Model tiny cannot be served: this runtime needs a file, and its source does not name one: pvc://mine/model.gguf"
     )
 
@@ -239,23 +239,23 @@ def test_a_runtime_that_takes_a_file_is_given_no_folder() -> None:
     ],
 )
 def test_volumes_of_the_node_are_those_that_the_operator_allows(path: str, roots: tuple[str, ...], taken: bool) -> None:
-    asked = world(extraVolumes=[{"name": "node", "hostPath": {"path": path}}])
-    asked = msgspec.structs.replace(asked, settings=Settings(sources=Sources(allowed_host_path_roots=roots)))
+    snapshot = world(extraVolumes=[{"name": "node", "hostPath": {"path": path}}])
+    snapshot = msgspec.structs.replace(snapshot, settings=Settings(sources=Sources(allowed_host_path_roots=roots)))
     if taken:
-        assert {"name": "node", "hostPath": {"path": path}} in pod(asked)["spec"]["volumes"]
+        assert {"name": "node", "hostPath": {"path": path}} in pod(snapshot)["spec"]["volumes"]
     else:
         with pytest.raises(InvalidSpecError) as refused:
-            plan(asked)
+            plan(snapshot)
         assert refused.value.reason == "SourceNotAllowed"
 
 
 @pytest.mark.parametrize("mount", [{}, {"readOnly": False}, {"readOnly": True}])
 def test_nobody_writes_to_the_node_where_a_link_would_lead_others_anywhere(mount: dict[str, bool]) -> None:
     place = {"name": "node", "mountPath": "/data", **mount}
-    asked = world(extraVolumes=[{"name": "node", "hostPath": {"path": "/mnt/models"}}], extraVolumeMounts=[place])
-    asked = msgspec.structs.replace(asked, settings=Settings(sources=Sources(allowed_host_path_roots=("/mnt",))))
+    snapshot = world(extraVolumes=[{"name": "node", "hostPath": {"path": "/mnt/models"}}], extraVolumeMounts=[place])
+    snapshot = msgspec.structs.replace(snapshot, settings=Settings(sources=Sources(allowed_host_path_roots=("/mnt",))))
     if mount.get("readOnly"):
-        assert place in container(asked)["volumeMounts"]
+        assert place in container(snapshot)["volumeMounts"]
     else:
         with pytest.raises(InvalidSpecError, match="must be readOnly"):
-            plan(asked)
+            plan(snapshot)

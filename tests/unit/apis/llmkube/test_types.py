@@ -43,8 +43,8 @@ def spec_of(kind: str, case: Object) -> Object:
 
 @each(CASES, ids=name_of)
 def test_the_schema_takes_or_refuses_a_spec(kind: str, case: Object) -> None:
-    found = faults(SCHEMAS[kind], spec_of(kind, case))
-    assert bool(found) == ("says" in case and not case.get("cel", False)), found
+    messages = faults(SCHEMAS[kind], spec_of(kind, case))
+    assert bool(messages) == ("says" in case and not case.get("cel", False)), messages
 
 
 @each(TAKEN, ids=name_of)
@@ -61,7 +61,7 @@ def test_the_type_loses_nothing(kind: str, case: Object) -> None:
 
 @pytest.mark.parametrize("kind", RESOURCES)
 def test_there_is_a_case_for_every_field(kind: str) -> None:
-    named = {name for found, case in TAKEN if found == kind for name in spec_of(kind, case)}
+    named = {name for case_kind, case in TAKEN if case_kind == kind for name in spec_of(kind, case)}
     assert named == {field.encode_name for field in msgspec.structs.fields(SPECS[kind])}
 
 

@@ -11,10 +11,10 @@ TYPES = frozenset({"Available", "Degraded"})
 
 
 def test_a_status_that_says_the_same_keeps_its_time_though_its_message_was_cut() -> None:
-    told = Condition("Available", "False", "Wrong", "x" * 50_000)
-    status = {"conditions": merge([], [told], 0)}
+    condition = Condition("Available", "False", "Wrong", "x" * 50_000)
+    status = {"conditions": merge([], [condition], 0)}
     stamp = last_updated({}, status, TYPES, 0)
-    again = {"conditions": [msgspec.to_builtins(told)]}
+    again = {"conditions": [msgspec.to_builtins(condition)]}
     assert last_updated(status | {"lastUpdated": stamp}, again, TYPES, 1_700_000_000) == stamp
     assert last_updated(status | {"lastUpdated": stamp}, {"conditions": []}, TYPES, 1_700_000_000) != stamp
 

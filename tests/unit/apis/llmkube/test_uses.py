@@ -29,8 +29,12 @@ def service(name: str, *, served: str = "tiny", generation: int = 1, **spec: Any
 
 
 def reader(told: str, name: str = "chat", **metadata: Any) -> dict[str, Any]:
-    known = {"name": f"{name}-x", "namespace": "models", "labels": {names.SERVICE_LABEL: name}}
-    return {"kind": "Pod", "metadata": known | {"annotations": {USES: told}} | metadata, "status": {"phase": "Running"}}
+    base_metadata = {"name": f"{name}-x", "namespace": "models", "labels": {names.SERVICE_LABEL: name}}
+    return {
+        "kind": "Pod",
+        "metadata": base_metadata | {"annotations": {USES: told}} | metadata,
+        "status": {"phase": "Running"},
+    }
 
 
 EPHEMERAL = {"modelCache": {"persistence": "Ephemeral"}}
@@ -94,13 +98,13 @@ def test_a_model_whose_only_service_went_stays_as_it_is() -> None:
 def test_a_service_that_wants_the_cache_now_waits_until_the_weights_are_there() -> None:
     by_each_pod = {"type": "Available", "status": "True", "reason": "WorkloadResolved", "message": ""}
     elsewhere = model("tiny", GGUF, READY | {"conditions": [by_each_pod]})
-    assert [made["kind"] for made in plan(world(elsewhere)).children] == ["Service"]
+    assert [manifest["kind"] for manifest in plan(world(elsewhere)).children] == ["Service"]
     condition = worlds.status(SERVICES, world(elsewhere), None).status["conditions"][1]
     assert (condition["reason"], condition["message"]) == (
         "ModelNotReady",
         "The weights of the Model tiny are not in the cache yet.",
     )
-    assert "Deployment" in [made["kind"] for made in plan(world(elsewhere, **EPHEMERAL)).children]
+    assert "Deployment" in [manifest["kind"] for manifest in plan(world(elsewhere, **EPHEMERAL)).children]
 
 
 def test_weights_leave_the_cache_when_the_last_pod_that_reads_them_is_gone() -> None:
@@ -183,8 +187,8 @@ def concerned(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str
 
 
 def told_by_pods(status: dict[str, Any], **spec: Any) -> str:
-    found = pod(world(model("tiny", GGUF | spec.pop("files", {}), READY | status), **spec))
-    return str(found["metadata"]["annotations"].get(USES, ""))
+    template = pod(world(model("tiny", GGUF | spec.pop("files", {}), READY | status), **spec))
+    return str(template["metadata"]["annotations"].get(USES, ""))
 
 
 def test_pods_are_replaced_when_newer_weights_are_there_and_only_then() -> None:
@@ -218,8 +222,8 @@ def test_pods_that_bring_their_weights_themselves_read_nothing_of_the_cache(spec
 
 
 def test_a_user_cannot_say_for_a_pod_what_it_reads() -> None:
-    found = pod(world(podAnnotations={USES: "junk"}))
-    assert found["metadata"]["annotations"][USES] != "junk"
+    template = pod(world(podAnnotations={USES: "junk"}))
+    assert template["metadata"]["annotations"][USES] != "junk"
 
 
 @pytest.mark.parametrize("seed", seeds(8))

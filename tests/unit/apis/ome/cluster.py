@@ -133,14 +133,14 @@ class Cluster:
         model = self.models[name]
         api = APIS[model["kind"]]
         if deleting(model):
-            left = worlds.finalize(api, self.world(name))
-            if left is None:
+            final_plan = worlds.finalize(api, self.world(name))
+            if final_plan is None:
                 del self.models[name]
                 gone = [place for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]]
                 for place in gone:
                     self._remove(place)
                 return
-            self._apply(model, left)
+            self._apply(model, final_plan)
         else:
             with contextlib.suppress(InvalidSpecError):
                 self._apply(model, self.plan(name))
@@ -190,12 +190,12 @@ class Cluster:
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]
         model["spec"] |= plan.self_patch.get("spec", {})
-        wanted = {key(child): child for child in plan.children}
-        for place, made in list(self.jobs.items()):
-            fresh = wanted.get(place) if made["owner"] == owner else made
-            if fresh is None or _words(fresh) != _words(made):
+        children = {key(child): child for child in plan.children}
+        for place, job in list(self.jobs.items()):
+            fresh = children.get(place) if job["owner"] == owner else job
+            if fresh is None or _words(fresh) != _words(job):
                 self._remove(place)
-        for place, child in wanted.items():
+        for place, child in children.items():
             if place not in self.jobs:
                 self._start(model, place, child)
         for patch in plan.metadata_patches:
@@ -225,8 +225,8 @@ class Cluster:
     def marks(self, model: str = "") -> dict[str, str]:
         """Node -> what its label says of a model of the cluster."""
         label = f"{LABEL}clusterbasemodel.{model}"
-        told = {name: node["metadata"]["labels"].get(label) for name, node in self.nodes.items()}
-        return {name: text for name, text in told.items() if text}
+        states = {name: node["metadata"]["labels"].get(label) for name, node in self.nodes.items()}
+        return {name: text for name, text in states.items() if text}
 
 
 def _words(job: dict[str, Any]) -> list[str]:

@@ -66,8 +66,8 @@ def weight(name: str, base: str = "tiny") -> Object:
 
 
 def _metadata(name: str, namespace: str) -> Object:
-    found = {"name": name, "uid": f"u-{namespace}-{name}", "generation": 1, "creationTimestamp": SINCE}
-    return found | ({"namespace": namespace} if namespace else {})
+    metadata = {"name": name, "uid": f"u-{namespace}-{name}", "generation": 1, "creationTimestamp": SINCE}
+    return metadata | ({"namespace": namespace} if namespace else {})
 
 
 def service(name: str = "chat", annotations: Object | None = None, **spec: Any) -> Object:
@@ -110,8 +110,8 @@ def plan(asked: World) -> Plan:
 def made(asked: World, kind: str | Kind, name: str) -> Any:
     """A child of this name; None: there is none."""
     word = kind if isinstance(kind, str) else kind.kind
-    found = [one for one in plan(asked).children if one["kind"] == word and one["metadata"]["name"] == name]
-    return found[0] if found else None
+    children = [one for one in plan(asked).children if one["kind"] == word and one["metadata"]["name"] == name]
+    return children[0] if children else None
 
 
 def objects(asked: World) -> list[str]:
@@ -154,8 +154,8 @@ def observed(child: Object, *, ready: int = 1, wanted: int | None = None, comple
 
 def running(asked: World, *names_: str, **changes: Any) -> World:
     """The world where these Deployments are there and answer."""
-    found = tuple(observed(made(asked, DEPLOYMENT, name), **changes) for name in names_)
-    there = {(DEPLOYMENT, Key("models", one["metadata"]["name"])): one for one in found}
+    deployments = tuple(observed(made(asked, DEPLOYMENT, name), **changes) for name in names_)
+    there = {(DEPLOYMENT, Key("models", one["metadata"]["name"])): one for one in deployments}
     return msgspec.structs.replace(asked, children={**asked.children, **there})
 
 

@@ -57,8 +57,8 @@ LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 def _schema(resource: CustomResource) -> Object:
     """Without fields of which nothing is known but their name."""
-    found: Object = schema_of(msgspec.structs.replace(resource, unsupported={}).manifest())["properties"]
-    return found
+    properties: Object = schema_of(msgspec.structs.replace(resource, unsupported={}).manifest())["properties"]
+    return properties
 
 
 SCHEMAS = {one.kind: _schema(one) for one in (SERVICE, CLUSTER_SERVING_RUNTIME, CLUSTER_BASE_MODEL)}
@@ -66,11 +66,11 @@ SCHEMAS = {one.kind: _schema(one) for one in (SERVICE, CLUSTER_SERVING_RUNTIME, 
 
 def case(seed: int) -> World:
     dice = Random(seed)
-    made = MadeUp(dice, TEXTS, dice.choice((0.01, 0.04, 0.1)))
+    generator = MadeUp(dice, TEXTS, dice.choice((0.01, 0.04, 0.1)))
 
     def spec(resource: CustomResource) -> Object:
-        found: Object = filled(SCHEMAS[resource.kind]["spec"], made.value(SCHEMAS[resource.kind]["spec"]))
-        return found
+        fields: Object = filled(SCHEMAS[resource.kind]["spec"], generator.value(SCHEMAS[resource.kind]["spec"]))
+        return fields
 
     own = spec(SERVICE)
     if dice.random() < 0.8:

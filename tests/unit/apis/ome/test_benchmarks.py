@@ -70,8 +70,8 @@ def made(planned: World) -> Object:
 
 
 def pod_of(planned: World) -> Object:
-    found: Object = made(planned)["spec"]["template"]["spec"]
-    return found
+    pod_spec: Object = made(planned)["spec"]["template"]["spec"]
+    return pod_spec
 
 
 def tool(planned: World) -> Object:
@@ -107,9 +107,9 @@ def test_a_service_is_asked_at_its_own_address_under_its_own_name() -> None:
 def test_a_benchmark_waits_for_its_service() -> None:
     waiting = world(MODEL)
     assert worlds.plan(BENCHMARKS, waiting).children == ()
-    told = status(waiting)
-    assert told["state"] == "Pending"
-    assert {one["type"]: one["reason"] for one in told["conditions"]}["Progressing"] == "WaitingForService"
+    benchmark_status = status(waiting)
+    assert benchmark_status["state"] == "Pending"
+    assert {one["type"]: one["reason"] for one in benchmark_status["conditions"]}["Progressing"] == "WaitingForService"
     unready = {**SERVICE["status"], "conditions": [{"type": "Ready", "status": "False", "message": "No node."}]}
     waiting = world({**SERVICE, "status": unready})
     assert worlds.plan(BENCHMARKS, waiting).children == ()
@@ -300,9 +300,9 @@ def test_what_pod_override_brings_is_the_authors() -> None:
     )
 
     def refused(**override: Any) -> str:
-        api, asked = BENCHMARKS, world(SERVICE, MODEL, settings=restricting, job=resource(podOverride=override))
+        api, snapshot = BENCHMARKS, world(SERVICE, MODEL, settings=restricting, job=resource(podOverride=override))
         try:
-            judged(api, asked, api.resolve(asked), NO_LABELS)
+            judged(api, snapshot, api.resolve(snapshot), NO_LABELS)
         except InvalidSpecError as error:
             return error.message
         return ""
@@ -337,8 +337,8 @@ def test_requests_and_datasets_are_as_they_are_asked_for() -> None:
         "trafficScenarios": ["D(10,5)"],
         "numConcurrency": [1, 2],
     }
-    asked = resource(**fields, dataset={"storageUri": "pvc://data/questions.csv"}, resultFolderName="monday")
-    planned = world(job=asked)
+    benchmark = resource(**fields, dataset={"storageUri": "pvc://data/questions.csv"}, resultFolderName="monday")
+    planned = world(job=benchmark)
     assert option(planned, "--additional-request-params") == '{"temperature": 0.5}'
     assert option(planned, "--dataset-path") == "/datasets/questions.csv"
     assert option(planned, "--experiment-folder-name") == "monday"
@@ -415,32 +415,32 @@ def reason(told: Object, condition: str = "Available") -> str:
 
 
 def test_a_benchmark_that_runs_says_since_when() -> None:
-    told = status(begun())
-    assert (told["state"], told["startTime"]) == ("Running", "2026-11-22T09:00:00Z")
-    assert "completionTime" not in told
+    benchmark_status = status(begun())
+    assert (benchmark_status["state"], benchmark_status["startTime"]) == ("Running", "2026-11-22T09:00:00Z")
+    assert "completionTime" not in benchmark_status
 
 
 def test_a_benchmark_that_is_over_says_what_it_measured() -> None:
-    told = status(begun("Complete", summary(), phase="Succeeded"))
-    assert (told["state"], told["completionTime"]) == ("Completed", "2026-11-22T09:59:00Z")
-    (run,) = json.loads(told["details"])["runs"]
+    benchmark_status = status(begun("Complete", summary(), phase="Succeeded"))
+    assert (benchmark_status["state"], benchmark_status["completionTime"]) == ("Completed", "2026-11-22T09:59:00Z")
+    (run,) = json.loads(benchmark_status["details"])["runs"]
     assert (run["outputTokensPerSecond"], run["firstTokenSeconds"]) == (150.0, 0.02)
-    assert "failureMessage" not in told
+    assert "failureMessage" not in benchmark_status
 
 
 def test_a_benchmark_with_requests_that_failed_has_failed_with_the_first_error() -> None:
     """genai-bench itself ends well as long as some requests are answered."""
     words = summary(failed=3, error="HTTP 404: no such model")
-    told = status(begun("Complete", words, phase="Succeeded"))
-    assert (told["state"], reason(told)) == ("Failed", "RequestsFailed")
-    assert "3 of 300" in told["failureMessage"]
-    assert "HTTP 404: no such model" in told["failureMessage"]
-    assert json.loads(told["details"])["failed"] == 3
+    benchmark_status = status(begun("Complete", words, phase="Succeeded"))
+    assert (benchmark_status["state"], reason(benchmark_status)) == ("Failed", "RequestsFailed")
+    assert "3 of 300" in benchmark_status["failureMessage"]
+    assert "HTTP 404: no such model" in benchmark_status["failureMessage"]
+    assert json.loads(benchmark_status["details"])["failed"] == 3
 
 
 def test_a_benchmark_without_any_request_has_failed() -> None:
-    told = status(begun("Complete", summary(requests=0, runs=()), phase="Succeeded"))
-    assert (told["state"], reason(told)) == ("Failed", "NoRequests")
+    benchmark_status = status(begun("Complete", summary(requests=0, runs=()), phase="Succeeded"))
+    assert (benchmark_status["state"], reason(benchmark_status)) == ("Failed", "NoRequests")
 
 
 def test_a_tool_that_ended_early_is_told_by_its_last_words() -> None:
@@ -451,9 +451,9 @@ def test_a_tool_that_ended_early_is_told_by_its_last_words() -> None:
             "state": {"terminated": {"exitCode": 1, "message": "Traceback\nOSError: no such tokenizer"}},
         }
     ]
-    told = status(ended)
-    assert (told["state"], reason(told)) == ("Failed", "BenchmarkFailed")
-    assert "OSError: no such tokenizer." in told["failureMessage"]
+    benchmark_status = status(ended)
+    assert (benchmark_status["state"], reason(benchmark_status)) == ("Failed", "BenchmarkFailed")
+    assert "OSError: no such tokenizer." in benchmark_status["failureMessage"]
 
 
 def test_last_words_are_waited_for_and_then_missed() -> None:
@@ -461,24 +461,27 @@ def test_last_words_are_waited_for_and_then_missed() -> None:
     soon = msgspec.structs.replace(late, now=unix_time("2026-11-22T09:59:10Z"))
     assert worlds.status(BENCHMARKS, soon).recheck_seconds == SUMMARY_SECONDS - 10
     assert status(soon)["state"] == "Running"
-    told = status(late)
-    assert (told["state"], reason(told)) == ("Failed", "NoResults")
+    benchmark_status = status(late)
+    assert (benchmark_status["state"], reason(benchmark_status)) == ("Failed", "NoResults")
 
 
 @pytest.mark.parametrize("state", ["Complete", "Failed"])
 def test_a_pod_that_was_taken_away_is_told_as_such(state: str) -> None:
     """The tool ends well when it is stopped: the Job of a pod that was preempted is complete."""
-    told = status(msgspec.structs.replace(begun(state), pods=[]))
-    assert (told["state"], reason(told)) == ("Failed", "PodRemoved")
-    assert "preempted" in told["failureMessage"]
+    benchmark_status = status(msgspec.structs.replace(begun(state), pods=[]))
+    assert (benchmark_status["state"], reason(benchmark_status)) == ("Failed", "PodRemoved")
+    assert "preempted" in benchmark_status["failureMessage"]
 
 
 def test_what_was_told_of_it_outlives_its_pod() -> None:
     over = begun("Complete", summary(), phase="Succeeded")
-    told = status(over)
-    stored = {**told, "conditions": [*told["conditions"], {"type": "Ready", "status": "True", "reason": "Ready"}]}
+    benchmark_status = status(over)
+    stored = {
+        **benchmark_status,
+        "conditions": [*benchmark_status["conditions"], {"type": "Ready", "status": "True", "reason": "Ready"}],
+    }
     kept = msgspec.structs.replace(over, resource={**over.resource, "status": stored}, pods=[])
-    assert status(kept) == told
+    assert status(kept) == benchmark_status
 
 
 def test_an_image_that_cannot_be_pulled_is_told() -> None:
@@ -488,8 +491,8 @@ def test_an_image_that_cannot_be_pulled_is_told() -> None:
     waiting.pods[0]["status"]["containerStatuses"] = [
         {"name": "genai-bench", "image": "nope:1", "restartCount": 0, "state": state}
     ]
-    told = status(waiting)
-    assert (told["state"], reason(told)) == ("Pending", "ImagePullBackOff")
+    benchmark_status = status(waiting)
+    assert (benchmark_status["state"], reason(benchmark_status)) == ("Pending", "ImagePullBackOff")
 
 
 def test_a_job_is_kept_whatever_becomes_of_its_service() -> None:
@@ -512,9 +515,9 @@ def test_another_spec_is_another_benchmark() -> None:
 
 
 def test_a_refused_spec_has_failed_and_is_not_polled() -> None:
-    found = worlds.status(BENCHMARKS, world(job=resource(task="none")), Rejection("InvalidSpec", "It is wrong."))
-    assert (found.status["state"], found.status["failureMessage"]) == ("Failed", "It is wrong.")
-    assert found.recheck_seconds is None
+    outcome = worlds.status(BENCHMARKS, world(job=resource(task="none")), Rejection("InvalidSpec", "It is wrong."))
+    assert (outcome.status["state"], outcome.status["failureMessage"]) == ("Failed", "It is wrong.")
+    assert outcome.recheck_seconds is None
 
 
 OTHER_NAMESPACE = {**SERVICE, "metadata": {"name": "chat", "namespace": "others"}}
@@ -616,13 +619,13 @@ def test_nothing_in_a_spec_breaks_more_than_the_benchmark(path: tuple[Any, ...])
     for odd in ODD:
         job = {**FULL, "spec": replaced(FULL["spec"], path, odd)}
         try:
-            asked = world(job=job)
-            view = api.resolve(asked)
-            plan = judged(api, asked, view, NO_LABELS)
+            snapshot = world(job=job)
+            view = api.resolve(snapshot)
+            plan = judged(api, snapshot, view, NO_LABELS)
         except InvalidSpecError as error:
             plan = None
-            told = api.status(view, Rejection(error.reason, error.message)).status
-            assert told["state"] == "Failed"
+            benchmark_status = api.status(view, Rejection(error.reason, error.message)).status
+            assert benchmark_status["state"] == "Failed"
         if plan is not None:
             assert json.loads(json.dumps(plan.children[0] if plan.children else {})) is not None
             api.status(view, None)

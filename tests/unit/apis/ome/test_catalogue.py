@@ -84,8 +84,8 @@ def filled(cluster: Cluster) -> dict[str, Any]:
 
 
 def chosen(spec: dict[str, Any]) -> str:
-    found = select(facts(msgspec.convert(spec, BaseModelSpec)), [runtime(row) for row in RUNTIMES])
-    return found.chosen.reference.name if found.chosen else ""
+    selection = select(facts(msgspec.convert(spec, BaseModelSpec)), [runtime(row) for row in RUNTIMES])
+    return selection.chosen.reference.name if selection.chosen else ""
 
 
 @each(MODELS)

@@ -36,14 +36,14 @@ def words_of(cluster: Cluster) -> list[str]:
 
 def writable(cluster: Cluster) -> set[tuple[str, str]]:
     """Folders of the nodes that pods of Jobs may write to, with the namespace of the Job."""
-    found = set()
+    host_folders = set()
     for place, job in cluster.jobs.items():
         pod = job["spec"]["template"]["spec"]
         volumes = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
         for container in (*pod["containers"], *pod.get("initContainers", ())):
             mounts = container.get("volumeMounts", ())
-            found |= {(place.namespace, volumes[one["name"]]) for one in mounts if not one.get("readOnly")}
-    return found
+            host_folders |= {(place.namespace, volumes[one["name"]]) for one in mounts if not one.get("readOnly")}
+    return host_folders
 
 
 def label_of(cluster: Cluster, name: str, node: str = "a") -> str | None:
@@ -490,9 +490,9 @@ def test_an_eviction_has_the_folder_alone() -> None:
 )
 def test_a_service_mounts_no_folder_that_its_model_may_not_have(storage: dict[str, str]) -> None:
     own = services.model(name="own", namespace="models", storage=storage)
-    asked = services.world(services.service(model={"name": "own"}), services.model(), own, services.runtime())
+    world = services.world(services.service(model={"name": "own"}), services.model(), own, services.runtime())
     with pytest.raises(InvalidSpecError) as refused:
-        worlds.plan(services.SERVICES, asked)
+        worlds.plan(services.SERVICES, world)
     assert refused.value.reason == "PathNotAllowed"
 
 
@@ -500,7 +500,7 @@ def test_a_service_mounts_no_folder_of_a_model_of_the_cluster_by_a_model_of_its_
     path = "/raid/models/models/x"
     operators = services.model(storage={"storageUri": "hf://acme/x", "path": path})
     own = services.model(name="own", namespace="models", storage={"storageUri": "vendor://acme/x", "path": path})
-    asked = services.world(services.service(model={"name": "own"}), operators, own, services.runtime())
+    world = services.world(services.service(model={"name": "own"}), operators, own, services.runtime())
     with pytest.raises(InvalidSpecError) as refused:
-        worlds.plan(services.SERVICES, asked)
+        worlds.plan(services.SERVICES, world)
     assert refused.value.reason == "PathTaken"

@@ -28,11 +28,11 @@ TWO = {"nodeSelector": {"gpu": "yes"}}
 
 def of(cluster: Cluster, words: str) -> list[Key]:
     """The Jobs that run with these words."""
-    found = (
+    commands = (
         (place, " ".join(job["spec"]["template"]["spec"]["containers"][0]["args"]))
         for place, job in cluster.jobs.items()
     )
-    return [place for place, told in found if words in told]
+    return [place for place, command in commands if words in command]
 
 
 def test_a_model_comes_onto_the_nodes_that_it_is_for_and_onto_no_other() -> None:
@@ -308,9 +308,9 @@ def test_a_job_of_a_tenant_does_not_keep_a_model_of_the_cluster() -> None:
     cluster.reconcile("tiny")
     forged(cluster)
     cluster.delete("tiny")
-    left = worlds.finalize(APIS["ClusterBaseModel"], cluster.world("tiny"))
-    assert left is not None
-    assert [job["spec"]["template"]["spec"]["containers"][0]["args"][1] for job in left.children] == ["evict"]
+    final_plan = worlds.finalize(APIS["ClusterBaseModel"], cluster.world("tiny"))
+    assert final_plan is not None
+    assert [job["spec"]["template"]["spec"]["containers"][0]["args"][1] for job in final_plan.children] == ["evict"]
 
 
 def test_endless_loads_of_one_namespace_leave_a_turn_to_others() -> None:
@@ -460,8 +460,8 @@ def test_how_far_all_nodes_are_is_told_in_bytes() -> None:
         pod["metadata"]["uid"]: Progress(done_bytes=3, total_bytes=10, message="3 of 10 B")
         for pod in cluster.pods.values()
     }
-    told = {one: AgentReport(progress=progress) for one, progress in reports.items()}
-    world = msgspec.structs.replace(cluster.world("tiny"), agents=told)
+    agent_reports = {one: AgentReport(progress=progress) for one, progress in reports.items()}
+    world = msgspec.structs.replace(cluster.world("tiny"), agents=agent_reports)
     status = worlds.status(APIS["ClusterBaseModel"], world).status
     assert (status["doneBytes"], status["totalBytes"]) == (6, 20)
     assert "a is downloading the files: 3 of 10 B. b is downloading the files: 3 of 10 B." in str(status["conditions"])
@@ -811,6 +811,6 @@ def test_fields_of_a_model_without_effect_are_named_with_the_reason() -> None:
         cluster = Cluster()
         cluster.create("tiny", URI, **storage)
         cluster.settle()
-        found = {one["type"]: one for one in cluster.status("tiny")["conditions"]}
-        assert ("FieldsIgnored" in found) == named
-        assert not named or "spec.storage.schemaPath (" in found["FieldsIgnored"]["message"]
+        conditions = {one["type"]: one for one in cluster.status("tiny")["conditions"]}
+        assert ("FieldsIgnored" in conditions) == named
+        assert not named or "spec.storage.schemaPath (" in conditions["FieldsIgnored"]["message"]

@@ -49,9 +49,11 @@ def test_long_names_stay_apart() -> None:
 
 @pytest.mark.parametrize("service", ["s", "s" * 56, "s" * 57, "s" * 63, "a" * 46 + "-" * 16 + "b"])
 def test_every_part_of_a_service_has_a_name_that_a_service_takes(service: str) -> None:
-    made = [component_name(service, component) for component in ("engine", "decoder", "router", "engine-canary")]
-    assert len(set(made)) == len(made)
-    assert all(re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name) for name in made)
+    component_names = [
+        component_name(service, component) for component in ("engine", "decoder", "router", "engine-canary")
+    ]
+    assert len(set(component_names)) == len(component_names)
+    assert all(re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name) for name in component_names)
 
 
 def test_parts_of_services_with_long_names_stay_apart() -> None:

@@ -25,8 +25,8 @@ def runtime(**spec: Any) -> Object:
 
 
 def made(engine: Object | None, config: Object | None, name: str = "engine") -> Component:
-    (found,) = components(service(**{name: engine}), runtime(**{f"{name}Config": config} if config else {}))
-    return found
+    (component,) = components(service(**{name: engine}), runtime(**{f"{name}Config": config} if config else {}))
+    return component
 
 
 def refused(engine: Object, config: Object | None = None) -> InvalidSpecError:
@@ -56,10 +56,10 @@ def test_what_the_service_says_goes_before() -> None:
         "labels": {"team": "b"},
         "maxReplicas": 8,
     }
-    found = made(engine, config)
-    assert found.pod["nodeSelector"] == {"disk": "ssd"}
-    assert found.pod["tolerations"] == [{"key": "gpu"}]
-    assert runner(found.pod) == {
+    component = made(engine, config)
+    assert component.pod["nodeSelector"] == {"disk": "ssd"}
+    assert component.pod["tolerations"] == [{"key": "gpu"}]
+    assert runner(component.pod) == {
         "name": "ome-container",
         "image": "engine:2",
         "command": ["serve"],
@@ -67,8 +67,8 @@ def test_what_the_service_says_goes_before() -> None:
         "env": [{"name": "B", "value": "2"}, {"name": "A", "value": "1"}],
         "resources": {"limits": {"cpu": "1"}},
     }
-    assert found.extension.labels == {"team": "b", "tier": "gold"}
-    assert (found.extension.min_replicas, found.extension.max_replicas) == (2, 8)
+    assert component.extension.labels == {"team": "b", "tier": "gold"}
+    assert (component.extension.min_replicas, component.extension.max_replicas) == (2, 8)
 
 
 def test_a_pod_has_only_what_pods_have() -> None:
@@ -99,9 +99,9 @@ def test_an_empty_image_or_name_overwrites_nothing() -> None:
     ],
 )
 def test_the_container_that_answers_comes_first(config: Object, engine: Object, names: list[str], args: Any) -> None:
-    found = made(engine, config).pod["containers"]
-    assert [one["name"] for one in found] == names
-    assert found[0]["args"] == [f"--{letter.strip('-')}" for letter in args]
+    containers = made(engine, config).pod["containers"]
+    assert [one["name"] for one in containers] == names
+    assert containers[0]["args"] == [f"--{letter.strip('-')}" for letter in args]
 
 
 def test_a_runner_without_a_name_has_the_usual_one() -> None:
@@ -129,8 +129,8 @@ def test_a_runner_without_a_name_has_the_usual_one() -> None:
     ],
 )
 def test_how_many_replicas_there_are(name: str, engine: Object, config: Object, bounds: tuple[int, int]) -> None:
-    found = made(engine, {**config, "runner": MAIN}, name).extension
-    assert (found.min_replicas, found.max_replicas) == bounds
+    extension = made(engine, {**config, "runner": MAIN}, name).extension
+    assert (extension.min_replicas, extension.max_replicas) == bounds
 
 
 def test_a_service_says_its_disruptions_and_its_strategy_as_a_whole() -> None:
@@ -139,9 +139,9 @@ def test_a_service_says_its_disruptions_and_its_strategy_as_a_whole() -> None:
         "minAvailable": 1,
         "deploymentStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
     }
-    found = made({"maxUnavailable": "50%", "deploymentStrategy": {"type": "Recreate"}}, config).extension
-    assert (found.min_available, found.max_unavailable) == (None, "50%")
-    assert found.deployment_strategy == {"type": "Recreate"}
+    extension = made({"maxUnavailable": "50%", "deploymentStrategy": {"type": "Recreate"}}, config).extension
+    assert (extension.min_available, extension.max_unavailable) == (None, "50%")
+    assert extension.deployment_strategy == {"type": "Recreate"}
 
 
 def test_a_group_has_a_leader_and_workers() -> None:
@@ -149,23 +149,25 @@ def test_a_group_has_a_leader_and_workers() -> None:
         "leader": {"runner": MAIN, "hostNetwork": True},
         "worker": {"size": 1, "runner": {**MAIN, "args": ["--worker"]}},
     }
-    found = made({"worker": {"size": 3, "nodeSelector": {"a": "b"}}}, config)
-    assert found.leader == {"hostNetwork": True, "containers": [MAIN]}
-    assert found.worker == {"nodeSelector": {"a": "b"}, "containers": [{**MAIN, "args": ["--worker"]}]}
-    assert found.worker_size == 3
-    assert found.pod == found.leader
+    component = made({"worker": {"size": 3, "nodeSelector": {"a": "b"}}}, config)
+    assert component.leader == {"hostNetwork": True, "containers": [MAIN]}
+    assert component.worker == {"nodeSelector": {"a": "b"}, "containers": [{**MAIN, "args": ["--worker"]}]}
+    assert component.worker_size == 3
+    assert component.pod == component.leader
 
 
 def test_a_pod_of_a_group_that_does_not_say_what_runs_is_like_the_component() -> None:
-    found = made({"worker": {"size": 2, "nodeSelector": {"a": "b"}}}, {"runner": MAIN, "tolerations": [{"key": "gpu"}]})
-    assert found.leader == {"tolerations": [{"key": "gpu"}], "containers": [MAIN]}
-    assert found.worker == {**found.leader, "nodeSelector": {"a": "b"}}
+    component = made(
+        {"worker": {"size": 2, "nodeSelector": {"a": "b"}}}, {"runner": MAIN, "tolerations": [{"key": "gpu"}]}
+    )
+    assert component.leader == {"tolerations": [{"key": "gpu"}], "containers": [MAIN]}
+    assert component.worker == {**component.leader, "nodeSelector": {"a": "b"}}
 
 
 def test_a_group_may_be_a_leader_alone() -> None:
     """The original ends with a nil pointer."""
-    found = made({}, {"leader": {"runner": MAIN}})
-    assert (found.leader, found.worker, found.worker_size) == ({"containers": [MAIN]}, None, 0)
+    component = made({}, {"leader": {"runner": MAIN}})
+    assert (component.leader, component.worker, component.worker_size) == ({"containers": [MAIN]}, None, 0)
 
 
 def test_a_routers_config_is_the_services_over_the_runtimes() -> None:
@@ -175,9 +177,9 @@ def test_a_routers_config_is_the_services_over_the_runtimes() -> None:
 
 def test_runtimes_of_earlier_versions_are_read_as_an_engine() -> None:
     old = runtime(containers=[MAIN], nodeSelector={"a": "b"}, labels={"c": "d"}, supportedModelFormats=[])
-    (found,) = components(service(engine={}), old)
-    assert found.pod == {"containers": [MAIN], "nodeSelector": {"a": "b"}}
-    assert found.extension.labels == {"c": "d"}
+    (component,) = components(service(engine={}), old)
+    assert component.pod == {"containers": [MAIN], "nodeSelector": {"a": "b"}}
+    assert component.extension.labels == {"c": "d"}
 
 
 COMPUTING = ("engine", "decoder")
@@ -194,8 +196,8 @@ OLD: Object = {
 
 def pods(name: str, part: Object, config: Object, **spec: Any) -> list[Object]:
     """Those that a component consists of: one, or leader and worker."""
-    (found,) = components(service(**{name: part}), runtime(**{f"{name}Config": config}, **spec))
-    return [found.leader, found.worker] if found.leader and found.worker else [found.pod]
+    (component,) = components(service(**{name: part}), runtime(**{f"{name}Config": config}, **spec))
+    return [component.leader, component.worker] if component.leader and component.worker else [component.pod]
 
 
 @pytest.mark.parametrize("config", [{"runner": MAIN}, {"containers": [MAIN]}, GROUP], ids=["runner", "pod", "group"])
@@ -283,10 +285,10 @@ EVERYWHERE: Object = {
 @pytest.mark.parametrize("name", COMPUTING)
 @pytest.mark.parametrize("by", ["service", "runtime"])
 def test_what_is_said_of_a_component_holds_for_all_pods_of_a_group(by: str, name: str, field: str) -> None:
-    said = {field: EVERYWHERE[field]}
-    config, part = (GROUP, said) if by == "service" else ({**GROUP, **said}, {})
+    override = {field: EVERYWHERE[field]}
+    config, part = (GROUP, override) if by == "service" else ({**GROUP, **override}, {})
     for pod in pods(name, part, config):
-        assert pod == {**said, "containers": [MAIN]}
+        assert pod == {**override, "containers": [MAIN]}
 
 
 def test_a_leader_and_a_worker_go_before_the_component() -> None:
@@ -336,21 +338,23 @@ def test_workers_of_a_runtime_of_earlier_versions_make_a_group(
     workers: Object, size: int, expected: Object | None
 ) -> None:
     spec = {"containers": [MAIN], "nodeSelector": {"a": "b"}, "workers": workers}
-    (found,) = components(service(engine={}), runtime(**spec))
+    (component,) = components(service(engine={}), runtime(**spec))
     leader = {"containers": [MAIN], "nodeSelector": {"a": "b"}}
-    assert found.worker_size == size
-    assert (found.leader, found.worker) == ((None, None) if expected is None else (leader, {**leader, **expected}))
+    assert component.worker_size == size
+    assert (component.leader, component.worker) == (
+        (None, None) if expected is None else (leader, {**leader, **expected})
+    )
 
 
 def test_workers_of_a_runtime_have_no_effect_beside_parts() -> None:
-    (found,) = components(service(engine={}), runtime(engineConfig={"runner": MAIN}, workers={"size": 2}))
-    assert (found.leader, found.worker) == (None, None)
+    (component,) = components(service(engine={}), runtime(engineConfig={"runner": MAIN}, workers={"size": 2}))
+    assert (component.leader, component.worker) == (None, None)
 
 
 def test_a_services_own_workers_go_before_the_runtimes() -> None:
     own = {"worker": {"size": 4, "nodeSelector": {"a": "c"}}}
-    (found,) = components(service(engine=own), runtime(containers=[MAIN], workers={"size": 2}))
-    assert (found.worker_size, found.worker) == (4, {"nodeSelector": {"a": "c"}, "containers": [MAIN]})
+    (component,) = components(service(engine=own), runtime(containers=[MAIN], workers={"size": 2}))
+    assert (component.worker_size, component.worker) == (4, {"nodeSelector": {"a": "c"}, "containers": [MAIN]})
 
 
 @pytest.mark.parametrize(
@@ -380,8 +384,8 @@ def test_nothing_that_is_merged_is_changed() -> None:
 
 def test_a_bare_service_has_the_same_components_as_the_runtime_has_them() -> None:
     rt = runtime(engineConfig={"runner": MAIN})
-    (found,) = components(bare(service(engine={"runner": {"image": "other"}, "hostNetwork": True}), rt), rt)
-    assert found.pod == {"containers": [MAIN]}
+    (component,) = components(bare(service(engine={"runner": {"image": "other"}, "hostNetwork": True}), rt), rt)
+    assert component.pod == {"containers": [MAIN]}
 
 
 ROWS = [
@@ -397,11 +401,11 @@ ROWS = [
 def test_components_are_as_in_the_originals_tables(
     name: str, row: Object, said: Object | None, config: Object | None, expected: Object | None
 ) -> None:
-    found = components(service(**{name: said}), runtime(**{f"{name}Config": config}))
+    actual = components(service(**{name: said}), runtime(**{f"{name}Config": config}))
     if expected is None:
-        assert found == ()
+        assert actual == ()
         return
-    one = found[0]
+    one = actual[0]
     given = config or {}
     for role, pod in (
         (expected, one.pod),
@@ -420,5 +424,5 @@ def test_components_are_as_in_the_originals_tables(
 @pytest.mark.parametrize("name", ["Engine", "Router"])
 def test_replicas_are_as_in_the_originals_tables(name: str) -> None:
     for row in rows(f"TestDefaultComponents__default{name}"):
-        found = made(row[name.lower()], {"runner": MAIN}, name.lower()).extension
-        assert (found.min_replicas, found.max_replicas) == (row["wantMinReplicas"], row["wantMaxReplicas"])
+        extension = made(row[name.lower()], {"runner": MAIN}, name.lower()).extension
+        assert (extension.min_replicas, extension.max_replicas) == (row["wantMinReplicas"], row["wantMaxReplicas"])

@@ -58,8 +58,8 @@ def weights(name: str = "lora", **fields: Any) -> Adapter:
 
 def context(**fields: Any) -> PodContext:
     metadata = {"name": "chat", "namespace": "models", **fields.pop("metadata", {})}
-    found = {"runtime": "srt-llama", "model": MODEL, "drain_seconds": 60, **fields}
-    return PodContext(service={"metadata": metadata, "spec": {}}, **found)
+    arguments = {"runtime": "srt-llama", "model": MODEL, "drain_seconds": 60, **fields}
+    return PodContext(service={"metadata": metadata, "spec": {}}, **arguments)
 
 
 def pod(part: Object, name: str = "engine", role: Any = "pod", **fields: Any) -> Object:
@@ -117,7 +117,7 @@ def test_a_pod_has_all_that_its_manifest_leaves_out() -> None:
 
 
 def test_what_a_manifest_says_stays() -> None:
-    said = {
+    container_fields = {
         "securityContext": {"privileged": True},
         "readinessProbe": {"httpGet": {"path": "/health", "port": 8080}},
         "lifecycle": {"preStop": {"exec": {"command": ["true"]}}},
@@ -131,13 +131,13 @@ def test_what_a_manifest_says_stays() -> None:
         "terminationGracePeriodSeconds": 5,
         "nodeSelector": {MODEL.node_label: "Updating"},
     }
-    spec = pod({"runner": container(**said), **of_pod})["spec"]
+    spec = pod({"runner": container(**container_fields), **of_pod})["spec"]
     assert of_pod.items() <= spec.items()
     assert "automountServiceAccountToken" not in spec
-    found = runner(spec)
-    assert found["env"][-1] == said.pop("env")[0]
-    assert len(found["env"]) == 2
-    assert said.items() <= found.items()
+    main_container = runner(spec)
+    assert main_container["env"][-1] == container_fields.pop("env")[0]
+    assert len(main_container["env"]) == 2
+    assert container_fields.items() <= main_container.items()
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_a_container_gains_no_privileges_that_it_does_not_ask_for(said: Object, 
 
 
 def test_a_low_port_takes_the_one_capability_that_the_strictest_standard_leaves() -> None:
-    found = main(command=["text-generation-launcher", "--port", "80"])["securityContext"]
-    assert found["capabilities"] == {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}
+    security_context = main(command=["text-generation-launcher", "--port", "80"])["securityContext"]
+    assert security_context["capabilities"] == {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}
 
 
 @pytest.mark.parametrize(
@@ -241,9 +241,9 @@ def test_a_models_name_may_be_one_that_no_volume_has(name: str) -> None:
 @pytest.mark.parametrize("row", rows("TestUpdateVolumeMounts"), ids=lambda row: str(row["name"]))
 def test_models_are_mounted_as_in_the_originals_tables(row: Object) -> None:
     model = row["model"] and replace(MODEL, name=row["model"]["metadata"]["name"], path="/model/test-model")
-    found = main(model=model)
-    assert found.get("volumeMounts", []) == row["want"].get("volumeMounts", [])
-    assert [one for one in found["env"] if one["name"] == "MODEL_PATH"] == row["want"].get("env", [])
+    main_container = main(model=model)
+    assert main_container.get("volumeMounts", []) == row["want"].get("volumeMounts", [])
+    assert [one for one in main_container["env"] if one["name"] == "MODEL_PATH"] == row["want"].get("env", [])
 
 
 @pytest.mark.parametrize("mount", [{"name": MODEL.name, "mountPath": "/old"}, {"name": "x", "mountPath": MODEL.path}])
@@ -256,20 +256,22 @@ def test_a_mount_of_the_manifest_gives_way_to_the_models(mount: Object) -> None:
 @pytest.mark.parametrize("row", rows("TestUpdateVolumeMount"), ids=lambda row: str(row["name"]))
 def test_mounts_give_way_as_in_the_originals_tables(row: Object) -> None:
     """The original keeps the place in the list, which says nothing."""
-    wanted = row["volumeMount"]
-    model = wanted and replace(CLAIM, name=wanted["name"], path=wanted["mountPath"], sub_path=wanted["subPath"])
-    found = main(model=model, volumeMounts=row["container"]["volumeMounts"])["volumeMounts"]
-    assert {one["mountPath"]: one for one in found} == {one["mountPath"]: one for one in row["expectedMounts"]}
+    volume_mount = row["volumeMount"]
+    model = volume_mount and replace(
+        CLAIM, name=volume_mount["name"], path=volume_mount["mountPath"], sub_path=volume_mount["subPath"]
+    )
+    mounts = main(model=model, volumeMounts=row["container"]["volumeMounts"])["volumeMounts"]
+    assert {one["mountPath"]: one for one in mounts} == {one["mountPath"]: one for one in row["expectedMounts"]}
 
 
 def test_an_author_cannot_have_a_models_folder_to_write_in() -> None:
     volume = {"name": MODEL.name, "hostPath": {"path": "/"}}
     sidecar = {"name": "x", "image": "x", "volumeMounts": [{"name": MODEL.name, "mountPath": "/m"}]}
-    made = pod({"runner": container(), "containers": [sidecar], "volumes": [volume]})
-    assert [one["hostPath"]["path"] for one in made["spec"]["volumes"]] == [MODEL.path]
-    deployment = {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"template": made}}
-    found = [one.value for one in freedoms([deployment]) if one.setting not in ("image_prefixes", "privileged")]
-    assert found == [f"{MODEL.path}, writable"]
+    pod_template = pod({"runner": container(), "containers": [sidecar], "volumes": [volume]})
+    assert [one["hostPath"]["path"] for one in pod_template["spec"]["volumes"]] == [MODEL.path]
+    deployment = {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"template": pod_template}}
+    folders = [one.value for one in freedoms([deployment]) if one.setting not in ("image_prefixes", "privileged")]
+    assert folders == [f"{MODEL.path}, writable"]
 
 
 def test_a_router_has_an_account_and_neither_model_nor_gpus() -> None:
@@ -308,9 +310,9 @@ def test_a_routers_config_has_names_of_variables() -> None:
 )
 def test_arguments_must_not_move_the_port(command: list[str], ports: list[Object], fine: bool) -> None:
     if fine:
-        found = main(command=command, ports=ports)
+        main_container = main(command=command, ports=ports)
         named = [{"name": "http", **one} if one["containerPort"] == 8080 else one for one in ports]
-        assert found["ports"] == (named or [{"name": "http", "containerPort": 8080, "protocol": "TCP"}])
+        assert main_container["ports"] == (named or [{"name": "http", "containerPort": 8080, "protocol": "TCP"}])
     else:
         assert "port 8080, but its ports are 8081" in refused(command=command, ports=ports).message
 
@@ -345,8 +347,8 @@ def test_vllm_is_told_the_services_name(args: list[str], expected: list[str]) ->
 
 
 def test_vllm_in_a_script_is_told_the_services_name() -> None:
-    found = main(command=["sh", "-c", "exec vllm serve $MODEL_PATH --served-model-name 'a b'"])
-    assert recognise(found).served_names == ("a b", "chat")
+    main_container = main(command=["sh", "-c", "exec vllm serve $MODEL_PATH --served-model-name 'a b'"])
+    assert recognise(main_container).served_names == ("a b", "chat")
 
 
 @pytest.mark.parametrize(
@@ -405,8 +407,8 @@ def weight(spec: Object) -> Object:
 
 
 def test_an_adapter_says_how_it_was_trained() -> None:
-    found = adapter_of(weight({"hyperParameters": {"strategy": "LoRA"}}), Settings())
-    assert (found.strategy, found.merged, found.path) == ("lora", False, "/raid/models/lora")
+    adapter = adapter_of(weight({"hyperParameters": {"strategy": "LoRA"}}), Settings())
+    assert (adapter.strategy, adapter.merged, adapter.path) == ("lora", False, "/raid/models/lora")
 
 
 @pytest.mark.parametrize(
@@ -441,8 +443,8 @@ def test_pods_have_the_originals_labels_and_annotations() -> None:
         },
     }
     part = {"runner": container(), "labels": {"tier": "gold"}, "annotations": {"note": "b"}}
-    found = pod(part, metadata=metadata)["metadata"]
-    assert found["labels"] == {
+    template_metadata = pod(part, metadata=metadata)["metadata"]
+    assert template_metadata["labels"] == {
         "team": "a",
         "tier": "gold",
         "ome.io/inferenceservice": "chat",
@@ -455,9 +457,9 @@ def test_pods_have_the_originals_labels_and_annotations() -> None:
         "base-model-type": "Serving",
         "base-model-vendor": "meta",
     }
-    assert found["annotations"].pop(TEMPLATE) != "frozen"
-    assert found["annotations"].pop(USES) != "node:of-others"
-    assert found["annotations"] == {
+    assert template_metadata["annotations"].pop(TEMPLATE) != "frozen"
+    assert template_metadata["annotations"].pop(USES) != "node:of-others"
+    assert template_metadata["annotations"] == {
         "note": "b",
         "ome.io/serving-runtime": "srt-llama",
         "ome.io/base-model-name": "llama-3-2-1b",
@@ -468,11 +470,11 @@ def test_pods_have_the_originals_labels_and_annotations() -> None:
 
 
 def test_pods_tell_of_fine_tuned_weights() -> None:
-    found = pod({"runner": container()}, adapters=(weights(merged=True),))["metadata"]
-    assert found["labels"]["fine-tuned-serving"] == "true"
-    assert found["labels"]["fine-tuned-weight-ft-strategy"] == "lora"
-    assert found["labels"]["fine-tuned-serving-with-merged-weights"] == "true"
-    assert found["annotations"]["ome.io/fine-tuned-weight-ft-strategy"] == "lora"
+    template_metadata = pod({"runner": container()}, adapters=(weights(merged=True),))["metadata"]
+    assert template_metadata["labels"]["fine-tuned-serving"] == "true"
+    assert template_metadata["labels"]["fine-tuned-weight-ft-strategy"] == "lora"
+    assert template_metadata["labels"]["fine-tuned-serving-with-merged-weights"] == "true"
+    assert template_metadata["annotations"]["ome.io/fine-tuned-weight-ft-strategy"] == "lora"
 
 
 def test_labels_are_cut_to_what_a_label_holds() -> None:
@@ -485,7 +487,7 @@ def test_labels_are_cut_to_what_a_label_holds() -> None:
 
 def test_new_files_make_new_pods() -> None:
     """Though they lie where the former did."""
-    before, after = (pod({"runner": container()}, model=replace(MODEL, wanted=wanted)) for wanted in "ab")
+    before, after = (pod({"runner": container()}, model=replace(MODEL, wanted=revision)) for revision in "ab")
     assert before["spec"] == after["spec"]
     assert before["metadata"]["annotations"][TEMPLATE] != after["metadata"]["annotations"][TEMPLATE]
 
@@ -504,13 +506,13 @@ SEEDS = seeds(80)
 def templates(seed: int) -> list[Object]:
     """What becomes of a service and a runtime as the dice throws them. Raises InvalidSpecError."""
     dice = Random(seed)
-    made = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1)))
-    config, said = (filled(PODS, made.value(PODS)) for _each in range(2))
+    generator = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1)))
+    config, part = (filled(PODS, generator.value(PODS)) for _each in range(2))
     schema = core_schema("Container")
-    said["runner"] = filled(schema, made.value(schema)) | {"image": "vllm/vllm-openai"}
-    group = {"leader": said, "worker": said} if dice.random() < 0.3 else {}
+    part["runner"] = filled(schema, generator.value(schema)) | {"image": "vllm/vllm-openai"}
+    group = {"leader": part, "worker": part} if dice.random() < 0.3 else {}
     name = dice.choice(("engine", "router"))
-    service = {"metadata": {"name": "chat"}, "spec": {name: said | group}}
+    service = {"metadata": {"name": "chat"}, "spec": {name: part | group}}
     (component,) = components(service, {"spec": {f"{name}Config": config}})
     common = context(
         adapters=(weights(),) if dice.random() < 0.2 else (),
@@ -523,10 +525,10 @@ def templates(seed: int) -> list[Object]:
 @each(SEEDS)
 def test_whatever_a_pod_is_it_is_made_or_refused(seed: int) -> None:
     try:
-        found = templates(seed)
+        pod_templates = templates(seed)
     except InvalidSpecError:
-        found = []
-    for one in found:
+        pod_templates = []
+    for one in pod_templates:
         assert faults(PODS, one["spec"]) == []
         assert msgspec.json.decode(msgspec.json.encode(one)) == one
 

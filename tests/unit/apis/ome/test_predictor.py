@@ -16,8 +16,8 @@ def service(predictor: Any, **spec: Any) -> Object:
 
 
 def spec(predictor: Any, **others: Any) -> Object:
-    found: Object = migrated(service(predictor, **others))["spec"]
-    return found
+    fields: Object = migrated(service(predictor, **others))["spec"]
+    return fields
 
 
 def test_a_predictor_is_read_as_model_runtime_and_engine() -> None:
@@ -55,8 +55,8 @@ def test_a_predictor_is_read_as_model_runtime_and_engine() -> None:
 
 
 def test_what_the_service_says_itself_stays() -> None:
-    found = spec({"model": {"baseModel": "old"}, "minReplicas": 2}, model={"name": "new"}, engine={})
-    assert found == {"model": {"name": "new"}, "engine": {}}
+    actual = spec({"model": {"baseModel": "old"}, "minReplicas": 2}, model={"name": "new"}, engine={})
+    assert actual == {"model": {"name": "new"}, "engine": {}}
 
 
 @pytest.mark.parametrize("predictor", [None, {}, 7])
@@ -67,9 +67,9 @@ def test_a_service_without_a_predictor_stays_as_it_is(predictor: Any) -> None:
 
 
 def test_a_migrated_service_has_no_predictor_any_more() -> None:
-    found = migrated(service({"minReplicas": 1}))
-    assert not used(found)
-    assert migrated(found) is found
+    migrated_service = migrated(service({"minReplicas": 1}))
+    assert not used(migrated_service)
+    assert migrated(migrated_service) is migrated_service
 
 
 def test_a_predictor_of_a_model_alone_has_nothing_to_say_of_the_runner() -> None:
@@ -83,8 +83,8 @@ def test_a_predictor_is_used_as_in_the_originals_tables(row: Object) -> None:
 
 @pytest.mark.parametrize("row", rows("TestDefaultInferenceService"), ids=lambda row: str(row["name"]))
 def test_a_predictor_becomes_what_the_originals_tables_say(row: Object) -> None:
-    found = migrated(row["isvc"])["spec"]
-    assert {part: part in found for part in ("engine", "model", "runtime")} == {
+    actual = migrated(row["isvc"])["spec"]
+    assert {part: part in actual for part in ("engine", "model", "runtime")} == {
         "engine": row["wantEngine"],
         "model": row["wantModel"],
         "runtime": row["wantRuntime"],

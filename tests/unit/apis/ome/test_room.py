@@ -174,7 +174,7 @@ def test_a_node_is_counted_once_for_each_of_its_versions(monkeypatch: pytest.Mon
     counted: list[str] = []
     original = room.space_of
     monkeypatch.setattr(room, "space_of", lambda mark: counted.append(mark) or original(mark))
-    found = room.Room()
+    node_room = room.Room()
 
     def node(number: int) -> Object:
         records = {f"{RECORDS}chat.basemodel.m{one}": "{}" for one in range(number)}
@@ -183,5 +183,5 @@ def test_a_node_is_counted_once_for_each_of_its_versions(monkeypatch: pytest.Mon
     for version in (node(20), node(30)):
         counted.clear()
         for _unused in range(5):
-            assert not found.is_full(nodes.read(version), "mine.basemodel.tiny")
+            assert not node_room.is_full(nodes.read(version), "mine.basemodel.tiny")
         assert len(counted) == len(version["metadata"]["annotations"]) + 5

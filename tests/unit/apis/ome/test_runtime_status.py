@@ -53,9 +53,9 @@ def accepted(of: Object, *others: Object) -> Object:
     world = World(
         resource=of, children={}, pods=(), routed=(), settings=Settings(), now=0.0, listers=stores(of, *others)
     )
-    found = status(world, None, KIND).status
-    assert found["observedGeneration"] == 3
-    [condition] = found["conditions"]
+    status_fields = status(world, None, KIND).status
+    assert status_fields["observedGeneration"] == 3
+    [condition] = status_fields["conditions"]
     assert condition["type"] == "Accepted"
     return condition
 
@@ -107,8 +107,8 @@ def test_one_that_cannot_be_read_says_where() -> None:
 
 def test_a_runtime_that_goes_brings_those_back_that_it_shadowed() -> None:
     young, old = runtime("a", 9), runtime("b", 1)
-    known = stores(young, runtime("c", 1, entry={"priority": 2}))
-    assert set(watch(KIND).enqueue(Change(old, None), known)) == {Key("default", "a")}
+    listers = stores(young, runtime("c", 1, entry={"priority": 2}))
+    assert set(watch(KIND).enqueue(Change(old, None), listers)) == {Key("default", "a")}
 
 
 @pytest.mark.parametrize("row", RANGES, ids=lambda row: row["name"])

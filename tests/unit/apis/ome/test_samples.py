@@ -53,11 +53,11 @@ MANIFESTS = [*of_the_page(), *of_the_reference()]
 
 def stored(manifest: Object) -> Object:
     """As the API server stores it."""
-    found: Object = filled(SCHEMAS[manifest["kind"]], manifest)
+    resource: Object = filled(SCHEMAS[manifest["kind"]], manifest)
     kind = APIS[manifest["kind"]].resource.kind
     namespace = {"namespace": manifest["metadata"].get("namespace", "default")} if kind.namespaced else {}
     metadata = {**manifest["metadata"], **namespace, "uid": f"u-{kind.plural}", "generation": 1}
-    return {**found, "metadata": {**metadata, "creationTimestamp": SINCE}}
+    return {**resource, "metadata": {**metadata, "creationTimestamp": SINCE}}
 
 
 STORED = [stored(manifest) for manifest in MANIFESTS]
@@ -66,8 +66,8 @@ STORED = [stored(manifest) for manifest in MANIFESTS]
 def world(resource: Object, *, alone: bool = False) -> World:
     """The resource, and all others unless it is alone with a node."""
     api = APIS[resource["kind"]]
-    known = {watch.kind.kind for watch in api.watches(SETTINGS) if watch.listed and not watch.owned}
-    others = [one for one in (NODE, *(() if alone else STORED)) if one["kind"] in known]
+    kinds = {watch.kind.kind for watch in api.watches(SETTINGS) if watch.listed and not watch.owned}
+    others = [one for one in (NODE, *(() if alone else STORED)) if one["kind"] in kinds]
     listers = worlds.known(api, SETTINGS, others=[*others, resource])
     return World(
         resource=resource, children={}, pods=(), routed=(), settings=SETTINGS, now=1_795_252_000.0, listers=listers

@@ -47,8 +47,8 @@ def model(**fields: Any) -> ModelFacts:
         "modelArchitecture": "LlamaForCausalLM",
         "modelParameterSize": "8.03B",
     }
-    known = {name: value for name, value in (spec | fields).items() if value is not None}
-    return facts(msgspec.convert(known, BaseModelSpec))
+    model_spec = {name: value for name, value in (spec | fields).items() if value is not None}
+    return facts(msgspec.convert(model_spec, BaseModelSpec))
 
 
 def entry(**fields: Any) -> Object:
@@ -266,10 +266,10 @@ def test_a_runtime_of_the_namespace_goes_before_a_better_one_of_the_cluster() ->
 
 def test_the_higher_score_wins_and_then_the_name() -> None:
     heavy = {"name": "safetensors", "version": "1.0.0", "weight": 3}
-    found = select(
+    selection = select(
         model(), [runtime("c"), runtime("a", entry(priority=3)), runtime("b", entry(modelFormat=heavy)), runtime("d")]
     )
-    assert [(one.reference.name, one.score) for one in found.ranked] == [("a", 6), ("b", 4), ("c", 2), ("d", 2)]
+    assert [(one.reference.name, one.score) for one in selection.ranked] == [("a", 6), ("b", 4), ("c", 2), ("d", 2)]
 
 
 def test_a_weight_of_nothing_is_the_originals_default() -> None:
@@ -341,8 +341,8 @@ def test_the_order_of_the_candidates_does_not_matter(seed: int) -> None:
 
 
 def test_a_service_keeps_its_runtime_while_that_fits_and_is_told_of_a_better_one() -> None:
-    found = select(model(), [runtime("old"), runtime("new", entry(priority=2))], current=named("old"))
-    assert runtime_status(found) == {
+    selection = select(model(), [runtime("old"), runtime("new", entry(priority=2))], current=named("old"))
+    assert runtime_status(selection) == {
         "name": "old",
         "kind": "ClusterServingRuntime",
         "score": 2,
@@ -368,45 +368,45 @@ def test_a_runtime_that_does_not_fit_any_more_is_left(changed: Candidate | Broke
 
 def test_a_runtime_that_is_no_longer_offered_goes_on_where_it_serves() -> None:
     withdrawn = runtime("old", entry(autoSelect=False))
-    found = select(model(), [withdrawn, runtime("new")], current=named("old"))
-    assert taken(found).name == "old"
-    assert better(found).name == "new"
+    selection = select(model(), [withdrawn, runtime("new")], current=named("old"))
+    assert taken(selection).name == "old"
+    assert better(selection).name == "new"
 
 
 def test_a_runtime_of_the_same_name_in_the_namespace_is_another_one() -> None:
-    found = select(model(), [runtime("same", namespace="default"), runtime("same")], current=named("same"))
-    assert taken(found) == named("same")
-    assert better(found).namespace == "default"
+    selection = select(model(), [runtime("same", namespace="default"), runtime("same")], current=named("same"))
+    assert taken(selection) == named("same")
+    assert better(selection).namespace == "default"
 
 
 def test_a_runtime_that_only_its_name_puts_first_is_not_better() -> None:
-    found = select(model(), [runtime("a"), runtime("old")], current=named("old"))
-    assert taken(found).name == "old"
-    assert found.better is None
+    selection = select(model(), [runtime("a"), runtime("old")], current=named("old"))
+    assert taken(selection).name == "old"
+    assert selection.better is None
 
 
 def test_a_runtime_with_a_closer_range_is_better() -> None:
-    found = select(model(), [sized("z", "7B", "9B"), sized("old", "1B", "9B")], current=named("old"))
-    assert better(found).name == "z"
+    selection = select(model(), [sized("z", "7B", "9B"), sized("old", "1B", "9B")], current=named("old"))
+    assert better(selection).name == "z"
 
 
 def test_a_model_that_is_made_anew_does_not_stop_what_serves() -> None:
-    found = select(ModelFacts(), [runtime("old"), runtime("new", entry(priority=2))], current=named("old"))
-    assert taken(found).name == "old"
+    selection = select(ModelFacts(), [runtime("old"), runtime("new", entry(priority=2))], current=named("old"))
+    assert taken(selection).name == "old"
 
 
 # --- the one that the service names
 
 
 def test_the_runtime_that_a_service_names_serves_though_it_does_not_fit() -> None:
-    found = select(
+    selection = select(
         model(), [runtime("a", entry(quantization="fp8", autoSelect=False)), runtime("b")], wanted=named("a")
     )
-    assert taken(found).name == "a"
-    assert not found.fits
-    assert found.chosen
-    assert found.chosen.unfit == ("it is for the quantization fp8, the model has none",)
-    assert runtime_status(found) == {
+    assert taken(selection).name == "a"
+    assert not selection.fits
+    assert selection.chosen
+    assert selection.chosen.unfit == ("it is for the quantization fp8, the model has none",)
+    assert runtime_status(selection) == {
         "name": "a",
         "kind": "ClusterServingRuntime",
         "score": 0,
@@ -416,20 +416,20 @@ def test_the_runtime_that_a_service_names_serves_though_it_does_not_fit() -> Non
 
 
 def test_a_named_runtime_need_not_be_for_automatic_selection() -> None:
-    found = select(model(), [runtime("a", entry(autoSelect=False))], wanted=named("a"))
-    assert found.fits
-    assert (runtime_status(found) or {})["score"] == 2
+    selection = select(model(), [runtime("a", entry(autoSelect=False))], wanted=named("a"))
+    assert selection.fits
+    assert (runtime_status(selection) or {})["score"] == 2
 
 
 def test_a_named_runtime_is_not_judged_before_the_model_is_known() -> None:
-    found = select(ModelFacts(), [runtime("a")], wanted=named("a"))
-    assert found.fits
-    assert found.chosen
+    selection = select(ModelFacts(), [runtime("a")], wanted=named("a"))
+    assert selection.fits
+    assert selection.chosen
 
 
 def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
-    found = select(model(), [runtime("same"), runtime("same", namespace="default")], wanted=named("same"))
-    assert taken(found).namespace == "default"
+    selection = select(model(), [runtime("same"), runtime("same", namespace="default")], wanted=named("same"))
+    assert taken(selection).namespace == "default"
 
 
 @pytest.mark.parametrize(
@@ -463,21 +463,21 @@ def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
     ],
 )
 def test_a_named_runtime_that_cannot_serve_is_refused(candidates: list[Candidate | Broken], fault: str) -> None:
-    found = select(model(), candidates, wanted=named("a"))
-    assert found.chosen is None
-    assert message(found) == fault
+    selection = select(model(), candidates, wanted=named("a"))
+    assert selection.chosen is None
+    assert message(selection) == fault
 
 
 def test_a_misspelled_runtime_is_asked_about() -> None:
-    found = select(model(), [runtime("llama-cpu"), runtime("zz")], wanted=named("lama-cpu"))
-    assert message(found).endswith("of this name; did you mean llama-cpu?")
+    selection = select(model(), [runtime("llama-cpu"), runtime("zz")], wanted=named("lama-cpu"))
+    assert message(selection).endswith("of this name; did you mean llama-cpu?")
 
 
 # --- none
 
 
 def test_where_none_fits_the_closest_three_are_named_with_all_that_is_missing() -> None:
-    found = select(
+    selection = select(
         model(),
         [
             runtime("far", entry(modelFormat={"name": "onnx"})),
@@ -486,14 +486,14 @@ def test_where_none_fits_the_closest_three_are_named_with_all_that_is_missing() 
             runtime("offered-to-none", entry(autoSelect=False)),
         ],
     )
-    assert message(found) == (
+    assert message(selection) == (
         "NoRuntime: no runtime serves safetensors 1.0.0, transformers 4.42.3, LlamaForCausalLM, 8.03B. Closest: "
         "offered-to-none: it matches, but is not for automatic selection: set it in spec.runtime; "
         "near: it is for models of 70B to 80B, the model has 8.03B; "
         "middle: it is for the quantization fp8, the model has none, it is for models of 7B to 8B, the model has 8.03B"
         "; status.excluded has the others, 4 in all"
     )
-    assert excluded_status(found)[2:] == [
+    assert excluded_status(selection)[2:] == [
         {
             "name": "middle",
             "kind": "ClusterServingRuntime",
@@ -505,15 +505,15 @@ def test_where_none_fits_the_closest_three_are_named_with_all_that_is_missing() 
             "reason": "it is for the format onnx, the model's is safetensors",
         },
     ]
-    assert runtime_status(found) is None
+    assert runtime_status(selection) is None
 
 
 def test_the_table_has_fifty_rows_and_the_number_of_all() -> None:
     many = [runtime(f"r{number:03}", entry(quantization="fp8")) for number in range(70)]
-    found = select(model(), [*many, sized("near", "9B", None)])
-    assert len(excluded_status(found)) == MOST_EXCLUDED
-    assert found.excluded_count == 71
-    assert [row["name"] for row in excluded_status(found)[:3]] == ["near", "r000", "r001"]
+    selection = select(model(), [*many, sized("near", "9B", None)])
+    assert len(excluded_status(selection)) == MOST_EXCLUDED
+    assert selection.excluded_count == 71
+    assert [row["name"] for row in excluded_status(selection)[:3]] == ["near", "r000", "r001"]
 
 
 def test_without_any_runtime_it_is_said_what_to_do() -> None:
@@ -521,9 +521,9 @@ def test_without_any_runtime_it_is_said_what_to_do() -> None:
 
 
 def test_a_model_that_is_not_known_yet_is_waited_for() -> None:
-    found = select(ModelFacts(), [runtime("a")])
-    assert message(found).startswith("BaseModelNotReady: the model's format is unknown until it is downloaded")
-    assert found.excluded == ()
+    selection = select(ModelFacts(), [runtime("a")])
+    assert message(selection).startswith("BaseModelNotReady: the model's format is unknown until it is downloaded")
+    assert selection.excluded == ()
 
 
 @pytest.mark.parametrize(
@@ -541,9 +541,9 @@ def test_a_broken_runtime_spoils_nothing_and_is_told_last(spec: Object) -> None:
     broken = candidate({"metadata": {"name": "broken"}, "spec": spec})
     assert isinstance(broken, Broken)
     assert order(select(model(), [broken, runtime("a")])) == ["a"]
-    found = select(model(), [broken, runtime("b", entry(modelFormat={"name": "onnx"}))])
-    assert [one.reference.name for one in found.excluded] == ["b", "broken"]
-    assert found.excluded[1].reasons[0].startswith("it cannot be read: ")
+    selection = select(model(), [broken, runtime("b", entry(modelFormat={"name": "onnx"}))])
+    assert [one.reference.name for one in selection.excluded] == ["b", "broken"]
+    assert selection.excluded[1].reasons[0].startswith("it cannot be read: ")
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"supportedModelFormats": None}, {"supportedModelFormats": [{}]}])
@@ -578,11 +578,11 @@ def test_no_runtime_and_no_model_does_more_than_not_to_fit(seed: int) -> None:
         diffusion_pipeline=dice.choice([None, {}, {"className": 1}, {"vae": "x"}]),
     )
     some = [runtime(f"r{number}", spoiled(entry()), modelSizeRange=dice.choice(ODD)) for number in range(10)]
-    for wanted in (None, named("r3"), named("missing")):
-        found = select(odd, some, wanted=wanted, current=named("r5"))
-        assert (found.chosen is None) is (found.fault is not None)
-        assert len(json.dumps([runtime_status(found), excluded_status(found)])) < 10_000
-        assert found.fault is None or len(found.fault.message) < 5_000
+    for reference in (None, named("r3"), named("missing")):
+        selection = select(odd, some, wanted=reference, current=named("r5"))
+        assert (selection.chosen is None) is (selection.fault is not None)
+        assert len(json.dumps([runtime_status(selection), excluded_status(selection)])) < 10_000
+        assert selection.fault is None or len(selection.fault.message) < 5_000
 
 
 # --- the original's tables
@@ -608,21 +608,21 @@ def candidates(name: str) -> list[Candidate | Broken]:
 
 @pytest.mark.parametrize("row", rows(f"{SELECTED}.json"), ids=lambda row: row["name"])
 def test_runtimes_are_selected_as_by_the_original(row: Object) -> None:
-    found = select(described(row["model"]), [*candidates(f"{SELECTED}__runtimes.json"), OF_THE_CLUSTER])
+    selection = select(described(row["model"]), [*candidates(f"{SELECTED}__runtimes.json"), OF_THE_CLUSTER])
     if row["expectError"]:
-        assert message(found).startswith("NoRuntime: ")
-    assert order(found) == row["expectedRuntimeNames"]
-    assert [one.score for one in found.ranked] == (row["expectedScores"] or [])
+        assert message(selection).startswith("NoRuntime: ")
+    assert order(selection) == row["expectedRuntimeNames"]
+    assert [one.score for one in selection.ranked] == (row["expectedScores"] or [])
 
 
 @pytest.mark.parametrize("row", rows("selector-cases/TestSupportedRuntimeWithAC.json"), ids=lambda row: row["name"])
 def test_accelerator_classes_exclude_as_by_the_original(row: Object) -> None:
-    found = select(
+    selection = select(
         described(row["model"]),
         candidates("selector-cases/TestSupportedRuntimeWithAC__runtimes.json"),
         required_classes=required_classes(row["inferenceService"]),
     )
-    assert order(found) == row["expectedRuntimeNames"]
+    assert order(selection) == row["expectedRuntimeNames"]
 
 
 @pytest.mark.parametrize("row", rows("selector-cases/TestParseModelSize.json"), ids=lambda row: row["name"])
@@ -648,15 +648,15 @@ def test_runtimes_are_ordered_as_by_the_original(row: Object) -> None:
         )
         for one in row["runtimes"]
     ]
-    found = select(described({"modelFormat": {"name": "x"}, "modelParameterSize": "7B"}), some)
-    assert order(found) == [name for name in row["expectedOrder"] if name != "far-size-runtime"]
+    selection = select(described({"modelFormat": {"name": "x"}, "modelParameterSize": "7B"}), some)
+    assert order(selection) == [name for name in row["expectedOrder"] if name != "far-size-runtime"]
 
 
 @pytest.mark.parametrize("row", rows("selector-cases/TestGetModelFormatLabel.json"), ids=lambda row: row["name"])
 def test_a_message_names_all_that_the_originals_label_of_a_model_has(row: Object) -> None:
     """In words, where the original writes ``mt:pytorch:1.0.0``."""
-    said = message(select(described(row["model"]), [runtime("a", entry(modelFormat={"name": "none"}))]))
-    assert [part for part in row["expected"].split(":")[1:] if part not in said] == []
+    text = message(select(described(row["model"]), [runtime("a", entry(modelFormat={"name": "none"}))]))
+    assert [part for part in row["expected"].split(":")[1:] if part not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -35,78 +35,80 @@ def route(asked: Any, name: str = "chat") -> Route:
 
 
 def test_an_engine_alone_is_a_deployment_that_the_gateway_reaches_by_the_services_name() -> None:
-    asked = world()
-    assert objects(asked) == ["Deployment chat-engine", "Service chat", "Service chat-engine"]
-    deployment = made(asked, DEPLOYMENT, "chat-engine")
+    snapshot = world()
+    assert objects(snapshot) == ["Deployment chat-engine", "Service chat", "Service chat-engine"]
+    deployment = made(snapshot, DEPLOYMENT, "chat-engine")
     assert deployment["spec"]["replicas"] == 1
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     for name in ("chat", "chat-engine"):
-        spec = made(asked, SERVICE, name)["spec"]
+        spec = made(snapshot, SERVICE, name)["spec"]
         assert spec["selector"].items() <= labels.items()
         assert [(port["port"], port["targetPort"]) for port in spec["ports"]] == [(8080, 8080)]
-    assert ROUTE not in made(asked, SERVICE, "chat-engine")["metadata"]["labels"]
+    assert ROUTE not in made(snapshot, SERVICE, "chat-engine")["metadata"]["labels"]
 
 
 def test_it_answers_to_its_name_its_adapters_and_what_its_engine_is_told() -> None:
     with_weights = {"name": "tiny", "fineTunedWeights": ["poet", "lawyer"]}
-    asked = world(service(model=with_weights), bench.model(), bench.runtime(), *map(bench.weight, ("poet", "lawyer")))
-    found = route(asked)
-    assert found.models == ("chat", "poet", "lawyer")
-    assert found.aliases == ("meta/Tiny-1B",)
-    assert found.source == "hf://meta/tiny"
-    assert found.scale is None
+    snapshot = world(
+        service(model=with_weights), bench.model(), bench.runtime(), *map(bench.weight, ("poet", "lawyer"))
+    )
+    gateway_route = route(snapshot)
+    assert gateway_route.models == ("chat", "poet", "lawyer")
+    assert gateway_route.aliases == ("meta/Tiny-1B",)
+    assert gateway_route.source == "hf://meta/tiny"
+    assert gateway_route.scale is None
 
 
 def test_requests_go_to_the_router_which_may_look_for_its_engines() -> None:
-    asked = world(router=ONE)
-    assert made(asked, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
-    assert {name for name in objects(asked) if "router" in name} == {
+    snapshot = world(router=ONE)
+    assert made(snapshot, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
+    assert {name for name in objects(snapshot) if "router" in name} == {
         "Deployment chat-router",
         "Role chat-router",
         "RoleBinding chat-router",
         "Service chat-router",
         "ServiceAccount chat-router",
     }
-    assert made(asked, ROLE, "chat-router")["rules"] == [
+    assert made(snapshot, ROLE, "chat-router")["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
     ]
-    binding = made(asked, "RoleBinding", "chat-router")
+    binding = made(snapshot, "RoleBinding", "chat-router")
     assert [one["name"] for one in (binding["roleRef"], *binding["subjects"])] == ["chat-router"] * 2
 
 
 def test_prefill_and_decode_are_workloads_of_their_own_behind_the_router() -> None:
-    asked = world(router=ONE, decoder={**ONE, "runner": {"args": ["--served-model-name", "meta/Decoded"]}})
-    assert route(asked).aliases == ("meta/Tiny-1B", "meta/Decoded")
-    assert [name for name in objects(asked) if name.startswith("Deployment")] == [
+    snapshot = world(router=ONE, decoder={**ONE, "runner": {"args": ["--served-model-name", "meta/Decoded"]}})
+    assert route(snapshot).aliases == ("meta/Tiny-1B", "meta/Decoded")
+    assert [name for name in objects(snapshot) if name.startswith("Deployment")] == [
         "Deployment chat-decoder",
         "Deployment chat-engine",
         "Deployment chat-router",
     ]
-    assert made(asked, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
+    assert made(snapshot, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
 
 
 def test_several_nodes_are_a_group_whose_leaders_answer() -> None:
-    asked = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP))
-    assert objects(asked) == ["LeaderWorkerSet lws-chat-engine", "Service chat", "Service chat-engine"]
-    spec = made(asked, LEADER_WORKER_SET, "lws-chat-engine")["spec"]
+    snapshot = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP))
+    assert objects(snapshot) == ["LeaderWorkerSet lws-chat-engine", "Service chat", "Service chat-engine"]
+    spec = made(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (1, 3)
     leaders = {"app": "chat-engine", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
-    assert [made(asked, SERVICE, name)["spec"]["selector"] for name in ("chat", "chat-engine")] == [leaders] * 2
+    assert [made(snapshot, SERVICE, name)["spec"]["selector"] for name in ("chat", "chat-engine")] == [leaders] * 2
 
 
 def test_a_leader_without_workers_is_a_group_of_one() -> None:
     alone = {"leader": {"runner": bench.runner()}}
-    asked = world(service(), bench.model(), bench.runtime(engineConfig=alone))
-    template = made(asked, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["leaderWorkerTemplate"]
+    snapshot = world(service(), bench.model(), bench.runtime(engineConfig=alone))
+    template = made(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["leaderWorkerTemplate"]
     assert template["size"] == 1
     assert template["workerTemplate"]["spec"]["containers"], "Kubernetes wants a template though nothing is made of it"
 
 
 def test_a_virtual_service_is_nothing_but_a_status() -> None:
-    asked = world(service(annotations={"ome.io/deploymentMode": "VirtualDeployment"}))
-    assert objects(asked) == []
-    assert bench.told(asked)["Available"] == ("True", "VirtualDeployment")
+    snapshot = world(service(annotations={"ome.io/deploymentMode": "VirtualDeployment"}))
+    assert objects(snapshot) == []
+    assert bench.told(snapshot)["Available"] == ("True", "VirtualDeployment")
 
 
 @pytest.mark.parametrize("parts", [{}, {"router": ONE}, {"router": ONE, "decoder": ONE}])
@@ -122,11 +124,11 @@ def test_the_longest_name_leaves_room_for_every_part(parts: Object) -> None:
     [("Serverless", "minReplicas 0"), ("MultiNodeRayVLLM", "a leader and a worker")],
 )
 def test_modes_that_are_not_served_are_refused_with_what_to_write(annotation: str, instead: str) -> None:
-    for asked in (
+    for snapshot in (
         world(service(annotations={"ome.io/deploymentMode": annotation})),
         world(engine={"annotations": {"ome.io/deploymentMode": annotation}}),
     ):
-        refused = refusal(asked)
+        refused = refusal(snapshot)
         assert refused.reason == "ModeNotServed"
         assert instead in refused.message
 
@@ -181,9 +183,11 @@ def test_what_cannot_be_served_is_refused_with_one_reason(asked: Any, reason: st
 
 @pytest.mark.parametrize("model", [None, {"name": "tiny"}])
 def test_a_service_that_says_all_itself_needs_no_runtime(model: Object | None) -> None:
-    asked = world(service(model=model, engine={"runner": bench.runner(image="own:1")}), bench.model(), bench.runtime())
-    assert image_of(made(asked, DEPLOYMENT, "chat-engine")) == "own:1"
-    assert "runtime" not in bench.status(asked)
+    snapshot = world(
+        service(model=model, engine={"runner": bench.runner(image="own:1")}), bench.model(), bench.runtime()
+    )
+    assert image_of(made(snapshot, DEPLOYMENT, "chat-engine")) == "own:1"
+    assert "runtime" not in bench.status(snapshot)
 
 
 def test_a_service_with_an_image_of_its_own_takes_the_rest_from_a_runtime_where_one_fits() -> None:
@@ -196,22 +200,22 @@ def test_a_service_with_an_image_of_its_own_takes_the_rest_from_a_runtime_where_
 
 def test_a_model_of_the_namespace_goes_before_one_of_the_cluster_whatever_the_kind_says() -> None:
     own = bench.model(namespace="models", storage={"storageUri": "hf://own/tiny", "path": "/raid/models/models/own"})
-    asked = world(service(), bench.model(), own, bench.runtime())
-    assert route(asked).source == "hf://own/tiny"
+    snapshot = world(service(), bench.model(), own, bench.runtime())
+    assert route(snapshot).source == "hf://own/tiny"
 
 
 # Scaling
 
 
 def test_cpu_and_memory_are_kubernetes_own_autoscalers() -> None:
-    asked = world(engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "memory", "scaleTarget": 60})
-    spec = made(asked, "HorizontalPodAutoscaler", "chat-engine")["spec"]
+    snapshot = world(engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "memory", "scaleTarget": 60})
+    spec = made(snapshot, "HorizontalPodAutoscaler", "chat-engine")["spec"]
     assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 4)
     assert spec["metrics"][0]["resource"] == {
         "name": "memory",
         "target": {"type": "Utilization", "averageUtilization": 60},
     }
-    assert worlds.scaling(SERVICES, asked) is None
+    assert worlds.scaling(SERVICES, snapshot) is None
 
 
 def test_equal_bounds_need_no_autoscaler_and_unset_ones_are_the_originals() -> None:
@@ -221,13 +225,13 @@ def test_equal_bounds_need_no_autoscaler_and_unset_ones_are_the_originals() -> N
 
 
 def test_from_zero_the_gateway_starts_the_engine_though_a_router_answers() -> None:
-    asked = world(engine={"minReplicas": 0, "maxReplicas": 2}, router=ONE)
-    assert made(asked, DEPLOYMENT, "chat-engine")["spec"]["replicas"] == 0
-    assert made(asked, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
-    woken = route(asked).scale
+    snapshot = world(engine={"minReplicas": 0, "maxReplicas": 2}, router=ONE)
+    assert made(snapshot, DEPLOYMENT, "chat-engine")["spec"]["replicas"] == 0
+    assert made(snapshot, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
+    woken = route(snapshot).scale
     assert woken is not None
     assert (woken.group, woken.plural, woken.name) == ("apps", "deployments", "chat-engine")
-    scaling = worlds.scaling(SERVICES, asked)
+    scaling = worlds.scaling(SERVICES, snapshot)
     assert scaling is not None
     assert scaling.target == ScaleTarget(DEPLOYMENT, "chat-engine")
     assert (scaling.min_replicas, scaling.max_replicas) == (0, 2)
@@ -240,26 +244,26 @@ def test_a_router_whose_engines_sleep_is_not_started_anew_for_that(lowest: int, 
     router = {
         "runner": {**bench.ROUTER["runner"], "startupProbe": probe, "readinessProbe": {**probe, "periodSeconds": 5}}
     }
-    asked = world(
+    snapshot = world(
         service(engine={"minReplicas": lowest}, router=ONE), bench.model(), bench.runtime(routerConfig=router)
     )
-    [container] = made(asked, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["containers"]
+    [container] = made(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["containers"]
     assert ("startupProbe" in container) == probed
     assert container["readinessProbe"]["httpGet"] == probe["httpGet"]
 
 
 def test_concurrency_follows_the_requests_at_the_gateway() -> None:
-    asked = world(engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "concurrency", "scaleTarget": 7})
-    scaling = worlds.scaling(SERVICES, asked)
+    snapshot = world(engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "concurrency", "scaleTarget": 7})
+    scaling = worlds.scaling(SERVICES, snapshot)
     assert scaling is not None
     assert (scaling.target_requests, scaling.replicas) == (7, 1)
-    assert made(asked, "HorizontalPodAutoscaler", "chat-engine") is None
+    assert made(snapshot, "HorizontalPodAutoscaler", "chat-engine") is None
 
 
 def test_replicas_of_one_part_only_follow_the_requests_and_the_others_are_told() -> None:
-    asked = world(engine={"minReplicas": 0}, router={"minReplicas": 0})
-    assert made(asked, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
-    assert "router" in bench.conditions(asked)["FieldsIgnored"]["message"]
+    snapshot = world(engine={"minReplicas": 0}, router={"minReplicas": 0})
+    assert made(snapshot, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
+    assert "router" in bench.conditions(snapshot)["FieldsIgnored"]["message"]
 
 
 @pytest.mark.parametrize("part", ["engine", "decoder", "router", "predictor"])
@@ -274,25 +278,25 @@ def test_a_minimum_above_the_maximum_is_served_with_as_many(part: str, fields: O
     schema = schema_of(SERVICE_DEFINITION.manifest())["properties"]["spec"]["properties"][part]
     assert "x-kubernetes-validations" not in schema
     name = "chat-engine" if part == "predictor" else f"chat-{part}"
-    asked = world(resource)
+    snapshot = world(resource)
     if fields == "keda":
-        scaled = made(asked, "ScaledObject", f"scaledobject-{name}")["spec"]
+        scaled = made(snapshot, "ScaledObject", f"scaledobject-{name}")["spec"]
         assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (3, 3)
     else:
-        assert made(asked, DEPLOYMENT, name)["spec"]["replicas"] == 3
-        assert made(asked, "HorizontalPodAutoscaler", name) is None
+        assert made(snapshot, DEPLOYMENT, name)["spec"]["replicas"] == 3
+        assert made(snapshot, "HorizontalPodAutoscaler", name) is None
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
 @pytest.mark.parametrize("by", ["service", "runtime"])
 def test_a_routers_own_account_may_list_the_pods_of_its_engines(by: str, field: str) -> None:
     config = {"routerConfig": {**bench.ROUTER, field: "sa"}} if by == "runtime" else {}
-    asked = world(service(router={field: "sa"} if by == "service" else {}), bench.model(), bench.runtime(**config))
-    assert made(asked, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "sa"
-    binding = made(asked, ROLE_BINDING, "chat-router")
+    snapshot = world(service(router={field: "sa"} if by == "service" else {}), bench.model(), bench.runtime(**config))
+    assert made(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "sa"
+    binding = made(snapshot, ROLE_BINDING, "chat-router")
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "sa", "namespace": "models"}]
-    assert binding["roleRef"]["name"] == made(asked, ROLE, "chat-router")["metadata"]["name"]
-    assert made(asked, SERVICE_ACCOUNT, "chat-router") is None
+    assert binding["roleRef"]["name"] == made(snapshot, ROLE, "chat-router")["metadata"]["name"]
+    assert made(snapshot, SERVICE_ACCOUNT, "chat-router") is None
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
@@ -300,15 +304,15 @@ def test_a_routers_own_account_may_list_the_pods_of_its_engines(by: str, field: 
 def test_the_default_account_gets_no_rights_as_all_pods_may_have_it(by: str, field: str) -> None:
     config = {"routerConfig": {**bench.ROUTER, field: "default"}} if by == "runtime" else {}
     router = {field: "default"} if by == "service" else {}
-    asked = world(service(router=router), bench.model(), bench.runtime(**config))
-    assert made(asked, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "default"
-    assert {made(asked, kind, "chat-router") for kind in (ROLE, ROLE_BINDING, SERVICE_ACCOUNT)} == {None}
+    snapshot = world(service(router=router), bench.model(), bench.runtime(**config))
+    assert made(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "default"
+    assert {made(snapshot, kind, "chat-router") for kind in (ROLE, ROLE_BINDING, SERVICE_ACCOUNT)} == {None}
 
 
 def test_replicas_that_somebody_else_set_are_never_taken_back() -> None:
     for engine in ({"maxReplicas": 4}, {"maxReplicas": 4, "minReplicas": 0}):
-        asked = world(engine=engine)
-        there = observed(made(asked, DEPLOYMENT, "chat-engine"), wanted=3)
+        snapshot = world(engine=engine)
+        there = observed(made(snapshot, DEPLOYMENT, "chat-engine"), wanted=3)
         after = world(engine=engine, children=(there,))
         assert "replicas" not in made(after, DEPLOYMENT, "chat-engine")["spec"]
 
@@ -337,12 +341,12 @@ GROUPED = bench.runtime(engineConfig=bench.GROUP, decoderConfig=bench.GROUP)
 )
 @pytest.mark.parametrize("name", ["engine", "decoder"])
 def test_groups_of_nodes_have_a_budget_as_other_parts(name: str, part: Object, limit: Object | None) -> None:
-    asked = world(service(**{"engine": ONE, name: part}), bench.model(), GROUPED)
-    budget = made(asked, "PodDisruptionBudget", f"chat-{name}")
+    snapshot = world(service(**{"engine": ONE, name: part}), bench.model(), GROUPED)
+    budget = made(snapshot, "PodDisruptionBudget", f"chat-{name}")
     if limit is None:
         assert budget is None
         return
-    group = made(asked, LEADER_WORKER_SET, f"lws-chat-{name}")["spec"]["leaderWorkerTemplate"]
+    group = made(snapshot, LEADER_WORKER_SET, f"lws-chat-{name}")["spec"]["leaderWorkerTemplate"]
     chosen = budget["spec"].pop("selector")["matchLabels"]
     assert budget["spec"] == {**limit, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     for template in ("leaderTemplate", "workerTemplate"):
@@ -350,17 +354,17 @@ def test_groups_of_nodes_have_a_budget_as_other_parts(name: str, part: Object, l
 
 
 def test_an_operator_without_budgets_has_none_for_groups() -> None:
-    asked = world(service(engine={"minReplicas": 2}), bench.model(), GROUPED, settings=WITHOUT_BUDGETS)
-    assert made(asked, "PodDisruptionBudget", "chat-engine") is None
+    snapshot = world(service(engine={"minReplicas": 2}), bench.model(), GROUPED, settings=WITHOUT_BUDGETS)
+    assert made(snapshot, "PodDisruptionBudget", "chat-engine") is None
 
 
 def test_groups_of_nodes_follow_nothing_unless_they_ask_for_requests() -> None:
     for fields, number in (({}, 2), ({"scaleMetric": "concurrency"}, 2), ({"minReplicas": 0}, 0)):
         engine = {"minReplicas": 2, "maxReplicas": 4, **fields}
-        asked = world(service(engine=engine), bench.model(), bench.runtime(engineConfig=bench.GROUP))
-        assert made(asked, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["replicas"] == number
-        assert not [name for name in objects(asked) if name.startswith("Horizontal")]
-        scaling = worlds.scaling(SERVICES, asked)
+        snapshot = world(service(engine=engine), bench.model(), bench.runtime(engineConfig=bench.GROUP))
+        assert made(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["replicas"] == number
+        assert not [name for name in objects(snapshot) if name.startswith("Horizontal")]
+        scaling = worlds.scaling(SERVICES, snapshot)
         assert (scaling and scaling.target) == (ScaleTarget(LEADER_WORKER_SET, "lws-chat-engine") if fields else None)
 
 
@@ -372,14 +376,14 @@ def test_keda_takes_the_word_of_the_annotation_then_of_the_part_then_of_the_serv
         "promServerAddress": "https://prometheus.example",
         "customPromQuery": "up('%s')",
     }
-    asked = world(
+    snapshot = world(
         service(
             annotations=annotations,
             engine={"minReplicas": 0, "maxReplicas": 5, "kedaConfig": of_part},
             kedaConfig=of_service,
         )
     )
-    spec = made(asked, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]
+    spec = made(snapshot, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 5)
     assert spec["triggers"][0]["metadata"] == {
         "serverAddress": "https://prometheus.example",
@@ -388,18 +392,18 @@ def test_keda_takes_the_word_of_the_annotation_then_of_the_part_then_of_the_serv
         "threshold": "5",
         "operator": "GreaterThan",
     }
-    assert made(asked, "HorizontalPodAutoscaler", "chat-engine") is None
+    assert made(snapshot, "HorizontalPodAutoscaler", "chat-engine") is None
 
 
 def test_keda_is_enabled_by_its_configuration_too() -> None:
-    asked = world(engine={"maxReplicas": 5}, kedaConfig={"enableKeda": True})
-    metadata = made(asked, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]["triggers"][0]["metadata"]
+    snapshot = world(engine={"maxReplicas": 5}, kedaConfig={"enableKeda": True})
+    metadata = made(snapshot, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]["triggers"][0]["metadata"]
     assert metadata["query"] == 'sum(sglang:num_running_reqs{namespace="models",pod=~"chat-engine-.*"})'
 
 
 def test_what_is_scaled_from_outside_has_no_autoscaler() -> None:
-    asked = world(service(annotations={"ome.io/autoscalerClass": "external"}, engine={"maxReplicas": 4}))
-    assert objects(asked) == [
+    snapshot = world(service(annotations={"ome.io/autoscalerClass": "external"}, engine={"maxReplicas": 4}))
+    assert objects(snapshot) == [
         "Deployment chat-engine",
         "PodDisruptionBudget chat-engine",
         "Service chat",
@@ -421,29 +425,31 @@ def test_pods_are_protected_as_the_spec_says(fields: Object, limit: Object) -> N
 
 
 def test_pods_are_replaced_as_the_spec_says() -> None:
-    asked = world(engine={**ONE, "deploymentStrategy": {"type": "Recreate"}})
-    assert made(asked, DEPLOYMENT, "chat-engine")["spec"]["strategy"] == {"type": "Recreate"}
+    snapshot = world(engine={**ONE, "deploymentStrategy": {"type": "Recreate"}})
+    assert made(snapshot, DEPLOYMENT, "chat-engine")["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_a_part_can_be_reached_from_outside() -> None:
     annotations = {"ome.io/service-type": "LoadBalancer", "ome.io/load-balancer-ip": "10.0.0.9"}
-    asked = world(service(annotations=annotations, engine={**ONE, "annotations": {"ome.io/service-type": "NodePort"}}))
-    spec = made(asked, SERVICE, "chat")["spec"]
+    snapshot = world(
+        service(annotations=annotations, engine={**ONE, "annotations": {"ome.io/service-type": "NodePort"}})
+    )
+    spec = made(snapshot, SERVICE, "chat")["spec"]
     assert (spec["type"], spec["loadBalancerIP"]) == ("LoadBalancer", "10.0.0.9")
-    assert made(asked, SERVICE, "chat-engine")["spec"]["type"] == "NodePort"
+    assert made(snapshot, SERVICE, "chat-engine")["spec"]["type"] == "NodePort"
 
 
 def test_labels_of_pods_make_no_service_of_a_part_one_that_the_gateway_routes_to() -> None:
-    asked = world(engine={**ONE, "labels": {ROUTE: "true", "team": "a"}})
-    labels = made(asked, SERVICE, "chat-engine")["metadata"]["labels"]
+    snapshot = world(engine={**ONE, "labels": {ROUTE: "true", "team": "a"}})
+    labels = made(snapshot, SERVICE, "chat-engine")["metadata"]["labels"]
     assert labels["team"] == "a"
     assert ROUTE not in labels
 
 
 def test_pods_of_a_service_reach_each_other_where_others_are_kept_out() -> None:
     settings = Settings(system_namespace="slipway-system", network_policies=NetworkPolicies(models=True))
-    asked = world(service(router=ONE), bench.model(), bench.runtime(), settings=settings)
-    spec = made(asked, "NetworkPolicy", "chat-ingress")["spec"]
+    snapshot = world(service(router=ONE), bench.model(), bench.runtime(), settings=settings)
+    spec = made(snapshot, "NetworkPolicy", "chat-ingress")["spec"]
     own = {"matchLabels": {names.SERVICE_LABEL: "chat"}}
     assert spec["podSelector"] == own
     assert spec["ingress"][0] == {"from": [{"podSelector": own}]}
@@ -474,8 +480,8 @@ def test_what_a_runtime_of_the_cluster_says_is_the_operators_word_and_a_services
     assert allowed(world(service(), bench.model(), of_cluster, settings=strict))
     assert not allowed(world(service(), bench.model(), of_namespace, settings=strict))
     for engine in ({"hostNetwork": True}, {"runner": {"name": "ome-container", "image": "mine:1"}}):
-        asked = service(engine={**ONE, **engine})
-        assert not allowed(world(asked, bench.model(), of_cluster, settings=strict))
+        resource = service(engine={**ONE, **engine})
+        assert not allowed(world(resource, bench.model(), of_cluster, settings=strict))
     moved = service(engine={**ONE, "canaryTrafficPercent": 10, "tolerations": [{"operator": "Exists"}]})
     there = observed(made(world(service(), bench.model(), of_cluster), DEPLOYMENT, "chat-engine"))
     tried = world(moved, bench.model(), of_cluster, settings=strict, children=(there,))
@@ -489,13 +495,13 @@ def test_a_model_in_a_claim_lets_nobody_read_a_folder_of_the_node() -> None:
     strict = Settings(system_namespace="slipway-system")
     claimed = bench.model(namespace="models", storage={"storageUri": "pvc://weights/tiny", "path": "/etc"})
     volume = {"name": "node", "hostPath": {"path": "/etc"}}
-    api, asked = (
+    api, snapshot = (
         SERVICES,
         world(service(engine={**ONE, "volumes": [volume]}), claimed, bench.runtime(), settings=strict),
     )
 
     with pytest.raises(InvalidSpecError, match="hostPath") as refused:
-        planned(api, asked, api.resolve(asked), NO_LABELS)
+        planned(api, snapshot, api.resolve(snapshot), NO_LABELS)
 
     assert refused.value.reason == NOT_ALLOWED
 
@@ -532,8 +538,8 @@ def test_a_new_spec_is_tried_beside_the_one_that_is_rolled_out() -> None:
     tried = made(first, DEPLOYMENT, "chat-engine-canary")
     assert image_of(tried) == "engine:2"
     assert tried["spec"]["replicas"] == 1
-    told = made(first, SERVICE, "chat-engine-canary")
-    assert msgspec.json.decode(told["metadata"]["annotations"][ROUTE])["internal"] is True
+    canary_service = made(first, SERVICE, "chat-engine-canary")
+    assert msgspec.json.decode(canary_service["metadata"]["annotations"][ROUTE])["internal"] is True
     selectors = [made(first, SERVICE, name)["spec"]["selector"]["app"] for name in ("chat", "chat-engine-canary")]
     assert selectors == ["chat-engine", "chat-engine-canary"]
     assert not route(first).targets, "nothing is there yet that could answer"

@@ -36,7 +36,7 @@ def ready(found: Any) -> tuple[bool, bool]:
 def pod(part: str, deployment: Object, name: str = "p", ready: bool = False, **status: Any) -> Object:
     template = deployment["spec"].get("template") or deployment["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
     mark = template["metadata"]["annotations"][TEMPLATE]
-    told = [{"type": "Ready", "status": "True" if ready else "False"}]
+    pod_conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     return {
         "metadata": {
             "name": name,
@@ -45,7 +45,7 @@ def pod(part: str, deployment: Object, name: str = "p", ready: bool = False, **s
             "annotations": {TEMPLATE: mark},
             "creationTimestamp": "2026-11-21T09:01:00Z",
         },
-        "status": {"phase": "Running", "conditions": told, **status},
+        "status": {"phase": "Running", "conditions": pod_conditions, **status},
     }
 
 
@@ -65,14 +65,14 @@ def crashed(message: str = "CUDA error: no kernel image", code: int = 1, restart
 
 
 def test_a_service_is_ready_when_all_of_its_parts_are() -> None:
-    asked = world(**PARTS)
+    snapshot = world(**PARTS)
     names = [f"chat-{part}" for part in ("engine", "decoder", "router")]
     for part in ("Engine", "Decoder", "Router"):
         others = [name for name in names if name != f"chat-{part.lower()}"]
-        partly = running(asked, *others)
+        partly = running(snapshot, *others)
         assert told(partly)[f"{part}Ready"] == ("False", "WaitingForPods")
         assert told(partly)["Available"] == ("False", "WaitingForPods")
-    done = running(asked, *names)
+    done = running(snapshot, *names)
     assert {told(done)[f"{part}Ready"] for part in ("Engine", "Decoder", "Router")} == {("True", "Ready")}
     assert told(done)["Progressing"] == ("False", "Complete")
     assert told(done)["IngressReady"] == ("True", "IngressDisabled")
@@ -80,17 +80,17 @@ def test_a_service_is_ready_when_all_of_its_parts_are() -> None:
 
 
 def test_it_says_where_it_answers() -> None:
-    found = status(running(world(router=ONE), "chat-engine", "chat-router"))
-    assert found["url"] == found["address"]["url"] == "http://chat.models.svc.cluster.local:8080"
-    engine = found["components"]["engine"]
+    service_status = status(running(world(router=ONE), "chat-engine", "chat-router"))
+    assert service_status["url"] == service_status["address"]["url"] == "http://chat.models.svc.cluster.local:8080"
+    engine = service_status["components"]["engine"]
     assert engine["url"] == engine["restURL"] == "http://chat-engine.models.svc.cluster.local:8080"
-    assert (found["replicas"], found["readyReplicas"]) == (1, 1)
+    assert (service_status["replicas"], service_status["readyReplicas"]) == (1, 1)
 
 
 def test_a_group_of_nodes_is_reported_as_one_replica() -> None:
-    asked = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP))
-    group = observed(made(asked, LEADER_WORKER_SET, "lws-chat-engine"))
-    done = world(asked.resource, bench.model(), bench.runtime(engineConfig=bench.GROUP), children=(group,))
+    snapshot = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP))
+    group = observed(made(snapshot, LEADER_WORKER_SET, "lws-chat-engine"))
+    done = world(snapshot.resource, bench.model(), bench.runtime(engineConfig=bench.GROUP), children=(group,))
     assert told(done)["EngineReady"] == ("True", "Ready")
     assert told(done)["Progressing"] == ("False", "Complete")
     assert status(done)["components"]["engine"]["latestReadyRevision"].startswith("chat-engine-")
@@ -100,8 +100,8 @@ def test_a_group_of_nodes_is_reported_as_one_replica() -> None:
 
 
 def test_pods_that_find_no_node_wait_for_the_model_and_have_not_failed() -> None:
-    asked = world(service(), bench.model(state="In_Transit"), bench.runtime())
-    deployment = observed(made(asked, DEPLOYMENT, "chat-engine"), ready=0)
+    snapshot = world(service(), bench.model(state="In_Transit"), bench.runtime())
+    deployment = observed(made(snapshot, DEPLOYMENT, "chat-engine"), ready=0)
     nowhere = {
         "type": "PodScheduled",
         "status": "False",
@@ -110,39 +110,39 @@ def test_pods_that_find_no_node_wait_for_the_model_and_have_not_failed() -> None
     }
     waiting = pod("engine", deployment, conditions=[nowhere])
     there = {"children": (deployment,), "pods": (waiting,)}
-    late = world(asked.resource, bench.model(state="In_Transit"), bench.runtime(), **there)
+    late = world(snapshot.resource, bench.model(state="In_Transit"), bench.runtime(), **there)
     assert told(late)["Available"] == ("False", "BaseModelNotReady")
     assert told(late)["Progressing"] == ("True", "BaseModelNotReady")
     assert not any(ready(status(late)))
-    settled = world(asked.resource, bench.model(), bench.runtime(), **there)
+    settled = world(snapshot.resource, bench.model(), bench.runtime(), **there)
     assert told(settled)["Available"] == ("False", "Unschedulable")
 
 
 def test_what_answers_does_not_wait_for_a_model_that_is_loaded_anew() -> None:
-    asked = running(world(service(), bench.model(state="In_Transit"), bench.runtime()), "chat-engine")
-    assert told(asked)["Progressing"] == ("False", "Complete")
+    snapshot = running(world(service(), bench.model(state="In_Transit"), bench.runtime()), "chat-engine")
+    assert told(snapshot)["Progressing"] == ("False", "Complete")
 
 
 def test_a_group_takes_the_place_of_a_deployment_that_is_still_there() -> None:
     old = observed(made(world(), DEPLOYMENT, "chat-engine"))
-    asked = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP), children=(old,))
-    assert told(asked)["EngineReady"] == ("False", "WaitingForPods")
+    snapshot = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP), children=(old,))
+    assert told(snapshot)["EngineReady"] == ("False", "WaitingForPods")
 
 
 def test_adapters_are_waited_for_as_their_model_is() -> None:
-    asked = service(model={"name": "tiny", "fineTunedWeights": ["poet"]})
+    resource = service(model={"name": "tiny", "fineTunedWeights": ["poet"]})
     for state, reason in (("In_Transit", "BaseModelNotReady"), ("Ready", "WaitingForPods")):
         poet = bench.weight("poet") | {"status": {"state": state}}
-        assert told(world(asked, bench.model(), bench.runtime(), poet))["Available"] == ("False", reason)
+        assert told(world(resource, bench.model(), bench.runtime(), poet))["Available"] == ("False", reason)
 
 
 def test_a_model_of_which_nothing_is_known_yet_is_waited_for() -> None:
     unread = bench.model(state="In_Transit", modelFormat=None, modelFramework=None, modelArchitecture=None)
-    asked = world(service(), unread, bench.runtime())
-    assert told(asked)["Accepted"] == ("Unknown", "BaseModelNotReady")
-    assert told(asked)["Progressing"] == ("True", "BaseModelNotReady")
-    assert not any(ready(status(asked)))
-    assert status(asked)["modelStatus"]["transitionStatus"] == "InProgress"
+    snapshot = world(service(), unread, bench.runtime())
+    assert told(snapshot)["Accepted"] == ("Unknown", "BaseModelNotReady")
+    assert told(snapshot)["Progressing"] == ("True", "BaseModelNotReady")
+    assert not any(ready(status(snapshot)))
+    assert status(snapshot)["modelStatus"]["transitionStatus"] == "InProgress"
     named = world(service(runtime={"name": "rt"}), unread, bench.runtime())
     assert made(named, DEPLOYMENT, "chat-engine") is not None
     assert "RuntimeFits" not in told(named)
@@ -150,34 +150,37 @@ def test_a_model_of_which_nothing_is_known_yet_is_waited_for() -> None:
 
 def test_a_model_that_cannot_be_loaded_is_told_with_its_pod_and_its_last_words() -> None:
     deployment = observed(made(world(), DEPLOYMENT, "chat-engine"), ready=0)
-    asked = world(children=(deployment,), pods=(pod("engine", deployment, **crashed()),))
-    found = status(asked)["modelStatus"]
-    assert found["transitionStatus"] == "BlockedByFailedLoad"
-    assert found["modelRevisionStates"] == {"activeModelState": "FailedToLoad", "targetModelState": "FailedToLoad"}
-    assert found["modelCopies"] == {"failedCopies": 1, "totalCopies": 0}
-    info = found["lastFailureInfo"]
+    snapshot = world(children=(deployment,), pods=(pod("engine", deployment, **crashed()),))
+    model_status = status(snapshot)["modelStatus"]
+    assert model_status["transitionStatus"] == "BlockedByFailedLoad"
+    assert model_status["modelRevisionStates"] == {
+        "activeModelState": "FailedToLoad",
+        "targetModelState": "FailedToLoad",
+    }
+    assert model_status["modelCopies"] == {"failedCopies": 1, "totalCopies": 0}
+    info = model_status["lastFailureInfo"]
     assert (info["location"], info["reason"], info["exitCode"]) == ("p", "ModelLoadFailed", 1)
     assert "CUDA error" in info["message"]
-    assert ready(status(asked)) == (False, True)
+    assert ready(status(snapshot)) == (False, True)
 
 
 def test_an_image_that_cannot_be_pulled_says_nothing_of_the_model() -> None:
     deployment = observed(made(world(), DEPLOYMENT, "chat-engine"), ready=0)
     waiting = {"name": "ome-container", "image": "x", "state": {"waiting": {"reason": "ErrImagePull"}}}
-    asked = world(children=(deployment,), pods=(pod("engine", deployment, containerStatuses=[waiting]),))
-    assert told(asked)["EngineReady"] == ("False", "ImagePullBackOff")
-    assert status(asked)["modelStatus"]["transitionStatus"] == "InProgress"
+    snapshot = world(children=(deployment,), pods=(pod("engine", deployment, containerStatuses=[waiting]),))
+    assert told(snapshot)["EngineReady"] == ("False", "ImagePullBackOff")
+    assert status(snapshot)["modelStatus"]["transitionStatus"] == "InProgress"
 
 
 def test_what_fails_in_one_part_is_not_told_of_another() -> None:
-    asked = world(decoder=ONE)
-    parts = [observed(made(asked, DEPLOYMENT, f"chat-{part}"), ready=0) for part in ("engine", "decoder")]
+    snapshot = world(decoder=ONE)
+    parts = [observed(made(snapshot, DEPLOYMENT, f"chat-{part}"), ready=0) for part in ("engine", "decoder")]
     # Of the same template, as prefill and decode may be.
     broken = pod("decoder", parts[0], **crashed())
     parts[1]["spec"]["template"] = parts[0]["spec"]["template"]
-    found = world(asked.resource, bench.model(), bench.runtime(), children=tuple(parts), pods=(broken,))
-    assert told(found)["DecoderReady"] == ("False", "CrashLoopBackOff")
-    assert told(found)["EngineReady"] == ("False", "WaitingForPods")
+    later_snapshot = world(snapshot.resource, bench.model(), bench.runtime(), children=tuple(parts), pods=(broken,))
+    assert told(later_snapshot)["DecoderReady"] == ("False", "CrashLoopBackOff")
+    assert told(later_snapshot)["EngineReady"] == ("False", "WaitingForPods")
 
 
 @pytest.mark.parametrize(
@@ -193,10 +196,10 @@ def test_how_far_the_model_is(pods: tuple[bool, ...], workload: Object | None, t
     made_ = made(world(), DEPLOYMENT, "chat-engine")
     there = () if workload is None else (observed(made_, **workload),)
     seen = tuple(pod("engine", made_, f"p{number}", ready=one) for number, one in enumerate(pods))
-    found = status(world(children=there, pods=seen))["modelStatus"]
-    assert found["transitionStatus"] == transition
-    assert found["modelRevisionStates"]["activeModelState"] == active
-    assert found["modelCopies"]["totalCopies"] == sum(pods)
+    model_status = status(world(children=there, pods=seen))["modelStatus"]
+    assert model_status["transitionStatus"] == transition
+    assert model_status["modelRevisionStates"]["activeModelState"] == active
+    assert model_status["modelCopies"]["totalCopies"] == sum(pods)
 
 
 @pytest.mark.parametrize(
@@ -210,9 +213,9 @@ def test_how_far_the_model_is(pods: tuple[bool, ...], workload: Object | None, t
     ],
 )
 def test_a_spec_that_cannot_be_served_has_the_originals_word_for_it(asked: Any, reason: str) -> None:
-    found = status(asked)["modelStatus"]
-    assert found["transitionStatus"] == "InvalidSpec"
-    assert found["lastFailureInfo"]["reason"] == reason
+    model_status = status(asked)["modelStatus"]
+    assert model_status["transitionStatus"] == "InvalidSpec"
+    assert model_status["lastFailureInfo"]["reason"] == reason
     assert ready(status(asked)) == (False, True)
 
 
@@ -220,10 +223,10 @@ def test_what_runs_goes_on_answering_while_its_new_spec_is_refused() -> None:
     deployment = observed(made(world(), DEPLOYMENT, "chat-engine"))
     resource = service(model={"name": "none"})
     resource["status"] = {"url": "http://chat.models.svc.cluster.local:8080"}
-    found = world(resource, children=(deployment,))
-    assert told(found)["Available"] == ("True", "Ready")
-    assert told(found)["Accepted"] == ("False", "BaseModelNotFound")
-    assert status(found)["url"] == resource["status"]["url"]
+    snapshot = world(resource, children=(deployment,))
+    assert told(snapshot)["Available"] == ("True", "Ready")
+    assert told(snapshot)["Accepted"] == ("False", "BaseModelNotFound")
+    assert status(snapshot)["url"] == resource["status"]["url"]
 
 
 # Runtimes
@@ -235,23 +238,23 @@ def test_the_runtime_that_serves_is_told_and_stays_while_it_fits() -> None:
     assert (first["name"], first["kind"], first["chosen"]) == ("rt", "ClusterServingRuntime", "Selection")
     resource = service()
     resource["status"] = {"runtime": first}
-    found = status(world(resource, bench.model(), bench.runtime(), better))["runtime"]
-    assert (found["name"], found["better"]["name"]) == ("rt", "a-better")
+    runtime = status(world(resource, bench.model(), bench.runtime(), better))["runtime"]
+    assert (runtime["name"], runtime["better"]["name"]) == ("rt", "a-better")
     anew = status(world(service(), bench.model(), bench.runtime(), better))["runtime"]
     assert anew["name"] == "a-better"
 
 
 def _format() -> Object:
-    found: Object = bench.runtime()["spec"]["supportedModelFormats"][0]
-    return found
+    model_format: Object = bench.runtime()["spec"]["supportedModelFormats"][0]
+    return model_format
 
 
 def test_a_runtime_that_the_service_names_serves_though_it_does_not_fit_and_that_is_told() -> None:
     unfit = bench.runtime("other", supportedModelFormats=[{**_format(), "modelArchitecture": "BertModel"}])
-    asked = world(service(runtime={"name": "other"}), bench.model(), unfit)
-    assert told(asked)["RuntimeFits"] == ("False", "RuntimeUnfit")
-    assert "BertModel" in conditions(asked)["RuntimeFits"]["message"]
-    assert told(asked)["Accepted"][0] == "True"
+    snapshot = world(service(runtime={"name": "other"}), bench.model(), unfit)
+    assert told(snapshot)["RuntimeFits"] == ("False", "RuntimeUnfit")
+    assert "BertModel" in conditions(snapshot)["RuntimeFits"]["message"]
+    assert told(snapshot)["Accepted"][0] == "True"
 
 
 def test_where_no_runtime_fits_the_closest_are_listed_with_their_reasons() -> None:
@@ -259,38 +262,38 @@ def test_where_no_runtime_fits_the_closest_are_listed_with_their_reasons() -> No
         bench.runtime(f"rt-{number}", supportedModelFormats=[{**_format(), "modelArchitecture": "Bert"}])
         for number in range(60)
     ]
-    found = status(world(service(), bench.model(), *unfit))
-    assert found["excludedCount"] == 60
-    assert len(found["excluded"]) == 50
-    assert set(found["excluded"][0]) == {"name", "kind", "reason"}
+    service_status = status(world(service(), bench.model(), *unfit))
+    assert service_status["excludedCount"] == 60
+    assert len(service_status["excluded"]) == 50
+    assert set(service_status["excluded"][0]) == {"name", "kind", "reason"}
 
 
 # Zero
 
 
 def test_an_engine_that_sleeps_is_no_failure_of_its_router() -> None:
-    asked = world(engine={"minReplicas": 0, "maxReplicas": 2}, router=ONE)
-    engine = observed(made(asked, DEPLOYMENT, "chat-engine"), ready=0)
-    router = observed(made(asked, DEPLOYMENT, "chat-router"), ready=0)
+    snapshot = world(engine={"minReplicas": 0, "maxReplicas": 2}, router=ONE)
+    engine = observed(made(snapshot, DEPLOYMENT, "chat-engine"), ready=0)
+    router = observed(made(snapshot, DEPLOYMENT, "chat-router"), ready=0)
     restarted = crashed("no workers")
     restarted["containerStatuses"][0]["name"] = "router"
     pods = (pod("router", router, **restarted),)
-    found = world(asked.resource, bench.model(), bench.runtime(), children=(engine, router), pods=pods)
-    assert told(found)["Available"] == ("False", "ScaledToZero")
-    assert told(found)["Progressing"] == ("False", "Complete")
-    assert ready(status(found)) == (True, False)
-    assert told(found)["RouterReady"] == ("False", "WaitingForPods")
+    later_snapshot = world(snapshot.resource, bench.model(), bench.runtime(), children=(engine, router), pods=pods)
+    assert told(later_snapshot)["Available"] == ("False", "ScaledToZero")
+    assert told(later_snapshot)["Progressing"] == ("False", "Complete")
+    assert ready(status(later_snapshot)) == (True, False)
+    assert told(later_snapshot)["RouterReady"] == ("False", "WaitingForPods")
 
 
 def test_a_router_that_fails_although_it_has_engines_is_told() -> None:
-    asked = world(router=ONE)
-    engine = observed(made(asked, DEPLOYMENT, "chat-engine"))
-    router = observed(made(asked, DEPLOYMENT, "chat-router"), ready=0)
+    snapshot = world(router=ONE)
+    engine = observed(made(snapshot, DEPLOYMENT, "chat-engine"))
+    router = observed(made(snapshot, DEPLOYMENT, "chat-router"), ready=0)
     broken = crashed("bad flag")
     broken["containerStatuses"][0]["name"] = "router"
     pods = (pod("router", router, **broken),)
-    found = world(asked.resource, bench.model(), bench.runtime(), children=(engine, router), pods=pods)
-    assert told(found)["RouterReady"] == ("False", "CrashLoopBackOff")
+    later_snapshot = world(snapshot.resource, bench.model(), bench.runtime(), children=(engine, router), pods=pods)
+    assert told(later_snapshot)["RouterReady"] == ("False", "CrashLoopBackOff")
 
 
 # Revisions
@@ -332,10 +335,10 @@ def test_a_canary_that_fails_is_told_and_leaves_the_service_ready() -> None:
     first = world(engine=tenth, children=(stable,))
     tried = observed(made(first, DEPLOYMENT, "chat-engine-canary"), ready=0)
     pods = (pod("engine-canary", tried, **crashed()), pod("engine", stable, ready=True))
-    found = world(engine=tenth, children=(stable, tried), pods=pods)
-    assert told(found)["CanaryReady"] == ("False", "CrashLoopBackOff")
-    assert ready(status(found))[0]
-    assert status(found)["modelStatus"]["transitionStatus"] == "UpToDate"
+    snapshot = world(engine=tenth, children=(stable, tried), pods=pods)
+    assert told(snapshot)["CanaryReady"] == ("False", "CrashLoopBackOff")
+    assert ready(status(snapshot))[0]
+    assert status(snapshot)["modelStatus"]["transitionStatus"] == "UpToDate"
     assert "CanaryReady" not in told(first)
 
 
@@ -375,8 +378,8 @@ def test_the_documentation_lists_the_fields_without_effect() -> None:
 
 
 def test_fields_of_later_versions_and_the_predictor_are_told() -> None:
-    asked = world(rollout={"steps": []})
-    assert told(asked)["FieldsIgnored"] == ("True", "UnsupportedFields")
+    snapshot = world(rollout={"steps": []})
+    assert told(snapshot)["FieldsIgnored"] == ("True", "UnsupportedFields")
     old = service(engine=None, predictor={"model": {"baseModel": "tiny"}, **ONE})
     del old["spec"]["model"], old["spec"]["engine"]
     assert told(world(old))["PredictorDeprecated"] == ("True", "Deprecated")
@@ -385,7 +388,7 @@ def test_fields_of_later_versions_and_the_predictor_are_told() -> None:
 
 
 def test_a_status_is_the_same_twice() -> None:
-    asked = running(world(**PARTS), "chat-engine")
-    found = worlds.status(SERVICES, asked)
-    again = msgspec.structs.replace(asked, resource={**asked.resource, "status": found.status})
-    assert worlds.status(SERVICES, again).status == found.status
+    snapshot = running(world(**PARTS), "chat-engine")
+    outcome = worlds.status(SERVICES, snapshot)
+    again = msgspec.structs.replace(snapshot, resource={**snapshot.resource, "status": outcome.status})
+    assert worlds.status(SERVICES, again).status == outcome.status

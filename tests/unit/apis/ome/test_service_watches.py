@@ -31,8 +31,8 @@ def runtimes(change: Change) -> set[str]:
 
 def models(old: Object | None, new: Object | None) -> set[str]:
     kind = {one.kind: one for one in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL, names.FINE_TUNED_WEIGHT)}
-    found = kind[(new or old or {})["kind"]]
-    return {str(one) for one in of_model(found)(Change(old, new), KNOWN)}
+    model_kind = kind[(new or old or {})["kind"]]
+    return {str(one) for one in of_model(model_kind)(Change(old, new), KNOWN)}
 
 
 def changed(obj: Object, **spec: Any) -> Object:

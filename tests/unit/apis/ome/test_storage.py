@@ -36,18 +36,18 @@ def model(uri: Any, kind: str = "BaseModel", /, **fields: Any) -> dict[str, Any]
     ],
 )
 def test_a_source_that_names_no_folder_gets_one_of_its_own(uri: str, url: str, path: str) -> None:
-    found = read(model(uri, "ClusterBaseModel"), SETTINGS)
-    assert (found.url, found.root) == (url, "/raid/models")
-    assert found.path.startswith(path)
-    assert len(found.path) == len(path) + 8
-    assert read(model(uri), SETTINGS).path == found.path.replace("/raid/models/", "/raid/models/chat/")
+    model_storage = read(model(uri, "ClusterBaseModel"), SETTINGS)
+    assert (model_storage.url, model_storage.root) == (url, "/raid/models")
+    assert model_storage.path.startswith(path)
+    assert len(model_storage.path) == len(path) + 8
+    assert read(model(uri), SETTINGS).path == model_storage.path.replace("/raid/models/", "/raid/models/chat/")
 
 
 @pytest.mark.parametrize("namespace", storage.FETCHED)
 def test_a_namespace_that_is_named_like_a_source_has_no_folder_of_others(namespace: str) -> None:
     def owned(uri: str, **fields: str) -> dict[str, Any]:
-        found = model(uri, **fields)
-        return {**found, "metadata": {"name": "tiny", "namespace": namespace}}
+        resource = model(uri, **fields)
+        return {**resource, "metadata": {"name": "tiny", "namespace": namespace}}
 
     with pytest.raises(InvalidSpecError) as refused:
         read(owned("hf://acme/tiny", path=f"/raid/models/{namespace}/acme-tiny-0e39e610"), SETTINGS)
@@ -60,8 +60,8 @@ def test_a_namespace_that_is_named_like_a_source_has_no_folder_of_others(namespa
 
 
 def test_the_page_of_a_repository_is_the_repository() -> None:
-    found = read(model("https://huggingface.co/acme/tiny/tree/v2"), SETTINGS)
-    assert (found.scheme, found.url) == ("hf", "hf://acme/tiny@v2")
+    model_storage = read(model("https://huggingface.co/acme/tiny/tree/v2"), SETTINGS)
+    assert (model_storage.scheme, model_storage.url) == ("hf", "hf://acme/tiny@v2")
 
 
 def test_a_bucket_says_its_region_behind_its_name_or_in_parameters() -> None:
@@ -84,8 +84,8 @@ def test_one_file_of_a_repository_or_a_server_keeps_its_name() -> None:
     ],
 )
 def test_a_path_below_a_folder_of_the_operators_is_taken(path: str, root: str) -> None:
-    found = read(model("hf://acme/tiny", "ClusterBaseModel", path=path), SETTINGS)
-    assert (found.root, found.path) == (root, path.rstrip("/"))
+    model_storage = read(model("hf://acme/tiny", "ClusterBaseModel", path=path), SETTINGS)
+    assert (model_storage.root, model_storage.path) == (root, path.rstrip("/"))
     own = path.replace(root, f"{root}/chat", 1)
     assert read(model("hf://acme/tiny", path=own), SETTINGS).path == own.rstrip("/")
 
@@ -153,8 +153,8 @@ def test_an_affinity_that_no_pod_may_have_is_refused(affinity: Any) -> None:
 
 def test_a_local_folder_is_its_path_or_that_of_the_address() -> None:
     assert read(model("local:///raid/models/chat/x"), SETTINGS).path == "/raid/models/chat/x"
-    found = read(model("local:///elsewhere", path="/raid/models/chat/y"), SETTINGS)
-    assert (found.path, found.url) == ("/raid/models/chat/y", "")
+    model_storage = read(model("local:///elsewhere", path="/raid/models/chat/y"), SETTINGS)
+    assert (model_storage.path, model_storage.url) == ("/raid/models/chat/y", "")
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,14 @@ def test_a_local_folder_is_its_path_or_that_of_the_address() -> None:
 def test_a_claim_is_of_the_models_namespace_or_of_that_for_models_of_the_cluster(
     uri: str, kind: str, namespace: str, sub_path: str
 ) -> None:
-    found = read(model(uri, kind), SETTINGS)
-    assert found.claim is not None
-    assert (found.claim.namespace, found.claim.name, found.sub_path) == (namespace, "weights", sub_path)
-    assert found.path == "/raid/models/tiny"
+    model_storage = read(model(uri, kind), SETTINGS)
+    assert model_storage.claim is not None
+    assert (model_storage.claim.namespace, model_storage.claim.name, model_storage.sub_path) == (
+        namespace,
+        "weights",
+        sub_path,
+    )
+    assert model_storage.path == "/raid/models/tiny"
 
 
 def test_what_is_wanted_differs_with_the_source_and_the_path_alone() -> None:
@@ -184,9 +188,9 @@ def test_what_is_wanted_differs_with_the_source_and_the_path_alone() -> None:
 
 
 def test_pods_read_a_model_of_nodes_at_its_path_where_its_label_says_ready() -> None:
-    found = model("hf://acme/tiny", "ClusterBaseModel", path="/raid/models/x")
-    found["spec"] |= {"vendor": "acme", "modelFormat": {"name": "safetensors", "version": "1.0.0"}}
-    mount = mount_of(found, SETTINGS)
+    resource = model("hf://acme/tiny", "ClusterBaseModel", path="/raid/models/x")
+    resource["spec"] |= {"vendor": "acme", "modelFormat": {"name": "safetensors", "version": "1.0.0"}}
+    mount = mount_of(resource, SETTINGS)
     assert (mount.path, mount.claim, mount.node_label) == ("/raid/models/x", "", "models.ome.io/clusterbasemodel.tiny")
     assert (mount.vendor, mount.category, mount.format_name, mount.format_version) == (
         "acme",

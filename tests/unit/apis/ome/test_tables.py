@@ -72,10 +72,10 @@ def table(name: str) -> list[Any]:
 def test_every_table_is_taken_or_there_is_a_reason() -> None:
     tables = {path.stem for path in FOLDER.glob("*.json")}
     sources = "".join(path.read_text() for part in ("apis/ome", "engines") for path in (TESTS / part).glob("test_*.py"))
-    found = {name for name in tables if f'"{name}"' in sources} | {
+    covered_tables = {name for name in tables if f'"{name}"' in sources} | {
         f"TestDefaultComponents__default{name}" for name in ("Engine", "Router")
     }
-    assert tables - found == set()
+    assert tables - covered_tables == set()
     assert NOT_TAKEN.keys() <= tables
 
 
@@ -91,15 +91,15 @@ def test_addresses_are_read_as_in_the_originals_tables(row: Object) -> None:
             read(model, Settings())
         assert row["wantErr"] or refused.value.reason == NOT_SERVED[scheme]
         return
-    found = read(model, Settings())
+    model_storage = read(model, Settings())
     if isinstance(expected, dict) and "PVCName" in expected:
-        assert found.claim is not None
-        assert (found.claim.name, found.sub_path) == (expected["PVCName"], expected["SubPath"])
+        assert model_storage.claim is not None
+        assert (model_storage.claim.name, model_storage.sub_path) == (expected["PVCName"], expected["SubPath"])
     if isinstance(expected, dict) and "Region" in expected:
-        assert found.region == expected["Region"]
+        assert model_storage.region == expected["Region"]
     if isinstance(expected, dict) and "ModelID" in expected:
-        assert found.url.removeprefix("hf://").partition("@")[0] == expected["ModelID"]
-        assert found.url.partition("@")[2] == ("" if expected["Branch"] == "main" else expected["Branch"])
+        assert model_storage.url.removeprefix("hf://").partition("@")[0] == expected["ModelID"]
+        assert model_storage.url.partition("@")[2] == ("" if expected["Branch"] == "main" else expected["Branch"])
 
 
 @pytest.mark.parametrize("row", table("TestIsValidNamespace"))
@@ -121,10 +121,10 @@ def test_pods_ask_for_nodes_with_the_model(row: Object) -> None:
     assert names.node_label(kind, namespace, metadata["name"]) == row["wantLabelKey"]
     given = row["podSpec"].get("nodeSelector", {})
     model = services.model(metadata["name"], namespace=namespace and "models")
-    asked = services.world(
+    world = services.world(
         None, model, services.runtime(), model={"name": metadata["name"]}, engine={"nodeSelector": given}
     )
-    selector = services.made(asked, "Deployment", "chat-engine")["spec"]["template"]["spec"]["nodeSelector"]
+    selector = services.made(world, "Deployment", "chat-engine")["spec"]["template"]["spec"]["nodeSelector"]
     label = names.node_label(kind, namespace and "models", metadata["name"])
     assert selector == {label: "Ready"} | {
         field: value for field, value in given.items() if "models.ome.io" not in field
@@ -141,16 +141,16 @@ def test_requests_go_to_the_router_or_else_to_the_engine(row: Object) -> None:
 @pytest.mark.parametrize("row", table("TestGetTargetServicePort_ServiceNameResolution"))
 def test_each_part_has_a_service_of_its_own(row: Object) -> None:
     spec = {part: {} for part in row["isvc"]["spec"] if part in ("engine", "router")}
-    asked = services.world(services.service(name="my-model", **spec))
-    assert services.made(asked, KUBERNETES_SERVICE, row["expectedServiceName"]) is not None
+    world = services.world(services.service(name="my-model", **spec))
+    assert services.made(world, KUBERNETES_SERVICE, row["expectedServiceName"]) is not None
 
 
 @pytest.mark.parametrize("row", table("TestDefaultComponents__defaultDecoder"))
 def test_a_decoder_has_as_many_replicas_as_an_engine(row: Object) -> None:
     spec = {"decoder": {**row["decoder"], "runner": {"image": "a"}}}
-    (found,) = components({"metadata": {"name": "chat"}, "spec": spec}, None)
-    wanted = (row["wantMinReplicas"], row["wantMaxReplicas"])
-    assert (found.extension.min_replicas, found.extension.max_replicas) == wanted
+    (component,) = components({"metadata": {"name": "chat"}, "spec": spec}, None)
+    expected = (row["wantMinReplicas"], row["wantMaxReplicas"])
+    assert (component.extension.min_replicas, component.extension.max_replicas) == expected
 
 
 def refused(resource: Object, *others: Object) -> bool:
@@ -167,19 +167,23 @@ def refused(resource: Object, *others: Object) -> bool:
 
 def objects(row: Object) -> tuple[Object, ...]:
     """Models and runtimes of a table, with what the API server would not take them without."""
-    found = []
+    resources = []
     for one in row["objects"]:
         namespace, name = one["metadata"].get("namespace", ""), one["metadata"]["name"]
         spec = {field: value for field, value in one["spec"].items() if value is not None}
         if "supportedModelFormats" not in spec:
-            found.append(services.model(name, namespace=namespace, modelFramework=None, **spec))
+            resources.append(services.model(name, namespace=namespace, modelFramework=None, **spec))
             continue
         formats = [
-            {**said, "modelFormat": said["modelFormat"] or {"name": said["name"], "version": said["version"]}}
-            for said in spec["supportedModelFormats"]
+            {
+                **model_format,
+                "modelFormat": model_format["modelFormat"]
+                or {"name": model_format["name"], "version": model_format["version"]},
+            }
+            for model_format in spec["supportedModelFormats"]
         ]
-        found.append(services.runtime(name, namespace, supportedModelFormats=formats))
-    return (*found, services.runtime("disabled", disabled=True), services.model("other"))
+        resources.append(services.runtime(name, namespace, supportedModelFormats=formats))
+    return (*resources, services.runtime("disabled", disabled=True), services.model("other"))
 
 
 def asked(isvc: Object, **usual: Any) -> Object:
@@ -234,5 +238,5 @@ def test_a_model_is_found_in_the_namespace_or_the_cluster(row: Object) -> None:
         services.model(one["metadata"]["name"], namespace=one["metadata"].get("namespace", "") and "models")
         for one in row["existingObjs"]
     ]
-    wanted = services.service(model={"name": row["modelName"]})
-    assert refused(wanted, *models, services.runtime()) == row["expectError"]
+    service = services.service(model={"name": row["modelName"]})
+    assert refused(service, *models, services.runtime()) == row["expectError"]

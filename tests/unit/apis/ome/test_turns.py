@@ -237,24 +237,24 @@ def test_models_behind_those_of_other_nodes_load_in_turn(kind: str, others: int)
         cluster.create(name, f"hf://acme/{name}", kind, nodeSelector={"pool": "other"})
     for name in names[others:]:
         cluster.create(name, f"hf://acme/{name}", kind)
-    left, rounds = set(names[others:]), 0
-    while left:
+    backlog, rounds = set(names[others:]), 0
+    while backlog:
         world, node = cluster.world(names[0]), nodes.read(nodes.trimmed(cluster.nodes["a"]))
-        worlds_of = {name: msgspec.structs.replace(world, resource=cluster.models[name]) for name in left}
+        worlds_of = {name: msgspec.structs.replace(world, resource=cluster.models[name]) for name in backlog}
         can = {name for name, one in worlds_of.items() if turns.has_turn(one, node, desired(one, node))}
         assert len(can) <= 3
         next_ones = turns.next_on(world.listers, cluster.settings, APIS[kind].resource.kind, node, cluster.now)
         assert can & {place.name for place in next_ones} or not can
         for name in can:  # it is loaded at once
             del cluster.models[name]
-        left, rounds, cluster.now = left - can, rounds + 1, cluster.now + turns.RECHECK_SECONDS
+        backlog, rounds, cluster.now = backlog - can, rounds + 1, cluster.now + turns.RECHECK_SECONDS
     assert rounds <= 20 * math.ceil(others / turns.MOST_EXAMINED)
 
 
 def desired(world: World, node: nodes.Node) -> turns.Desired:
-    found = turns.desired_of(world.resource, node, world.settings)
-    assert found is not None
-    return found
+    desired_state = turns.desired_of(world.resource, node, world.settings)
+    assert desired_state is not None
+    return desired_state
 
 
 def test_a_model_without_room_is_in_the_queue_and_wakes_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,10 +25,10 @@ SECONDS = 0.5
 
 def offered(vendor: str, folder: Path, settings: Mapping[str, Any]) -> dict[str, Devices]:
     file = folder / FILE
-    found = hardware(file.read_text() if file.exists() else "{}")
+    machine = hardware(file.read_text() if file.exists() else "{}")
     if vendor == "nvidia":
-        return resources(found, settings)
-    return {"amd.com/gpu": resources(found, {})["nvidia.com/gpu"]}
+        return resources(machine, settings)
+    return {"amd.com/gpu": resources(machine, {})["nvidia.com/gpu"]}
 
 
 def birth(folder: Path) -> float:
@@ -40,24 +40,24 @@ def birth(folder: Path) -> float:
 def serve(vendor: str, folder: Path, settings: Mapping[str, Any], stopped: threading.Event) -> None:
     variable = "NVIDIA_VISIBLE_DEVICES" if vendor == "nvidia" else "AMD_VISIBLE_DEVICES"
     plugins: dict[str, Plugin] = {}
-    wanted: dict[str, Devices] = {}
+    offer: dict[str, Devices] = {}
     born = 0.0
     while not stopped.is_set():
         # The file may be half written: then what it said before holds for a moment longer.
         with suppress(JSONDecodeError):
-            wanted = offered(vendor, folder, settings)
-        if birth(folder) != born or wanted.keys() != plugins.keys():
+            offer = offered(vendor, folder, settings)
+        if birth(folder) != born or offer.keys() != plugins.keys():
             for plugin in plugins.values():
                 plugin.stop()
             born = birth(folder)
             plugins = {
                 resource: Plugin(folder, resource, devices, variable=variable, only_one=fails_beyond_one(settings))
-                for resource, devices in wanted.items()
+                for resource, devices in offer.items()
             }
             for plugin in plugins.values():
                 plugin.start()
                 print(f"registered {plugin.resource} with {len(plugin.devices)} devices", flush=True)
-        for resource, devices in wanted.items():
+        for resource, devices in offer.items():
             if devices != plugins[resource].devices:
                 plugins[resource].tell(devices)
                 print(f"{resource}: {devices}", flush=True)
@@ -71,14 +71,14 @@ def main() -> None:
     parser.add_argument("vendor", choices=["nvidia", "amd"])
     parser.add_argument("--folder", type=Path, default=FOLDER)
     # The flags of the real one say nothing here.
-    known, _flags = parser.parse_known_args()
+    options, _flags = parser.parse_known_args()
     file = os.environ.get("CONFIG_FILE")
     settings = yaml.safe_load(Path(file).read_text()) if file else {}
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_about: stopped.set())
     try:
-        serve(known.vendor, known.folder, settings, stopped)
+        serve(options.vendor, options.folder, settings, stopped)
     except DriverError as error:
         print(f"error starting plugins: {error}", file=sys.stderr, flush=True)
         sys.exit(1)

@@ -31,16 +31,16 @@ class DriverError(Exception):
 
 
 def hardware(text: str) -> Hardware:
-    said = json.loads(text)
-    return Hardware(**{**said, "unhealthy": tuple(said.get("unhealthy", ()))})
+    fields = json.loads(text)
+    return Hardware(**{**fields, "unhealthy": tuple(fields.get("unhealthy", ()))})
 
 
-def resources(found: Hardware, settings: Mapping[str, Any]) -> dict[str, Devices]:
+def resources(machine: Hardware, settings: Mapping[str, Any]) -> dict[str, Devices]:
     """Resource -> its devices, as NVIDIA's plugin offers them with these settings."""
-    if not found.driver:
+    if not machine.driver:
         raise DriverError("failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND: is the driver of the node loaded?")
     strategy = settings.get("flags", {}).get("migStrategy", "none")
-    plain = _devices(found, strategy)
+    plain = _devices(machine, strategy)
     return {
         _name(resource, settings): _shared(devices, _replicas(resource, settings))
         for resource, devices in plain.items()
@@ -56,20 +56,20 @@ def visible(ids: list[str]) -> str:
     return ",".join(dict.fromkeys(one.partition("::")[0] for one in ids))
 
 
-def _devices(found: Hardware, strategy: str) -> dict[str, Devices]:
-    if strategy == "none" or not found.mig:
-        return {"nvidia.com/gpu": {f"GPU-{gpu}": _health(found, gpu) for gpu in range(found.gpus)}}
+def _devices(machine: Hardware, strategy: str) -> dict[str, Devices]:
+    if strategy == "none" or not machine.mig:
+        return {"nvidia.com/gpu": {f"GPU-{gpu}": _health(machine, gpu) for gpu in range(machine.gpus)}}
     kinds: dict[str, Devices] = {}
-    for kind, count in found.mig.items():
+    for kind, count in machine.mig.items():
         name = "nvidia.com/gpu" if strategy == "single" else f"nvidia.com/mig-{kind}"
-        for gpu in range(found.gpus):
-            cut = {f"MIG-{gpu}-{kind}-{number}": _health(found, gpu) for number in range(count)}
+        for gpu in range(machine.gpus):
+            cut = {f"MIG-{gpu}-{kind}-{number}": _health(machine, gpu) for number in range(count)}
             kinds.setdefault(name, {}).update(cut)
     return kinds
 
 
-def _health(found: Hardware, gpu: int) -> str:
-    return UNHEALTHY if f"GPU-{gpu}" in found.unhealthy else HEALTHY
+def _health(machine: Hardware, gpu: int) -> str:
+    return UNHEALTHY if f"GPU-{gpu}" in machine.unhealthy else HEALTHY
 
 
 def _sharing(settings: Mapping[str, Any]) -> Mapping[str, Any]:

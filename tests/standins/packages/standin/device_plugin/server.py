@@ -50,7 +50,7 @@ class Plugin:
         (self._folder / self._endpoint).unlink(missing_ok=True)
 
     def _register(self) -> None:
-        wanted = {
+        registration = {
             "version": api.VERSION,
             "endpoint": self._endpoint,
             "resource_name": self.resource,
@@ -62,12 +62,12 @@ class Plugin:
                 request_serializer=partial(encode, shape=api.REGISTRATION),
                 response_deserializer=partial(decode, shape=api.EMPTY),
             )
-            call(wanted, timeout=SECONDS, wait_for_ready=True)
+            call(registration, timeout=SECONDS, wait_for_ready=True)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
-        def plain(behaviour: Callable[..., Message], asked: Shape, answered: Shape) -> grpc.RpcMethodHandler:
+        def plain(behaviour: Callable[..., Message], request_shape: Shape, answered: Shape) -> grpc.RpcMethodHandler:
             return grpc.unary_unary_rpc_method_handler(
-                behaviour, partial(decode, shape=asked), partial(encode, shape=answered)
+                behaviour, partial(decode, shape=request_shape), partial(encode, shape=answered)
             )
 
         watched = grpc.unary_stream_rpc_method_handler(
@@ -84,19 +84,19 @@ class Plugin:
         )
 
     def _watch(self, _asked: Message, context: Any) -> Iterator[Message]:
-        told: Devices | None = None
+        sent_devices: Devices | None = None
         while context.is_active():
             with self._news:
-                if told == self.devices and not self._stopped:
+                if sent_devices == self.devices and not self._stopped:
                     self._news.wait(timeout=1)
                 if self._stopped:
                     return
-                changed, told = told != self.devices, self.devices
+                changed, sent_devices = sent_devices != self.devices, self.devices
             if changed:
-                yield {"devices": [{"ID": one, "health": health} for one, health in told.items()]}
+                yield {"devices": [{"ID": one, "health": health} for one, health in sent_devices.items()]}
 
-    def _allocate(self, asked: Message, context: Any) -> Message:
-        containers = asked["container_requests"]
+    def _allocate(self, request: Message, context: Any) -> Message:
+        containers = request["container_requests"]
         for container in containers:
             count = len(container["devices_ids"])
             if self._only_one and count > 1:

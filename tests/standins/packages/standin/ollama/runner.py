@@ -36,8 +36,8 @@ class Runners:
             return self._ports[name]
 
     def _start(self, name: str, weights: Path) -> int:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            port = int(found.getsockname()[1])
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = int(listener.getsockname()[1])
         flags = ["--host", "127.0.0.1", "--port", str(port), "--alias", name, "--embeddings", "--pooling", "mean"]
         process = subprocess.Popen([str(self.program), "--model", str(weights), *flags])
         while process.poll() is None:

@@ -105,8 +105,8 @@ class Ollama:
         target = "/v1/chat/completions"
         answer = self.openai(Request("POST", target, {}, {}, json.dumps(chat).encode(), target))
         text = json.loads(b"".join(answer.chunks) if answer.chunks is not None else answer.body)
-        said = text["choices"][0]["message"]["content"]
-        return as_json({"model": model, "response": said, "done": True, "done_reason": "stop"})
+        reply = text["choices"][0]["message"]["content"]
+        return as_json({"model": model, "response": reply, "done": True, "done_reason": "stop"})
 
     def openai(self, request: Request) -> Answer:
         model = str(request.json().get("model", ""))

@@ -50,10 +50,10 @@ class Store:
 
     def manifest(self, name: Name) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads((self.root / "manifests" / name.path).read_bytes())
+            manifest: dict[str, Any] = json.loads((self.root / "manifests" / name.path).read_bytes())
         except OSError:
             return None
-        return found
+        return manifest
 
     def keep(self, name: Name, manifest: bytes) -> None:
         path = self.root / "manifests" / name.path

@@ -36,9 +36,9 @@ class Messages:
 
         if body.get("stream"):
             return Answer(kind="text/event-stream; charset=utf-8", chunks=events(head, len(prompt), words()))
-        found = list(words())
-        content = [{"type": "text", "text": "".join(found)}]
-        usage = {"input_tokens": len(prompt), "output_tokens": len(found)}
+        tokens = list(words())
+        content = [{"type": "text", "text": "".join(tokens)}]
+        usage = {"input_tokens": len(prompt), "output_tokens": len(tokens)}
         return as_json(head | {"content": content, "stop_reason": "max_tokens", "usage": usage})
 
     def count(self, request: Request) -> Answer:
@@ -60,8 +60,8 @@ class Messages:
             return self.openai.mark(str(body.get("model") or ""))
         except Refused as refused:
             error = json.loads(refused.answer.body)["error"]
-            told = {"type": error["type"], "message": error["message"]}
-            refused.answer = as_json({"type": "error", "error": told}, refused.answer.status)
+            details = {"type": error["type"], "message": error["message"]}
+            refused.answer = as_json({"type": "error", "error": details}, refused.answer.status)
             raise
 
 

@@ -115,11 +115,11 @@ class Server:
     def mark(self, model: str) -> str:
         if not model or model in self.names:
             return "base"
-        found = self.adapters.get(model)
-        if found is None:
+        adapter = self.adapters.get(model)
+        if adapter is None:
             text = f"The model `{model}` does not exist. Valid aliases: {', '.join(self.names)}."
             raise Refused(404, "NotFoundError", text, "model")
-        return found[1]
+        return adapter[1]
 
     def models(self, _request: Request) -> Answer:
         base = [self._card(name, self.root, None) for name in self.names]
@@ -198,7 +198,7 @@ class Server:
 def digest_of(folder: Path) -> str:
     """A short name for what a folder holds, so that answers tell which version of an adapter made them."""
     digest = hashlib.sha256()
-    for path in sorted(found for found in folder.rglob("*") if found.is_file() and not found.name.startswith(".")):
+    for path in sorted(file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".")):
         digest.update(path.read_bytes())
     return f"lora-{digest.hexdigest()[:8]}"
 
@@ -207,8 +207,8 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     template = flags.chat_template
     if template.startswith("/") and not Path(template).is_file():
-        told = f"The supplied chat template string ({template}) appears path-like, but doesn't exist!"
-        sys.exit(f"vllm.exceptions.VLLMValidationError: {told} Tried: {template} (parameter=chat_template)")
+        message = f"The supplied chat template string ({template}) appears path-like, but doesn't exist!"
+        sys.exit(f"vllm.exceptions.VLLMValidationError: {message} Tried: {template} (parameter=chat_template)")
     try:
         check_model(flags.model or "Qwen/Qwen3-0.6B", flags.load_format)
         server = Server(flags)

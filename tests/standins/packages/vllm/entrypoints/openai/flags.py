@@ -21,13 +21,13 @@ FOLLOWS: dict[str, dict[str, Any]] = {
 def rows() -> list[tuple[str, list[str], list[str]]]:
     """Of each flag: what follows it, its spellings, the values that it takes where it does not take any."""
     lines = (Path(__file__).parent / "flags.txt").read_text().splitlines()
-    found = []
+    table = []
     for line in lines:
         if not line.startswith("#"):
             head, _equals, choices = line.partition(" = ")
             kind, *flags = head.split()
-            found.append((kind, flags, choices.split()))
-    return found
+            table.append((kind, flags, choices.split()))
+    return table
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
