@@ -30,7 +30,9 @@ LONGEST = 128
 MOST_TOKENS = (1 << 31) - 1
 CONTEXT = ("seq_length", "max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "n_ctx")
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Where models of several parts describe the one for text."""
+"""Where models of several parts describe the one for text. A part may have parts itself."""
+POSITIONS = ("rope_scaling", "rope_parameters")
+"""How a model's positions are stretched, as transformers wrote it before version 5, and since."""
 EYES = ("vision_config", "vision_tower", "mm_vision_tower", "img_processor", "visual")
 """What the configurations of models have that take images."""
 ARCHITECTURES: Mapping[str, str] = {
@@ -194,7 +196,9 @@ def completed(configuration: Mapping[str, Any], beside: Mapping[str, Mapping[str
 
 
 def _parts(configuration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [part for name in TEXT if isinstance(part := configuration.get(name), Mapping)]
+    parts = [part for name in TEXT if isinstance(part := configuration.get(name), Mapping)]
+    inner = [deeper for part in parts for name in TEXT if isinstance(deeper := part.get(name), Mapping)]
+    return [*inner, *parts]
 
 
 def _of_pipeline(index: Mapping[str, Any], tensors: Mapping[str, int]) -> ModelFacts:
@@ -255,12 +259,15 @@ def _method(config: Mapping[str, Any]) -> str:
 
 def _context(config: Mapping[str, Any]) -> int:
     """Tokens that a model takes. With YaRN they may be more than its positions: these are from before it."""
-    longest, scaling = number(config, *CONTEXT), config.get("rope_scaling")
+    stretched = max((_stretched(config.get(name)) for name in POSITIONS), default=0)
+    return min(max(number(config, *CONTEXT), stretched), MOST_TOKENS)
+
+
+def _stretched(scaling: Any) -> int:
     if not isinstance(scaling, Mapping) or "yarn" not in (scaling.get("rope_type"), scaling.get("type")):
-        return longest
+        return 0
     original, factor = number(scaling, "original_max_position_embeddings"), scaling.get("factor")
-    stretched = int(original * factor) if isinstance(factor, int | float) and 1 <= factor <= 1024 else 0
-    return min(max(longest, stretched), MOST_TOKENS)
+    return int(original * factor) if isinstance(factor, int | float) and 1 <= factor <= 1024 else 0
 
 
 def _sees(config: Mapping[str, Any]) -> bool:

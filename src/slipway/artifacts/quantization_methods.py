@@ -15,6 +15,8 @@ from slipway.artifacts.quantization import FP8, SMALL, UNKNOWN, Group, Rates, Sc
 MOST_GROUPS = 4096
 MOST_BITS = 16
 WILD = frozenset("*?[")
+EXPERTS = "expert_dtype"
+"""Field next to the quantization of FP8: the type of the experts, if it differs."""
 
 
 def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Scheme | None:
@@ -26,6 +28,11 @@ def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any
     reader = next((reader for names, reader in READERS if _begins(method, names)), None)
     if not method:
         reader = _reader_without_method(settings)
+    if reader is _fp8:
+        settings = {
+            **settings,
+            EXPERTS: next((place[EXPERTS] for place in (configuration, *parts) if EXPERTS in place), None),
+        }
     return reader(settings) if reader else UNKNOWN
 
 
@@ -43,6 +50,8 @@ def bits_in(settings: Mapping[str, Any], *more: str) -> int:
     """Bits of a weight; 0: not said."""
     for name in (*more, "bits", "w_bit", "wbits", "num_bits", "nbits", "weight_bits"):
         value = settings.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 2:
+            value = int(value)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_BITS:
             return int(value) if int(value) == value else 0
     return 0
@@ -114,6 +123,17 @@ def _mxfp4(_settings: Mapping[str, Any]) -> Scheme:
 def _eight(_settings: Mapping[str, Any]) -> Scheme:
     """A weight in each number."""
     return _scheme((_kept((), _whole()),))
+
+
+def _fp8(settings: Mapping[str, Any]) -> Scheme:
+    """A weight in each number of eight bits. Experts of four bits lie in whole numbers, two in each byte."""
+    packed = {"I8": Fraction(2), "U8": Fraction(2)} if _word(settings.get(EXPERTS)).endswith("fp4") else {}
+    return _scheme((_kept((), dict.fromkeys(SMALL, Fraction(1)) | packed),))
+
+
+def _mxfp8(_settings: Mapping[str, Any]) -> Scheme:
+    """A byte of scale for each block of 32 weights."""
+    return _scheme((_kept((), *_algorithm("mxfp8", {})),))
 
 
 def _modelopt(settings: Mapping[str, Any]) -> Scheme:
@@ -272,7 +292,9 @@ READERS: Sequence[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Scheme]]]
     (("bitsandbytes", "bnb"), _bitsandbytes),
     (("mxfp4",), _mxfp4),
     (("modelopt", "nvfp4", "petit_nvfp4"), _modelopt),
-    (("fp8", "fbgemm_fp8", "w8a8", "eetq", "ptpc_fp8", "mxfp8", "smoothquant", "int8", "deepspeedfp"), _eight),
+    (("mxfp8",), _mxfp8),
+    (("fp8", "fbgemm_fp8", "ptpc_fp8"), _fp8),
+    (("w8a8", "eetq", "smoothquant", "int8", "deepspeedfp"), _eight),
     (("compressed-tensors", "compressed_tensors"), _compressed),
     (("quark",), _quark),
     (("hqq",), _hqq),

@@ -224,6 +224,14 @@ def test_the_format_is_that_of_the_files(files: tuple[str, ...], expected: Named
         ({"max_position_embeddings": None, "n_positions": 1024}, 1024),
         ({"text_config": {"max_position_embeddings": 4096}}, 4096),
         ({"text_config": {"hidden_size": 64}}, 131072),
+        ({"thinker_config": {"text_config": {"max_position_embeddings": 32768}}}, 32768),
+        (
+            {
+                "max_position_embeddings": 32768,
+                "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
+            },
+            131072,
+        ),
         (
             {
                 "max_position_embeddings": 32768,

@@ -65,11 +65,13 @@ BY_TYPES: list[tuple[dict[str, Any], dict[str, int], bool]] = [
     ({"quant_method": "mxfp4"}, {"U8": 3_500_000_000 + 218_750_000}, False),
     ({"quant_method": "fp8"}, {"F8_E4M3": 7 * B}, True),
     ({"quant_method": "fbgemm_fp8"}, {"F8_E4M3": 7 * B}, True),
+    ({"quant_method": "mxfp8"}, {"F8_E4M3": 7 * B, "U8": 218_750_000}, True),
     ({"quant_method": "awq", "bits": 4}, {"I32": 875_000_000}, False),
     ({"quant_method": "awq", "w_bit": 4}, {"I32": 875_000_000}, False),
     ({"quant_method": "gptq", "bits": 2}, {"I32": 437_500_000}, False),
     ({"quant_method": "gptq", "bits": 3}, {"I32": 656_250_000}, False),
     ({"quant_method": "gptq", "bits": 8}, {"I32": 1_750_000_000}, False),
+    ({"quant_method": "gptq", "bits": "4"}, {"I32": 875_000_000}, False),
     ({"quant_method": "auto-round", "bits": 4}, {"I32": 875_000_000}, False),
     ({"quant_method": "bitsandbytes", "load_in_4bit": True}, {"U8": 3_500_000_000}, False),
     ({"quant_method": "bitsandbytes", "load_in_8bit": True}, {"I8": 7 * B}, False),
@@ -118,6 +120,17 @@ def test_what_nothing_states_is_estimated(quantization: dict[str, Any]) -> None:
     dimensions = {"hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32000}
     result = facts_of(MODEL | dimensions | {"quantization_config": quantization}, tensors={"I32": 900_000_000, **REST})
     assert (result.parameter_size, result.exact) == ("6.74B", False)
+
+
+@pytest.mark.parametrize("place", [{}, {"text_config": {"model_type": "llama"}}], ids=["alone", "multi-modal"])
+def test_experts_of_four_bits_lie_in_bytes_beside_weights_of_eight(place: dict[str, Any]) -> None:
+    """As in DeepSeek V4."""
+    config = MODEL | place | {"quantization_config": {"quant_method": "fp8", "scale_fmt": "ue8m0"}}
+    tensors = {"F8_E4M3": B, "I8": 3 * B, "F8_E8M0": 96_000_000, **REST}
+    for experts in ({"expert_dtype": "fp4"}, {"text_config": {"expert_dtype": "fp4"}}):
+        result = facts_of(config | experts, tensors=tensors)
+        assert (result.parameter_size, result.exact) == ("8B", True)
+    assert not facts_of(config, tensors=tensors).exact
 
 
 def test_numbers_of_a_quantized_type_without_a_quantization_are_not_exact() -> None:
