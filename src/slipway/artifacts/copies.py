@@ -12,11 +12,15 @@ from collections.abc import Collection
 PART = re.compile(r"-([0-9]{1,6})-of-([0-9]{1,6})(?=\.[A-Za-z0-9]+\Z)")
 """Of most models both numbers have five digits, but of some they have fewer, or six."""
 PRECISIONS = r"fp16|bf16|fp32|fp8|fp4|int8|int4|float16|bfloat16|float32|float8|half|non_ema|ema"
-VARIANT = re.compile(rf"[.](?:{PRECISIONS})(?=[.-])", re.IGNORECASE)
-FOLDER = re.compile(
-    rf"(?:{PRECISIONS}|nf4|awq|gptq|exl2|exl3|mlx|hqq|nvfp4|mxfp4|[2-8][-_]?bits?|quantized)", re.IGNORECASE
+VARIANT = re.compile(
+    rf"[.](?:{PRECISIONS})(?=[.-])|[_-](?:{PRECISIONS})(?=(?:-[0-9]+-of-[0-9]+)?\.safetensors\Z)", re.IGNORECASE
 )
-"""A folder that has the model once more, in another precision."""
+FOLDER = re.compile(
+    rf"(?:{PRECISIONS}|nf4|awq|gptq|exl2|exl3|mlx|hqq|nvfp4|mxfp4|[2-8][-_]?bits?|quantized"
+    r"|(?:checkpoint|global_step)[-_]?[0-9]+)",
+    re.IGNORECASE,
+)
+"""A folder that has the model once more, in another precision or from an earlier step of its training."""
 LAYOUT = re.compile(r"consolidated(?:[.-].*)?\.safetensors", re.IGNORECASE)
 """What makers call the weights in their own layout."""
 USUAL = re.compile(r"(?:pytorch_)?model(?:-[0-9]{1,6}-of-[0-9]{1,6})?\.safetensors", re.IGNORECASE)
@@ -55,11 +59,20 @@ def _copies(beside: Collection[str], paths: frozenset[str], indexed: frozenset[s
     for whole in split:
         parts = {path for path in beside if stem(path) == whole and path != whole}
         copied |= {whole} if whole not in indexed and f"{whole}.index.json" in paths else parts
+    for path in indexed.intersection(beside):
+        parts = {other for other in beside if stem(other) == stem(path) != other and _total(other) != _total(path)}
+        copied |= parts - indexed
     if any(USUAL.fullmatch(_name(path)) for path in beside) and not (indexed & _laid_out(beside)):
         copied |= _laid_out(beside)
     if any(path.lower().endswith(SAFETENSORS) for path in beside):
         copied |= {path for path in beside if path.lower().endswith(".bin")}
     return copied
+
+
+def _total(path: str) -> str:
+    """Of the parts that a file is one of; empty for a file that is no part."""
+    part = PART.search(path)
+    return part[2] if part else ""
 
 
 def _laid_out(beside: Collection[str]) -> set[str]:

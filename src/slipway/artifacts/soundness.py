@@ -13,22 +13,41 @@ from typing import Any
 
 from slipway.artifacts.copies import BESIDE, PART
 
+BLANKS = b"\xef\xbb\xbf \t\r\n"
+"""What may stand before a text, or behind it."""
 HEAD = 512
 """Bytes of a file that tell what it is instead of weights."""
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx")
 READ = (*WEIGHTS, ".json", ".model", ".tiktoken", ".jinja", ".spm", ".vocab")
 """Endings of what engines read. Other files are read as well, as each tokenizer has its own names."""
+TOKENIZERS = (".model", ".tiktoken", ".spm")
+"""Endings of tokenizers, which are never empty."""
 POINTER_BYTES = 1024
-"""No pointer is longer."""
-LFS = b"version https://git-lfs.github.com/spec/"
-PAGES = (b"<!doctype html", b"<html", b"<head", b"<body")
-ANSWERS = (
-    *(b"<?xml", b"<error", b'{"error', b'{"message', b'{"detail'),
-    *(b"entry not found", b"invalid username or password", b"access to model"),
+"""No pointer and no error message is longer."""
+POINTERS: Mapping[bytes, tuple[str, str]] = {
+    b"version https://git-lfs.github.com/spec/": ("Git LFS", "git lfs pull"),
+    b"# xet version ": ("git-xet", "git xet checkout"),
+    b"/annex/objects/": ("git-annex", "git annex get ."),
+}
+"""How a pointer begins -> the program that it is of, and the command that fetches the file."""
+PAGES = (b"<!doctype html", b"<html", b"<head", b"<body", b"<!--")
+OBJECTS = (b"<?xml", b"<error", b'{"error', b'{"message', b'{"detail')
+SENTENCES = re.compile(
+    rb"(?:error:? *)?(?:http/\d[\d.]* *)?(?:[45]\d\d:? +[a-z]|(?:entry |file |page |repository |model )?not found\b"
+    rb"|access denied\b|access to model|invalid (?:username or password|credentials)|unauthori[sz]ed\b|forbidden\b"
+    rb"|too many requests\b|bad gateway\b|service unavailable\b|gateway time-?out\b|internal server error\b)"
 )
-"""How errors of servers begin, in lower case."""
+"""With ``OBJECTS``: how errors of servers begin, in lower case."""
+JSON = re.compile(
+    r"(?:.*_)?config(?:_.*)?\.json|tokenizer.*\.json|(?:special_tokens_map|added_tokens|vocab|params|modules|model_index"
+    r"|chat_template|tekken)\.json|.*\.index\.json"
+)
+"""Names of files that engines read as JSON: an object or a list."""
+TAIL = 64
+"""Bytes at the end of such a file that show whether it is all there."""
 MOST_PARTS = 1000
 INDEX = ".safetensors.index.json"
+PICKLE_INDEX = ".bin.index.json"
 MODEL = re.compile(rf"(?!.*(?:{BESIDE.pattern})).*(?:\.safetensors|\.gguf)|pytorch_model.*\.bin", re.IGNORECASE)
 """Names of weights that are a model by themselves."""
 
@@ -38,17 +57,40 @@ def fault_of(path: str, head: bytes, size: int | None) -> str:
     is not known."""
     weights = path.lower().endswith(WEIGHTS)
     what = "the weights" if weights else "the file itself"
-    begin = head[:HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if begin.startswith(LFS):
-        return f"{path} is a Git LFS pointer, not {what}: run 'git lfs pull' in the repository and copy it again"
+    begin = head[:HEAD].lstrip(BLANKS).lower()
+    for beginning, (program, command) in POINTERS.items():
+        if begin.startswith(beginning):
+            return f"{path} is a {program} pointer, not {what}: run '{command}' in the repository and copy it again"
     if begin.startswith(PAGES):
         return f"{path} is a web page, not {what}: check the address and whether it needs a token"
-    if weights and begin.startswith(ANSWERS):
-        return (
-            f"{path} is an error message of a server, not the weights: check the address and whether it needs a token"
-        )
-    if weights and not head and not size:
-        return f"{path} is empty: copy the weights again"
+    if (weights or is_json(path) or len(head) < HEAD) and _is_answer(path, begin, len(head)):
+        return f"{path} is an error message of a server, not {what}: check the address and whether it needs a token"
+    if not head and not size and (weights or is_json(path) or path.lower().endswith(TOKENIZERS)):
+        return f"{path} is empty: copy {'the weights' if weights else 'the file'} again"
+    return ""
+
+
+def _is_answer(path: str, begin: bytes, length: int) -> bool:
+    """A short file with words and no structure is one, of whatever name; a vocabulary may begin with any word."""
+    if path.lower().endswith(WEIGHTS):
+        return begin.startswith(OBJECTS) or bool(SENTENCES.match(begin))
+    if is_json(path) and (begin.startswith(b"<") or (length < HEAD and begin.startswith(OBJECTS))):
+        return True
+    return length < HEAD and b"\n" not in begin.strip() and bool(SENTENCES.match(begin))
+
+
+def is_json(path: str) -> bool:
+    """Whether an engine reads a file as JSON."""
+    return bool(JSON.fullmatch(path.rpartition("/")[2].lower()))
+
+
+def fault_of_json(path: str, head: bytes, tail: bytes) -> str:
+    """What is wrong with such a file, by its first and its last bytes; empty: nothing that shows."""
+    begin, end = head[:HEAD].lstrip(BLANKS), tail[-TAIL:].rstrip(BLANKS)
+    if begin and begin[:1] not in b"{[":
+        return unreadable(path, "it is not JSON")
+    if end and end[-1:] != {b"{": b"}", b"[": b"]"}.get(begin[:1]):
+        return f"{path} is cut off: it does not end as JSON does: copy the file again"
     return ""
 
 

@@ -148,8 +148,20 @@ class _Files:
         entry = self._entries[name]
         head = b"" if entry.size == 0 else self._retry(partial(piece, self._source, entry, 0, soundness.HEAD))
         fault = soundness.fault_of(name, head, entry.size) or reason
+        if not fault and soundness.is_json(name):
+            fault = soundness.fault_of_json(name, head, self._tail(entry, head))
         if fault:
             raise FaultError("UnsupportedSource", fault[:600])
+
+    def _tail(self, entry: Entry, head: bytes) -> bytes:
+        """The last bytes. Empty if the source does not know ranges."""
+        if not entry.size or entry.size <= len(head):
+            return head
+        place = entry.size - soundness.TAIL
+        try:
+            return self._retry(partial(piece, self._source, entry, place, soundness.TAIL))
+        except UnreadableError:
+            return b""
 
     def _check_size(self, name: str, promised: int) -> None:
         size = self._entries[name].size

@@ -37,11 +37,18 @@ def fault_in(folder: Path, paths: Collection[str]) -> str:
     if missing := soundness.missing_part(weights):
         return soundness.incomplete(missing)
     for path in sorted(paths)[:MOST_FILES]:
-        if path.lower().endswith(soundness.INDEX) and (fault := _fault_of_index(folder, path, paths)):
+        if _is_index(path, weights) and (fault := _fault_of_index(folder, path, paths)):
             return fault
         if (path in weights or _is_companion(folder, path)) and (fault := _fault_of(folder / path, path)):
             return fault
     return ""
+
+
+def _is_index(path: str, weights: Collection[str]) -> bool:
+    """Whether a file names the weights. That of a copy in files of PyTorch counts for nothing."""
+    if path.lower().endswith(soundness.PICKLE_INDEX):
+        return not any(weight.lower().endswith(".safetensors") for weight in weights)
+    return path.lower().endswith(soundness.INDEX)
 
 
 def _fault_of_index(folder: Path, index: str, paths: Collection[str]) -> str:
@@ -71,6 +78,8 @@ def _fault_of(path: Path, name: str) -> str:
             stream.seek(offset)
             return stream.read(count)
 
+        if soundness.is_json(name):
+            return soundness.fault_of_json(name, head, read(max(0, size - soundness.TAIL), soundness.TAIL))
         return _fault_of_header(name, head, size, read)
 
 

@@ -86,6 +86,10 @@ COPIES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("config.json", INDEX, *PARTS), ("model.fp16-00001-of-00002.safetensors", "model.fp16.safetensors.index.json")),
     (("config.json", "model.safetensors"), ("fp16/model.safetensors", "4bit/model.safetensors")),
     (("config.json", "model.safetensors"), ("original/model.safetensors", "pytorch_model.bin", "model.onnx")),
+    (("config.json", "model.safetensors"), ("model_fp16.safetensors", "model-bf16.safetensors")),
+    (("config.json", "model.safetensors"), ("model-fp16-00001-of-00002.safetensors",)),
+    (("config.json", "model.safetensors"), ("checkpoint-500/model.safetensors", "checkpoint-500/config.json")),
+    (("config.json", "model.safetensors"), ("global_step1000/model.safetensors",)),
     (("model.gguf",), ("model-00001-of-00002.gguf", "model-00002-of-00002.gguf")),
     ((*PIPELINE, f"{UNET}.safetensors"), (f"{UNET}.fp16.safetensors", f"{UNET}.bin", f"{UNET}.non_ema.safetensors")),
     ((*PIPELINE, f"{UNET}.safetensors"), ("sd_xl_base_1.0.safetensors", "flux1-dev.safetensors")),
@@ -93,6 +97,9 @@ COPIES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     # what is no copy
     (("config.json", "consolidated.safetensors"), ()),
     (("config.json", "model.fp16.safetensors"), ()),
+    (("config.json", "model_fp16.safetensors"), ()),
+    (("config.json", "model.safetensors", "model-half-life.safetensors", "checkpoint/model.safetensors"), ()),
+    (("model.gguf", "model-bf16.gguf"), ()),
     (("config.json", "model.safetensors", "2_Dense/model.safetensors", "mtp.safetensors"), ()),
     ((*PIPELINE, f"{UNET}.fp16.safetensors"), ()),
     (("model-Q4.gguf", "model-Q8.gguf", "mmproj-f16.gguf"), ()),
@@ -116,6 +123,13 @@ def test_the_copy_that_an_index_names_is_the_model() -> None:
     assert choice.weights == {"model.safetensors"}
     laid = choose([*SAFETENSORS, "consolidated.safetensors"], indexed={"consolidated.safetensors"})
     assert "consolidated.safetensors" in laid.weights
+
+
+def test_of_two_sets_of_parts_the_one_that_the_index_names_is_the_model() -> None:
+    older = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    choice = choose(["config.json", *PARTS, *older, INDEX], indexed=PARTS)
+    assert choice.weights == {*PARTS}
+    assert choose(["config.json", *PARTS, *older, INDEX], indexed=older).weights == {*older}
 
 
 @pytest.mark.parametrize("ending", REJECTED)

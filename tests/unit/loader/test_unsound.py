@@ -106,6 +106,24 @@ UNSOUND: list[tuple[str, Files, str]] = [
         llama(model__safetensors=WEIGHTS, tokenizer__json=PAGE + b" " * 2000),
         "tokenizer.json is a web page, not the file itself",
     ),
+    *(
+        (f"{kind}, {name}", llama(model__safetensors=WEIGHTS) | {name: content}, f"{name} is {why}")
+        for kind, name, content, why in (
+            ("nothing", "tokenizer.json", b"", "empty"),
+            ("nothing", "tokenizer.model", b"", "empty"),
+            ("half", "config.json", CONFIG[: CONFIG.index(b"]") + 1], "cut off"),
+            ("half", "tokenizer.json", b'{"model": {"vocab": {' + b'"a": 1, ' * 200, "cut off"),
+            ("half", INDEX, b'{"weight_map": {"a": "model-0', "cut off"),
+            ("error", "config.json", b'{"error": "Repository not found"}', "an error message of a server"),
+            ("XML", "tokenizer.json", b"<Error><Code>AccessDenied</Code></Error>", "an error message of a server"),
+            ("sentence", "tokenizer_config.json", b"Entry not found", "an error message of a server"),
+            ("sentence", "merges.txt", b"404: Not Found\n", "an error message of a server"),
+            ("zeros", "tokenizer.json", bytes(2000), "not a valid file of its type: it is not JSON"),
+            ("annex", "tokenizer.model", b"/annex/objects/SHA256E-s9--aa.model\n", "a git-annex pointer"),
+            ("Xet", "tokenizer.json", b"# xet version 0\nfilesize = 9\n", "a git-xet pointer"),
+        )
+    ),
+    ("annex", {"m.gguf": b"/annex/objects/SHA256E-s4976698672--aaaa.gguf\n"}, "m.gguf is a git-annex pointer"),
     (
         "pipeline",
         {"model_index.json": b'{"_class_name": "X"}', "unet/model.bin": POINTER},
@@ -173,6 +191,24 @@ def test_what_lies_on_a_claim_or_a_node_and_is_no_model_is_told(
 
 @each(
     [
+        ({"pytorch_model.bin": b"404: Not Found"}, "pytorch_model.bin is an error message of a server"),
+        ({"pytorch_model.bin": b"Access denied"}, "pytorch_model.bin is an error message of a server"),
+        ({"pytorch_model.bin": b"<!-- 1 --><html>"}, "pytorch_model.bin is a web page"),
+        (
+            {"pytorch_model.bin": b"PK", "pytorch_model.bin.index.json": index("pytorch_model.bin", "extra.bin")},
+            "extra.bin is missing, but pytorch_model.bin.index.json names it",
+        ),
+    ]
+)
+def test_what_lies_in_the_place_of_pickles_is_named(files: Files, why: str) -> None:
+    """No pickle is published."""
+    with TemporaryDirectory() as folder:
+        write(Path(folder), {"config.json": CONFIG, **files})
+        assert why in fault_in(Path(folder), ["config.json", *files])
+
+
+@each(
+    [
         {"cover.png": POINTER, "README.md": PAGE, "assets/cover.bin": b"", "m.gguf": GGUF},
         {"m.bin": b"GGUF" + bytes(100), "m.onnx": bytes(range(256)), "m.pt": bytes(100)},
         llama(model__safetensors=LONG),
@@ -184,6 +220,9 @@ def test_what_lies_on_a_claim_or_a_node_and_is_no_model_is_told(
         {"x-Q4_K_M.gguf": GGUF, INDEX: index(FIRST, SECOND)},
         llama(model__safetensors=WEIGHTS) | {INDEX: index(FIRST, SECOND)},
         {"config.json": CONFIG, "pytorch_model.bin": b"PK", INDEX: index(FIRST, SECOND)},
+        llama(model__safetensors=WEIGHTS) | {"pytorch_model.bin.index.json": index("pytorch_model-1-of-2.bin")},
+        llama(model__safetensors=WEIGHTS)
+        | {"tokenizer.json": b"\xef\xbb\xbf[]\r\n", "vocab.txt": b"forbidden\nnot found\n" * 9, "notes.json": b""},
     ]
 )
 def test_what_may_be_a_model_is_left_to_the_engine(files: Files) -> None:
