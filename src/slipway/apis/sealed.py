@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slipway.engines.engine import Engine
-from slipway.engines.recognition import recognise, words_of
+from slipway.engines.recognition import recognise, replaced_words
 from slipway.kube.objects import Object
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.freedoms import templates
@@ -20,7 +20,7 @@ def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
     for _place, template in templates(workload):
         for one in template["spec"].get("containers", ()):
             if one.get("name") == container:
-                refuse(one, words_of(one), recognise(one).engine or engine)
+                refuse(one, replaced_words(one), recognise(one).engine or engine)
 
 
 def refuse(container: Object, words: Sequence[str], engine: Engine | None) -> None:

@@ -15,7 +15,7 @@ from slipway.kube.objects import Object
 
 CONFIG = "--config"
 """Of vLLM and SGLang: a file with flags, one a line."""
-SETTING = re.compile(r"^([A-Za-z][\w-]{0,63})[ \t]*:", re.MULTILINE)
+SETTING = re.compile(r"^([A-Za-z][\w-]{0,63})[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
 JOINED = " \\\n"
 """What ends each line but the last of a script."""
 
@@ -45,10 +45,11 @@ def told(container: Object, flags: Sequence[str]) -> Object | None:
 
 
 def configured(args: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
-    """The flags that the file behind ``--config`` sets, if it is one of these: path -> text."""
+    """The flags that the file behind ``--config`` sets, with what their values begin with, if it is one of these: path
+    -> text."""
     words = given(args, CONFIG)
     text = files.get(words[0], "") if words else ""
-    return tuple(f"--{name}" for name in SETTING.findall(text))
+    return tuple(f"--{name}={value}" for name, value in SETTING.findall(text))
 
 
 def _apart(container: Object, command: Sequence[str], args: Sequence[str], flags: Sequence[str]) -> Object:

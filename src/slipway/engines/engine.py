@@ -9,7 +9,7 @@ import msgspec
 
 from slipway.artifacts.huggingface import TOKEN
 from slipway.artifacts.weights import Weights
-from slipway.engines.flags import FlagTable, Value, names_flag, without_effect
+from slipway.engines.flags import FlagTable, Value, given_flags, names_flag, without_effect
 from slipway.engines.gpus import Devices, named
 from slipway.engines.log_patterns import SOMETHING, Download, LogPattern, match_log
 from slipway.engines.optional_paths import Switches, disabled
@@ -144,8 +144,10 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     env: Callable[[Launch], Mapping[str, str]]
     """Environment variables."""
     owned: Callable[[Launch], Owned] = lambda _launch: {}
-    owned_env: frozenset[str] = frozenset()
-    """Variables of its own that a user must not set to something else, for the same reason."""
+    owned_env: Callable[[Launch], Owned] = lambda _launch: {}
+    """The same of variables."""
+    unreachable_by: tuple[str, ...] = ()
+    """Flags with which it does not answer HTTP requests for the usual paths, whatever their values."""
     command: tuple[str, ...] = ()
     """What is run in place of the image's entrypoint; empty: the entrypoint."""
     start: Callable[[Launch], tuple[str, ...]] | None = None
@@ -195,12 +197,20 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def conflicting_args(self, launch: Launch) -> tuple[str, ...]:
         """The flags that the user's arguments set to something with which the model would not be reached or found."""
-        return conflicting_flags(launch.extra_args, self.owned(launch), abbreviated=self.abbreviates)
+        owned = {**self.owned(launch), **dict.fromkeys(self.unreachable_by, ())}
+        return conflicting_flags(launch.extra_args, owned, abbreviated=self.abbreviates)
+
+    def conflicting_settings(self, launch: Launch, settings: Sequence[str]) -> tuple[str, ...]:
+        """The same of flags that a file sets, ``--port=1``. Those on the command line have precedence."""
+        own = given_flags(self.args(launch))
+        owned = {flag: values for flag, values in self.owned(launch).items() if flag not in own}
+        return conflicting_flags(settings, owned | dict.fromkeys(self.unreachable_by, ("false",)))
 
     def conflicting_env(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
         """The same of the user's variables."""
-        own = self.env(launch)
-        return tuple(name for name in sorted(self.owned_env) if env.get(name, own[name]) != own[name])
+        return tuple(
+            name for name, values in sorted(self.owned_env(launch).items()) if env.get(name) not in (None, *values)
+        )
 
     def without_effect(self, launch: Launch, field: str) -> dict[str, str]:
         """The settings that are given and have no effect, and why. ``field``: of the spec, that has the user's

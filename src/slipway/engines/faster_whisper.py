@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
-from slipway.engines.engine import ANYWHERE, Engine, Launch, http_probes
+from slipway.engines.engine import ANYWHERE, Engine, Launch, Owned, http_probes
 from slipway.engines.python import model_of
 from slipway.engines.sealed import Seals
 from slipway.serving.paths import SESSION
@@ -19,6 +19,15 @@ def _env(launch: Launch) -> dict[str, str]:
     return {**own, **host, **place, **environment(launch.hub_mirror)}
 
 
+def _owned_env(launch: Launch) -> Owned:
+    return {
+        "UVICORN_HOST": ANYWHERE,
+        "UVICORN_PORT": (str(launch.port),),
+        "UVICORN_UDS": ("",),
+        "WHISPER__MODEL": (model_of(launch.weights),),
+    }
+
+
 FASTER_WHISPER = Engine(
     name="fasterwhisper",
     container="faster-whisper",
@@ -27,6 +36,7 @@ FASTER_WHISPER = Engine(
     probes=http_probes("/health", 1800),
     args=lambda launch: launch.extra_args,
     env=_env,
+    owned_env=_owned_env,
     reads_model_field=False,
     paths=(
         "/v1/audio/transcriptions",
@@ -35,8 +45,7 @@ FASTER_WHISPER = Engine(
         "/v1/chat/completions",
         SESSION,
     ),
-    # It does not mind the case of its variables.
-    sealed_by=Seals(variables=("API_KEY", "api_key")),
+    sealed_by=Seals(variables=("API_KEY", "UVICORN_SSL_KEYFILE", "UVICORN_SSL_CERTFILE"), any_case=True),
     port=PORT,
     images={
         "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Program, http_probes
+from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.python import model_of
 from slipway.engines.sealed import Seals
 
@@ -24,6 +24,17 @@ def _env(launch: Launch) -> dict[str, str]:
     }
 
 
+def _owned(launch: Launch) -> Owned:
+    """What flags and variables call alike: ``--url-prefix``, ``INFINITY_URL_PREFIX``."""
+    return {
+        "_host": ANYWHERE,
+        "_model_id": (model_of(launch.weights),),
+        "_port": (str(launch.port),),
+        "_served_model_name": (launch.served_name,),
+        "_url_prefix": (PREFIX,),
+    }
+
+
 INFINITY = Engine(
     name="infinity",
     container="infinity",
@@ -32,8 +43,8 @@ INFINITY = Engine(
     probes=http_probes("/health", 1200),
     args=lambda launch: ("v2", *launch.extra_args),
     env=_env,
-    owned_env=frozenset(("INFINITY_PORT", "INFINITY_SERVED_MODEL_NAME", "INFINITY_URL_PREFIX")),
-    owned=lambda launch: {"--host": ANYWHERE, "--port": (str(launch.port),), "--url-prefix": (PREFIX,)},
+    owned_env=lambda launch: {f"INFINITY{name.upper()}": values for name, values in _owned(launch).items()},
+    owned=lambda launch: {f"-{name}".replace("_", "-"): values for name, values in _owned(launch).items()},
     sealed_by=Seals(flags=("--api-key",), variables=("INFINITY_API_KEY",), clearable=("INFINITY_API_KEY",)),
     port=7997,
     images={

@@ -82,7 +82,7 @@ OLLAMA = Engine(
     ),
     args=lambda launch: launch.extra_args,
     env=_env,
-    owned_env=frozenset(("OLLAMA_HOST",)),
+    owned_env=lambda launch: {"OLLAMA_HOST": (_env(launch)["OLLAMA_HOST"],)},
     start=_start,
     log_patterns=LOG_PATTERNS,
     port=11434,

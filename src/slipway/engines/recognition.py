@@ -108,6 +108,14 @@ def words_of(container: Object) -> list[str]:
     return _split(_texts(container, field)[place])
 
 
+def replaced_words(container: Object) -> list[str]:
+    """The same with variables replaced, as far as their values are known: in a script, where several words may stand in
+    one variable, and elsewhere."""
+    variables, script = _variables(container), script_of(container)
+    words = [(word, REFERENCE.sub(lambda match: _value(match, variables), word)) for word in words_of(container)]
+    return [part for word, whole in words for part in (whole.split() if script and whole != word else [whole])]
+
+
 def given(args: Sequence[str], *flags: str) -> list[str]:
     """The words that follow the last of some flags among arguments, or stand behind its ``=``."""
     spelled = [spelling(word.partition("=")[0]) for word in args]

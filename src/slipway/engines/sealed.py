@@ -20,6 +20,8 @@ class Seals(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     """With an empty value they seal nothing."""
+    any_case: bool = False
+    """Whether the engine does not mind the case of its variables."""
     clearable: tuple[str, ...] = ()
     """Those of the variables that every version takes for absent if they are empty."""
     clearable_today: tuple[str, ...] = ()
@@ -27,11 +29,15 @@ class Seals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seals_in(container: Object, words: Sequence[str], seals: Seals, *, abbreviated: bool) -> tuple[str, ...]:
-    """The flags and variables that seal the engine of a container. ``words``: of its command line."""
-    spelled = (word.partition("=")[0] for word in words)
+    """The flags and variables that seal the engine of a container. ``words``: of its command line, which may also set
+    variables, as scripts and ``env`` do."""
+    pairs = [word.partition("=") for word in words]
+    spelled = (flag for flag, _equals, _value in pairs)
     flags = (one for one in spelled if any(names_flag(one, flag, abbreviated=abbreviated) for flag in seals.flags))
-    variables = (str(one.get("name")) for one in _entries(container.get("env")) if one.get("value") != "")
-    return tuple(dict.fromkeys((*flags, *(name for name in variables if name in seals.variables))))
+    variables = [str(one.get("name")) for one in _entries(container.get("env")) if one.get("value") != ""]
+    variables += [name for name, equals, value in pairs if equals and value]
+    sealing = (name for name in variables if (name.upper() if seals.any_case else name) in seals.variables)
+    return tuple(dict.fromkeys((*flags, *sealing)))
 
 
 def cleared(env: Iterable[Object], env_from: Sequence[Object], names: Sequence[str]) -> tuple[Object, ...]:

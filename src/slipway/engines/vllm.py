@@ -44,7 +44,6 @@ def _owned(launch: Launch) -> Owned:
         "--host": ANYWHERE,
         "--port": (str(launch.port),),
         # With these it no longer answers plain HTTP on its port.
-        "--uds": (),
         "--ssl-certfile": (),
         "--ssl-keyfile": (),
     }
@@ -65,6 +64,7 @@ VLLM = Engine(
     args=_args,
     env=_env,
     owned=_owned,
+    unreachable_by=("--grpc", "--headless", "--uds"),
     log_patterns=PYTHON + PATTERNS,
     adapters=True,
     sealed_by=Seals(

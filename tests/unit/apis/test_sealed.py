@@ -28,6 +28,16 @@ TGI = {"runtime": "tgi", "model": llmkube.HUB}
 GENERIC = {"runtime": "generic", "image": "acme/vllm-openai:v1", "containerPort": 8000, "model": llmkube.HUB}
 LINE = {"command": ["sh", "-c", "exec llama-server --api-key k"], "image": "acme/own"}
 
+
+def script(text: str, **env: str) -> dict[str, Any]:
+    given = [{"name": name, "value": value} for name, value in env.items()]
+    return {"command": ["bash", "-ec", text], "image": "acme/own", "env": given}
+
+
+def config(text: str) -> dict[str, Any]:
+    return {"args": ["--config=/v"], "files": [{"path": "/v", "content": text}]}
+
+
 CASES = [
     (kubeai, {"args": ["--api-key=k"]}, "--api-key"),
     (kubeai, {"args": ["--api-key", "k"]}, "--api-key"),
@@ -73,13 +83,49 @@ CASES = [
     (llmkube, {**GENERIC, "args": ["--api-key=k"]}, "--api-key"),
     (llmkube, {**GENERIC, "env": [{"name": "VLLM_API_KEY", "value": "k"}]}, "VLLM_API_KEY"),
     (llmkube, LINE, "--api-key"),
+    (llmkube, script("exec llama-server $MORE", MORE="--jinja --api-key k"), "--api-key"),
+    (llmkube, script("export LLAMA_API_KEY=k; exec llama-server"), "LLAMA_API_KEY"),
+    (llmkube, script("VLLM_API_KEY=$KEY exec vllm serve x"), "VLLM_API_KEY"),
+    (llmkube, {"command": ["env", "VLLM_API_KEY=k", "vllm", "serve", "x"], "image": "acme/own"}, "VLLM_API_KEY"),
+    (kubeai, {**WHISPER, "env": {"Api_Key": "k"}}, "Api_Key"),
+    (kubeai, {**WHISPER, "env": {"UVICORN_SSL_KEYFILE": "/k"}}, "UVICORN_SSL_KEYFILE"),
 ]
+ASTRAY: list[tuple[Any, dict[str, Any], str]] = [
+    (kubeai, config("port: 9000"), "spec.files sets --port"),
+    (kubeai, config("host: '127.0.0.1' # here\nseed: 1"), "spec.files sets --host"),
+    (kubeai, config("headless: true"), "spec.files sets --headless"),
+    (kubeai, {"args": ["--headless"]}, "--headless"),
+    (kubeai, {"args": ["--grpc"]}, "--grpc"),
+    (kubeai, {"engine": "SGLang", "args": ["--grpc-mode"]}, "--grpc-mode"),
+    (kubeai, {"engine": "SGLang", "args": ["--grpc-m"]}, "--grpc-m"),
+    (kubeai, {**LLAMA, "args": ["--api-prefix", "/x"]}, "--api-prefix"),
+    (kubeai, {**LLAMA, "env": {"LLAMA_ARG_API_PREFIX": "/x"}}, "LLAMA_ARG_API_PREFIX"),
+    (kubeai, {**INFINITY, "args": ["--served-model-name", "x"]}, "--served-model-name"),
+    (kubeai, {**INFINITY, "args": ["--model-id=x/y"]}, "--model-id"),
+    (kubeai, {**INFINITY, "env": {"INFINITY_HOST": "127.0.0.1"}}, "INFINITY_HOST"),
+    (kubeai, {**INFINITY, "env": {"INFINITY_MODEL_ID": "x/y"}}, "INFINITY_MODEL_ID"),
+    (kubeai, {**WHISPER, "env": {"UVICORN_HOST": "127.0.0.1"}}, "UVICORN_HOST"),
+    (kubeai, {**WHISPER, "env": {"UVICORN_PORT": "9"}}, "UVICORN_PORT"),
+    (kubeai, {**WHISPER, "env": {"WHISPER__MODEL": "x/y"}}, "WHISPER__MODEL"),
+    (krypton, {"args": ["--api-prefix", "/x"]}, "spec.args sets --api-prefix"),
+    (krypton, {"env": [{"name": "LLAMA_ARG_API_PREFIX", "value": "/x"}]}, "spec.env sets LLAMA_ARG_API_PREFIX"),
+    (llmkube, {"extraArgs": ["--api-prefix", "/x"]}, "--api-prefix"),
+    (llmkube, {"env": [{"name": "LLAMA_ARG_API_PREFIX", "value": "/x"}]}, "env sets LLAMA_ARG_API_PREFIX"),
+    (llmkube, {**VLLM, "extraArgs": ["--uds", "/s"]}, "--uds"),
+    (llmkube, {**SGLANG, "extraArgs": ["--grpc-mode"]}, "--grpc-mode"),
+]
+"""They answer somewhere else, or for another model."""
 OPEN = [
     (kubeai, {"env": {"VLLM_API_KEY": ""}}),
     (kubeai, {"env": {"OPENAI_API_KEY": "k", "API_KEY": "k"}}),
     (kubeai, {"args": ["--seed=1", "--disable-log-stats"]}),
     (kubeai, {"args": ["--config=/etc/other.yaml"], "files": FILES}),
-    (krypton, {"args": ["--api-prefix", "/x"]}),
+    (kubeai, config("seed: 1\nserved-model-name: other")),
+    (kubeai, {**INFINITY, "env": {"INFINITY_HOST": "::", "INFINITY_PORT": "8000"}}),
+    (kubeai, {**WHISPER, "env": {"UVICORN_HOST": "0.0.0.0", "UVICORN_ROOT_PATH": "/x"}}),
+    (krypton, {"env": [{"name": "LLAMA_ARG_API_PREFIX", "value": ""}]}),
+    (llmkube, script("exec llama-server $MORE", MORE="--jinja")),
+    (llmkube, script("LLAMA_API_KEY= exec llama-server")),
     (krypton, {"env": [{"name": "LLAMA_API_KEY", "value": ""}]}),
     (llmkube, {**SGLANG, "extraArgs": ["--admin-api-key=k"]}),
 ]
@@ -89,7 +135,7 @@ def named(case: Any) -> str:
     return case.__name__.rsplit(".", 1)[-1] if hasattr(case, "__name__") else json.dumps(case)
 
 
-@pytest.mark.parametrize(("api", "spec", "named_by"), CASES, ids=named)
+@pytest.mark.parametrize(("api", "spec", "named_by"), [*CASES, *ASTRAY], ids=named)
 def test_it_is_refused_and_the_message_names_what_to_remove(api: Any, spec: dict[str, Any], named_by: str) -> None:
     with pytest.raises(InvalidSpecError, match=named_by) as refused:
         api.container(api.world(**spec))
@@ -130,6 +176,7 @@ def test_a_key_in_a_secret_or_config_map_has_no_effect(api: Any, spec: dict[str,
         ({"command": ["vllm", "serve", "x"], "env": [{"name": "VLLM_API_KEY", **SECRET}]}, "VLLM_API_KEY"),
         ({"command": ["text-generation-launcher"], "env": [{"name": "API_KEY", "value": "k"}]}, "API_KEY"),
         ({"command": ["llama-server", "--api-key-file", "/k"]}, "--api-key-file"),
+        ({"command": ["sh", "-c", "VLLM_API_KEY=k exec vllm serve x"]}, "VLLM_API_KEY"),
     ],
 )
 def test_a_runtime_of_ome_with_a_key_is_refused(fields: dict[str, Any], named_by: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from slipway.apis.krypton.resolve import Model, View
@@ -73,13 +75,9 @@ def _server(model: Model, settings: Settings) -> ModelServer:
         hub_mirror=settings.hugging_face_endpoint,
         bind=settings.engine_address or ANYWHERE[0],
     )
-    conflicts = LLAMACPP.conflicting_args(launch)
-    if conflicts:
-        raise InvalidSpecError(
-            "InvalidSpec",
-            f"spec.args: {', '.join(conflicts)} {'are' if len(conflicts) > 1 else 'is'} set by Slipway. Remove"
-            f" {'them' if len(conflicts) > 1 else 'it'}.",
-        )
+    values = {str(one.get("name")): str(one["value"]) for one in spec.env or () if "value" in one}
+    _refuse("args", LLAMACPP.conflicting_args(launch))
+    _refuse("env", LLAMACPP.conflicting_env(launch, values))
     return ModelServer(
         name=model.name,
         namespace=model.namespace,
@@ -115,6 +113,18 @@ def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container
         mounts=(Mount(CACHE_VOLUME, LLAMACPP.cache_path),),
         security=UNPRIVILEGED,
     )
+
+
+def _refuse(field: str, conflicts: Sequence[str]) -> None:
+    """Raises InvalidSpecError for flags or variables with which requests would not reach the model."""
+    if not conflicts:
+        return
+    text = f"spec.{field} sets {', '.join(conflicts)}. Remove it, because requests would not reach the model"
+    own = [flag for flag in conflicts if flag not in LLAMACPP.unreachable_by]
+    if field == "args" and own:
+        verb, them = ("are", "them") if len(own) > 1 else ("is", "it")
+        text = f"spec.args: {', '.join(own)} {verb} set by Slipway. Remove {them}."
+    raise InvalidSpecError("InvalidSpec", text)
 
 
 def _probes(startup_seconds: int) -> Probes:

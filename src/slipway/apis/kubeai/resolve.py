@@ -312,7 +312,8 @@ def _fault_of_args(model: Model) -> str | None:
     engine, launch = model.engine, model.launch
     args, env = engine.conflicting_args(launch), engine.conflicting_env(launch, model.spec.env)
     config = configured(launch.extra_args, {file.path: file.content for file in model.spec.files})
-    for field, names_set in (("args", args), ("env", env), ("files", engine.seals({}, config))):
+    in_files = (*engine.seals({}, config), *engine.conflicting_settings(launch, config))
+    for field, names_set in (("args", args), ("env", env), ("files", in_files)):
         if names_set:
             return f"spec.{field} sets {', '.join(names_set)}. Remove it, because requests would not reach the model"
     return None

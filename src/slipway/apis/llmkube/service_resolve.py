@@ -167,6 +167,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         if changed:
             field = "args" if spec.runtime == "generic" else "extraArgs"
             return f"{field} sets {', '.join(changed)}: remove it, or requests would not reach the model"
+        values = {str(one.get("name")): str(one["value"]) for one in spec.env if "value" in one}
+        if changed := self.engine.conflicting_env(self.launch, values):
+            return f"env sets {', '.join(changed)}: remove it, or requests would not reach the model"
         return None
 
 
