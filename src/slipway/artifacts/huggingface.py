@@ -24,6 +24,12 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*"
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,254}")
 SOME_REPOSITORY = "a repository such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
 HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
+OTHER_HOSTS = re.compile(
+    r"(?:.+\.)?(?:docker\.(?:io|com)|ghcr\.io|quay\.io|gcr\.io|nvcr\.io|github\.com|gitlab\.com|modelscope\.(?:cn|ai)"
+    r"|ollama\.(?:ai|com)|amazonaws\.com|googleapis\.com|azurecr\.io)|localhost",
+    re.IGNORECASE | re.ASCII,
+)
+"""Where images, code and models of others are: no owner on the hub has such a name."""
 NOT_MODELS = ("datasets", "spaces", "api", "docs", "models", "blog", "papers", "collections", "settings", "join")
 """First parts of the hub's addresses that are no owner's name."""
 FILE_PAGES = ("resolve", "blob", "raw")
@@ -59,6 +65,13 @@ def is_host(word: str) -> bool:
     return word.partition(":")[0].rstrip(".").lower() in HOSTS
 
 
+def fault_of_host(text: str) -> str:
+    """The sentence that a name begins with a host that is not the hub; empty: it does not."""
+    host = text.removeprefix("hf://").partition("/")[0]
+    other = OTHER_HOSTS.fullmatch(host.partition(":")[0].rstrip("."))
+    return f"{text[:256]!r} is on {host}, not on the Hugging Face Hub: write {SOME_REPOSITORY}" if other else ""
+
+
 def what_to_write(text: str, before: str = "") -> str:
     """The end of a message about a name in the words of another tool; empty: it is none. ``before``: what a name begins
     with in this field."""
@@ -83,6 +96,8 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
     def fault(self, repository: str, file: str) -> str | None:
         """What is wrong with this name, or None; by the names of the two fields that have it. Caught here, as engines
         report it only after minutes or not at all."""
+        if elsewhere := fault_of_host(self.repository):
+            return f"{repository}: {elsewhere}."
         if not REPOSITORY.fullmatch(self.repository) or is_host(self.repository.partition("/")[0]):
             usual = "such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
             advice = what_to_write(self.repository).replace(": write", ". Write", 1)
@@ -129,6 +144,8 @@ def reference(words: Sequence[str], shown: str) -> HubReference:
     ValueError; ``shown``: the text that all this comes from."""
     if is_host(words[0]):
         words = page_of("/".join(words[1:]), shown) or words
+    if elsewhere := fault_of_host("/".join(words)):
+        raise ValueError(elsewhere)
     if words[0].lower() in NOT_MODELS:
         raise ValueError(f"{shown!r} is not a model: the hub has something else below {words[0]}/")
     name, at, revision = (words[1] if len(words) > 1 else "").partition("@")

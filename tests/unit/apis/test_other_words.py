@@ -80,6 +80,27 @@ def test_kubeai_takes_a_quantization_where_the_engine_does(engine: str, cached: 
 
 
 @pytest.mark.parametrize(
+    "host", ["docker.io", "ghcr.io", "localhost:5000", "registry.ollama.ai", "modelscope.cn", "1.dkr.ecr.amazonaws.com"]
+)
+@pytest.mark.parametrize("rest", ["acme", "acme/tiny", "acme/tiny:1"])
+def test_another_host_is_no_owner(host: str, rest: str) -> None:
+    text, words = f"{host}/{rest}", f"is on {host}, not on the Hugging Face Hub"
+    for given in (text, f"hf://{text}"):
+        with pytest.raises(SourceError, match=words):
+            source(Request(text=given), Sources())
+    assert words in str(HuggingFaceFile(text, "a.gguf").fault("source.huggingface", "source.file"))
+    with pytest.raises(InvalidUrlError, match=words):
+        kubeai_url(f"hf://{text}")
+    with pytest.raises(InvalidSpecError, match=words):
+        ome_storage(model(f"hf://{text}"), Settings())
+
+
+@pytest.mark.parametrize("text", ["docker/tiny", "github/tiny", "acme.io/tiny", "localhosts/tiny"])
+def test_an_owner_may_be_called_like_a_host(text: str) -> None:
+    assert source(Request(text=text), Sources()).repository == text
+
+
+@pytest.mark.parametrize(
     "text", [f"hf.co/{REPOSITORY}", f"huggingface.co/{REPOSITORY}", REPOSITORY + ":Q4", f"hf:{REPOSITORY}"]
 )
 def test_ome_says_what_to_write(text: str) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from slipway.artifacts.huggingface import is_host, what_to_write
+from slipway.artifacts.huggingface import fault_of_host, is_host, what_to_write
 from slipway.artifacts.weights import FETCHED
 from slipway.spelling import did_you_mean
 
@@ -65,6 +65,8 @@ def parse(text: str) -> ModelUrl:
         advice = what_to_write(text, "hf://")
         if advice:
             raise InvalidUrlError(f"{text!r} contains the hub's host{advice}")
+    if elsewhere := scheme == "hf" and fault_of_host(ref):
+        raise InvalidUrlError(elsewhere)
     if scheme not in SCHEMES:
         meant = did_you_mean(scheme, SCHEMES)
         raise InvalidUrlError(f"{text!r}: unknown scheme {scheme}. Use {', '.join(SCHEMES)}{meant}")
