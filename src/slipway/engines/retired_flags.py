@@ -25,12 +25,21 @@ SWITCHES = (
 """Flags of vLLM that have no value any more."""
 
 
+GUIDED_OPTIONS = ("", ":no-fallback", ":disable-any-whitespace", ":no-fallback,disable-any-whitespace")
+"""Options after the name of a backend for guided decoding. Later versions had separate flags for them."""
+
+
 def _limits(value: str) -> tuple[str, ...] | None:
     """``image=4,video=1`` in the form of today, which is JSON."""
     pairs = PAIRS.findall(value)
     if not re.fullmatch(rf"{PAIRS.pattern}(?:,{PAIRS.pattern})*", value):
         return None
     return ("--limit-mm-per-prompt", json.dumps({kind: int(number) for kind, number in pairs}))
+
+
+def _draft(value: str) -> tuple[str, ...]:
+    """A model, or ``[ngram]``: tokens that repeat what is there."""
+    return ("--spec-method=ngram",) if value == "[ngram]" else ("--spec-model", value)
 
 
 def _is_switch(flag: str) -> Retired:
@@ -48,26 +57,44 @@ VLLM = (
     *_gone(
         "nothing",
         "--calculate-kv-scales --disable-async-output-proc --disable-frontend-multiprocessing --enable-lora-bias"
-        " --enable-prompt-adapter --enable-reasoning --engine-use-ray --guided-decoding-disable-additional-properties"
-        " --guided-decoding-disable-any-whitespace --guided-decoding-disable-fallback",
+        " --enable-prompt-adapter --enable-reasoning --engine-use-ray --expand-tools-even-if-tool-choice-none"
+        " --guided-decoding-disable-additional-properties --guided-decoding-disable-any-whitespace"
+        " --guided-decoding-disable-fallback --speculative-disable-mqa-scorer",
     ),
     *_gone(
         "value",
-        "--device --long-lora-scaling-factors --lora-extra-vocab-size --max-context-len-to-capture"
-        " --max-long-partial-prefills --max-num-partial-prefills --max-prompt-adapter-token --max-prompt-adapters"
-        " --max-seq-len-to-capture --num-lookahead-slots --num-scheduler-steps --preemption-mode"
-        " --quantization-param-path --scheduler-delay-factor --spec-decoding-acceptance-method"
-        " --speculative-disable-by-batch-size --swap-space --tokenizer-pool-extra-config --tokenizer-pool-size"
-        " --tokenizer-pool-type",
+        "--device --eplb-step-interval --eplb-window-size --image-feature-size --image-input-shape"
+        " --image-input-type --image-token-id --logits-processor-pattern --long-lora-scaling-factors"
+        " --lora-extra-vocab-size --max-context-len-to-capture --max-long-partial-prefills --max-num-partial-prefills"
+        " --max-prompt-adapter-token --max-prompt-adapters --max-seq-len-to-capture --ngram-prompt-lookup-max"
+        " --ngram-prompt-lookup-min --num-lookahead-slots --num-redundant-experts --num-scheduler-steps"
+        " --override-neuron-config --preemption-mode --quantization-param-path --scheduler-delay-factor"
+        " --spec-decoding-acceptance-method --speculative-disable-by-batch-size"
+        " --speculative-draft-tensor-parallel-size --speculative-max-model-len --swap-space"
+        " --tokenizer-pool-extra-config --tokenizer-pool-size --tokenizer-pool-type"
+        " --typical-acceptance-sampler-posterior-alpha --typical-acceptance-sampler-posterior-threshold",
     ),
-    *(Retired(flag, "boolean") for flag in ("--multi-step-stream-outputs", "--use-v2-block-manager")),
+    *(
+        Retired(flag, "boolean")
+        for flag in (
+            "--disable-logprobs-during-spec-decoding",
+            "--eplb-log-balancedness",
+            "--multi-step-stream-outputs",
+            "--use-v2-block-manager",
+        )
+    ),
+    Retired(
+        "--chat-template-text-format",
+        "value",
+        by_value={name: (f"--chat-template-content-format={name}",) for name in ("openai", "string")},
+    ),
     Retired("--cuda-graph-sizes", "values", lambda text: ("--cudagraph-capture-sizes", *text.split())),
     Retired("--disable-mm-preprocessor-cache", successor=("--mm-processor-cache-gb=0",)),
     Retired("--enable-multimodal-encoder-data-parallel", successor=("--mm-encoder-tp-mode=data",)),
     Retired("--limit-mm-per-prompt", "value", _limits),
     Retired("--num-speculative-tokens", "value", ("--spec-tokens", VALUE)),
     Retired("--override-pooler-config", "value", ("--pooler-config", VALUE)),
-    Retired("--speculative-model", "value", ("--spec-model", VALUE)),
+    Retired("--speculative-model", "value", _draft),
     Retired("--worker-use-ray", successor=("--distributed-executor-backend=ray",)),
     Retired(
         "--guided-decoding-backend",
@@ -75,8 +102,9 @@ VLLM = (
         by_value={
             "auto": (),
             **{
-                name: (f'--structured-outputs-config={{"backend": "{name}"}}',)
+                f"{name}{options}": (f'--structured-outputs-config={{"backend": "{name}"}}',)
                 for name in ("guidance", "lm-format-enforcer", "outlines", "xgrammar")
+                for options in GUIDED_OPTIONS
             },
         },
     ),
@@ -123,6 +151,8 @@ SGLANG = (
         " --disable-regex-jump-forward --efficient-weight-load --enable-ep-moe --enable-mla --enable-overlap-schedule"
         " --prefill-round-robin-balance",
     ),
+    Retired("--disable-flashinfer", successor=("--attention-backend=triton",)),
+    Retired("--disable-flashinfer-sampling", successor=("--sampling-backend=pytorch",)),
     Retired("--enable-deepep-moe", successor=("--moe-a2a-backend=deepep",)),
     Retired("--enable-flashinfer-cutlass-moe", successor=("--moe-runner-backend=flashinfer_cutlass",)),
     Retired("--enable-flashinfer-mla", successor=("--attention-backend=flashinfer",)),

@@ -11,6 +11,7 @@ from slipway.engines import ENGINES
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.retired import Retired, is_ours, renewed, shortest
 from slipway.engines.retired_flags import SWITCHES
+from slipway.engines.sglang import SGLANG
 from slipway.engines.vllm import VLLM
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "standins/packages"))
@@ -80,6 +81,12 @@ def test_an_abbreviation_is_no_flag_of_today(row: Retired) -> None:
         ("--task=other", "--task=other"),
         ("--cuda-graph-sizes 1 2 4 --seed 1", "--cudagraph-capture-sizes 1 2 4 --seed 1"),
         ("--speculative-model acme/draft --num-speculative-tokens 5", "--spec-model acme/draft --spec-tokens 5"),
+        ("--chat-template-text-format openai", "--chat-template-content-format=openai"),
+        ("--speculative-model=[ngram] --ngram-prompt-lookup-max 4 --seed 1", "--spec-method=ngram --seed 1"),
+        ("--speculative-draft-tensor-parallel-size=1 --seed 1", "--seed 1"),
+        ("--num-redundant-experts 2 --eplb-window-size 100 --enable-eplb", "--enable-eplb"),
+        ("--image-input-shape 1,3,336,336 --image-token-id=32000 --seed 1", "--seed 1"),
+        ("--override-neuron-config {} --seed 1", "--seed 1"),
         ("--rope-scaling {}", "--rope-scaling {}"),
         ("--disable-log-stats", "--disable-log-stats"),
         ("--chat-template --disable-log-requests", "--chat-template"),
@@ -88,6 +95,13 @@ def test_an_abbreviation_is_no_flag_of_today(row: Retired) -> None:
 )
 def test_vllm(args: str, now: str) -> None:
     assert vllm(*args.split()) == now.split()
+
+
+@pytest.mark.parametrize("options", ["", ":no-fallback", ":disable-any-whitespace"])
+def test_a_backend_for_guided_decoding_becomes_json(options: str) -> None:
+    assert vllm(f"--guided-decoding-backend=outlines{options}") == [
+        '--structured-outputs-config={"backend": "outlines"}'
+    ]
 
 
 def test_limits_of_media_become_json() -> None:
@@ -113,6 +127,19 @@ def test_limits_of_media_become_json() -> None:
 )
 def test_llamacpp(args: str, now: str) -> None:
     assert list(renewed(args.split(), LLAMACPP.retired).args) == now.split()
+
+
+@pytest.mark.parametrize(
+    ("args", "now"),
+    [
+        ("--disable-flashinfer --tp 2", "--attention-backend=triton --tp 2"),
+        ("--disable-flashinfer-sampling --tp 2", "--sampling-backend=pytorch --tp 2"),
+        ("--disable_mla --stream-output", "--incremental-streaming-output"),
+        ("--disable-radix-cache --mem-frac 0.8", "--disable-radix-cache --mem-frac 0.8"),
+    ],
+)
+def test_sglang(args: str, now: str) -> None:
+    assert list(renewed(args.split(), SGLANG.retired, abbreviated=True).args) == now.split()
 
 
 @pytest.mark.parametrize("name", [name for name, engine in ENGINES.items() if engine.retired])
