@@ -58,6 +58,10 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     )
 
 
+DEFAULT_REPLICATIONS = (20, 256)
+"""What the API server writes into every Model: ours, and the original's."""
+
+
 def _routed(world: World) -> Condition:
     """The first of the model's names that is not its own; that of the model itself where all are."""
     metadata, spec = world.resource["metadata"], world.resource["spec"]
@@ -81,9 +85,14 @@ def _ignored(view: View) -> list[Condition]:
     if unknown:
         texts.append(f"The system configuration has unknown keys without effect: {', '.join(unknown)}.")
     retired = sentence(view.model.renewal.changes, "spec.args") if isinstance(view.model, Model) else ""
+    hashed = (view.world.resource["spec"].get("loadBalancing") or {}).get("prefixHash") or {}
+    unused = hashed.get("replication") not in (None, *DEFAULT_REPLICATIONS)
+    if unused:
+        texts.append("These have no effect: spec.loadBalancing.prefixHash.replication (there is no hash ring).")
     if not texts and not retired:
         return []
-    reason = "ReservedLabels" if withheld else "UnknownKeys" if unknown else "RetiredFlags"
+    reasons = {"ReservedLabels": withheld, "UnknownKeys": unknown, "RetiredFlags": retired, "UnsupportedFields": unused}
+    reason = next(name for name, holds in reasons.items() if holds)
     return [Condition("FieldsIgnored", "True", reason, " ".join((*texts, retired)).strip())]
 
 

@@ -185,6 +185,15 @@ def test_a_key_of_the_configuration_that_is_not_known_stops_no_model_and_is_told
     assert (fields_ignored["status"], fields_ignored["reason"]) == ("True", "UnknownKeys")
 
 
+@pytest.mark.parametrize(("replication", "ignored"), [(None, False), (20, False), (256, False), (100, True)])
+def test_another_size_of_the_hash_ring_is_reported_as_ignored(replication: int | None, ignored: bool) -> None:
+    hashed = {} if replication is None else {"replication": replication}
+    reported = condition(world(loadBalancing={"strategy": "PrefixHash", "prefixHash": hashed}), "FieldsIgnored")
+    assert bool(reported) is ignored
+    assert reported is None or reported["reason"] == "UnsupportedFields"
+    assert reported is None or "prefixHash.replication" in reported["message"]
+
+
 def test_a_profile_gets_its_devices_by_a_claim() -> None:
     profile = "resourceProfiles: {gpu: {requests: {cpu: 1, rdma/ib: 1}, dra: {resourceClaimTemplateName: one-gpu}}}"
     snapshot = world(config=profile, resourceProfile="gpu:2")
