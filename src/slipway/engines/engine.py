@@ -192,6 +192,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """What Prometheus reads at its path ``/metrics``; None: it has none."""
     token: str = TOKEN
     """The variable in which it takes a token for the Hugging Face hub."""
+    one_family: bool = False
+    """Whether it does not answer over IPv4 if it listens on an address of IPv6, as asyncio does."""
     program: Program | None = None
     """How it is recognised where pods come from manifests that somebody else wrote; None: it is not."""
 
@@ -257,10 +259,12 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         startup = msgspec.structs.replace(self.probes.startup, command=self.start(launch))
         return msgspec.structs.replace(self.probes, startup=startup)
 
-    def drain(self, seconds: int) -> Drain:
-        """How its pods finish their requests, in ``seconds`` at most."""
+    def drain(self, seconds: int, bind: str = "") -> Drain:
+        """How its pods finish their requests, in ``seconds`` at most. ``bind``: the address that it listens on."""
         gauges = (self.metrics.running, self.metrics.waiting) if self.metrics else ()
-        return Drain(seconds=seconds, shell=self.shell, metrics=tuple(name for name in gauges if name))
+        loopback = "[::1]" if self.one_family and ":" in bind else "127.0.0.1"
+        metrics = tuple(name for name in gauges if name)
+        return Drain(seconds=seconds, shell=self.shell, metrics=metrics, loopback=loopback)
 
     def explain(self, log: str, download: Download = SOMETHING) -> Failure | None:
         """What the last log lines of a process that ended mean; None: nothing known."""

@@ -64,6 +64,9 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the engine's metrics that are zero while it has no request. Empty, or not answered: a pod with open
     connections goes after twelve looks."""
 
+    loopback: str = "127.0.0.1"
+    """Where it is asked for its metrics."""
+
     @property
     def grace_seconds(self) -> int:
         """Of the pod."""
@@ -75,7 +78,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
             return {}
         if not self.shell:
             return {"sleep": {"seconds": min(self.seconds, UNASKED_SECONDS)}}
-        return {"exec": {"command": ["sh", "-c", SCRIPT, "drain", str(port), str(self.seconds), *self.metrics]}}
+        script = SCRIPT.replace("127.0.0.1", self.loopback)
+        return {"exec": {"command": ["sh", "-c", script, "drain", str(port), str(self.seconds), *self.metrics]}}
 
 
 def bounded(probes: Object) -> Object:

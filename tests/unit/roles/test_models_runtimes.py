@@ -40,8 +40,12 @@ LISTED: list[Any] = [
 ]
 
 
+def runner_of(name: str) -> Object:
+    return RUNTIMES[name]["spec"]["engineConfig"]["runner"]
+
+
 def runner(name: str) -> Object:
-    return dict(RUNTIMES[name]["spec"]["engineConfig"]["runner"])
+    return dict(runner_of(name))
 
 
 def read(name: str) -> Candidate:
@@ -82,7 +86,7 @@ def started(folder: Path, name: str, *files: str) -> tuple[int, str]:
     model.mkdir(exist_ok=True)
     programs.mkdir()
     for program in ("llama-server", "ollama"):
-        (programs / program).write_text('#!/bin/sh\necho "$0 $*"\n')
+        (programs / program).write_text('#!/bin/sh\necho "$0 $* $OLLAMA_HOST"\n')
         (programs / program).chmod(0o755)
     (script,) = runner(name)["args"]
     script = script.replace("/app/", f"{programs}/").replace("/store/", f"{folder}/")
@@ -104,6 +108,18 @@ def test_ollama_takes_the_model_under_the_services_name(tmp_path: Path) -> None:
     assert (tmp_path / "Modelfile").read_text() == f"FROM {tmp_path}/model/tiny.gguf\n"
     assert "ollama create chat --file" in output
     assert "ollama serve" in output
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_it_listens_on_the_addresses_that_its_node_has(tmp_path: Path, monkeypatch: Any, name: str) -> None:
+    six = tmp_path / "if_inet6"
+    monkeypatch.setitem(runner_of(name), "args", [runner(name)["args"][0].replace("/proc/net/if_inet6", str(six))])
+    for folder, address in (("four", "0.0.0.0"), ("six", "[::]" if name == "ollama-cpu" else "::")):
+        (tmp_path / folder).mkdir()
+        status, output = started(tmp_path / folder, name, "tiny.gguf")
+        assert status == 0
+        assert f"--host {address} " in output or f"serve {address}:8080" in output
+        six.touch()
 
 
 @pytest.mark.parametrize("name", RUNTIMES)

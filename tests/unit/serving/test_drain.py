@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from slipway.engines import ENGINES
+from slipway.engines.engine import Engine as AnyEngine
 from slipway.engines.generic import GENERIC
+from slipway.engines.sglang import SGLANG
 from slipway.engines.vllm import VLLM
 from slipway.serving.drain import FAILED_SECONDS, UNASKED_SECONDS, Drain, bounded
 
@@ -113,6 +115,20 @@ def test_a_pod_waits_for_its_last_request(engine: Engine, client: socket.socket,
     assert process.poll() is None
     client.close()
     assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(
+    ("engine", "bind", "asked"),
+    [
+        (SGLANG, "::", "http://[::1]:$1/metrics"),
+        (SGLANG, "0.0.0.0", "http://127.0.0.1:$1/metrics"),
+        (SGLANG, "", "http://127.0.0.1:$1/metrics"),
+        (VLLM, "::", "http://127.0.0.1:$1/metrics"),
+    ],
+)
+def test_an_engine_is_asked_at_an_address_on_which_it_listens(engine: AnyEngine, bind: str, asked: str) -> None:
+    script = engine.drain(600, bind).hook(8000)["exec"]["command"][2]
+    assert asked in script
 
 
 @pytest.mark.usefixtures("client")

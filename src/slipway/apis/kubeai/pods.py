@@ -52,7 +52,7 @@ def server(model: Model) -> ModelServer:
         engine=_engine(model, profile, access),
         port=PORT,
         probes=model.engine.probes_of(model.launch),
-        drain=model.engine.drain(model.settings.drain_seconds),
+        drain=model.engine.drain(model.settings.drain_seconds, model.launch.bind),
         sidecars=(_loader(model, loader),) if spec.adapters else (),
         volumes=(*access.volumes, *(volume for volume in loader.volumes if volume["name"] not in volume_names)),
         files=tuple(File(file.path, file.content) for file in spec.files),

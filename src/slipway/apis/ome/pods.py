@@ -18,7 +18,7 @@ from slipway.apis.ome import adapters, names
 from slipway.apis.ome.adapters import Adapter
 from slipway.apis.ome.overlay import Component
 from slipway.apis.ome.storage import Mount, use_of
-from slipway.engines.recognition import Recognised, recognise
+from slipway.engines.recognition import Recognised, given, recognise
 from slipway.kube.names import NAME_LENGTH, ending
 from slipway.kube.objects import Object, as_object
 from slipway.kube.quantity import amount
@@ -119,7 +119,7 @@ def _unsealed(container: Object, seen: Recognised) -> Object:
 def _drain(seen: Recognised, role: Role, context: PodContext) -> Drain:
     """The pods of a group go together, whatever one of them has to do: a hook in each would part them."""
     if seen.engine and role == "pod":
-        return seen.engine.drain(context.drain_seconds)
+        return seen.engine.drain(context.drain_seconds, "".join(given(seen.args, "--host")[:1]))
     return Drain(seconds=context.drain_seconds, shell=False)
 
 
