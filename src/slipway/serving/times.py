@@ -6,17 +6,18 @@ import re
 from datetime import datetime
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+WHOLE = re.compile(rf"\+?(?:0|(?:{PART.pattern})+)")
+LONGEST = 64
+"""Characters. A longer text is rejected before it is read, because authors write it."""
 
 
 def parse_duration(text: str) -> float:
     """Seconds in ``600s``, ``1h30m``, ``.5h``, ``0``, as Go reads them, but for times below zero. Raises ValueError,
     with the form that is expected."""
-    plain = text.removeprefix("+")
-    parts = PART.findall(plain)
-    if plain != "0" and (not parts or "".join(number + unit for number, unit in parts) != plain):
-        raise ValueError(f"{text[:64]!r} is not a duration such as 90s, 10m or 1h30m")
-    return sum(float(number) * SECONDS[unit] for number, unit in parts)
+    if len(text) > LONGEST or not WHOLE.fullmatch(text):
+        raise ValueError(f"{text[:LONGEST]!r} is not a duration such as 90s, 10m or 1h30m")
+    return sum(float(number) * SECONDS[unit] for number, unit in PART.findall(text))
 
 
 def unix_time(stamp: str) -> float:
