@@ -7,7 +7,7 @@ of PyTorch. What an index names is the model, or else the files with the usual n
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 PART = re.compile(r"-([0-9]{1,6})-of-([0-9]{1,6})(?=\.[A-Za-z0-9]+\Z)")
 """Of most models both numbers have five digits, but of some they have fewer, or six."""
@@ -40,10 +40,11 @@ def without(
         kept -= {path for path in kept - top if FOLDER.fullmatch(path.partition("/")[0])}
     if pipeline and kept - top:
         kept -= top
-    for folder in {path.rpartition("/")[0] for path in kept}:
-        beside = {path for path in kept if path.rpartition("/")[0] == folder}
-        kept -= _copies(beside, frozenset(paths), frozenset(indexed))
-    return frozenset(kept)
+    folders: dict[str, set[str]] = {}
+    for path in kept:
+        folders.setdefault(path.rpartition("/")[0], set()).add(path)
+    everything, named = frozenset(paths), frozenset(indexed)
+    return frozenset(kept.difference(*(_copies(beside, everything, named) for beside in folders.values())))
 
 
 def stem(path: str) -> str:
@@ -53,15 +54,12 @@ def stem(path: str) -> str:
 
 def _copies(beside: Collection[str], paths: frozenset[str], indexed: frozenset[str]) -> set[str]:
     """Among the weights of one folder."""
-    stems = {stem(path) for path in beside}
-    copied = {path for path in beside if VARIANT.search(name := _name(path)) and _plain(path, name) in stems}
-    split = {stem(path) for path in beside if stem(path) != path} & set(beside)
-    for whole in split:
-        parts = {path for path in beside if stem(path) == whole and path != whole}
-        copied |= {whole} if whole not in indexed and f"{whole}.index.json" in paths else parts
-    for path in indexed.intersection(beside):
-        parts = {other for other in beside if stem(other) == stem(path) != other and _total(other) != _total(path)}
-        copied |= parts - indexed
+    sets = _sets(beside)
+    copied = {path for path in beside if VARIANT.search(name := _name(path)) and _plain(path, name) in sets}
+    # Another index than its own names it: it is a part of the model.
+    copied -= {path for path in copied & indexed if f"{stem(path)}.index.json" not in paths}
+    for whole, by_total in sets.items():
+        copied |= _further(whole, by_total, paths, indexed)
     if any(USUAL.fullmatch(_name(path)) for path in beside) and not (indexed & _laid_out(beside)):
         copied |= _laid_out(beside)
     if any(path.lower().endswith(SAFETENSORS) for path in beside):
@@ -69,10 +67,25 @@ def _copies(beside: Collection[str], paths: frozenset[str], indexed: frozenset[s
     return copied
 
 
-def _total(path: str) -> str:
-    """Of the parts that a file is one of; empty for a file that is no part."""
-    part = PART.search(path)
-    return part[2] if part else ""
+def _sets(beside: Collection[str]) -> dict[str, dict[str, set[str]]]:
+    """Stem -> number of parts -> the parts. The number of a file that is not split is empty."""
+    sets: dict[str, dict[str, set[str]]] = {}
+    for path in beside:
+        part = PART.search(path)
+        sets.setdefault(stem(path), {}).setdefault(part[2] if part else "", set()).add(path)
+    return sets
+
+
+def _further(
+    whole: str, by_total: Mapping[str, set[str]], paths: frozenset[str], indexed: frozenset[str]
+) -> frozenset[str]:
+    """The copies among a file and its parts, which may be there in several numbers."""
+    parts = frozenset[str]().union(*(files for total, files in by_total.items() if total))
+    if "" in by_total and (whole in indexed or f"{whole}.index.json" not in paths):
+        return parts - indexed
+    named = {total for total, files in by_total.items() if files & indexed}
+    others = {path for total, files in by_total.items() if total and named and total not in named for path in files}
+    return frozenset(others | ({whole} if parts and "" in by_total else set()))
 
 
 def _laid_out(beside: Collection[str]) -> set[str]:

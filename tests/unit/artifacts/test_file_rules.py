@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slipway.artifacts import copies
 from slipway.artifacts.file_rules import SMALL, UnsupportedError, choose
 from tests.tables import each
 
@@ -130,6 +131,34 @@ def test_of_two_sets_of_parts_the_one_that_the_index_names_is_the_model() -> Non
     choice = choose(["config.json", *PARTS, *older, INDEX], indexed=PARTS)
     assert choice.weights == {*PARTS}
     assert choose(["config.json", *PARTS, *older, INDEX], indexed=older).weights == {*older}
+
+
+@each(
+    [
+        (["model.safetensors", "model_fp16.safetensors"], set()),
+        (["model.safetensors", "model_ema.safetensors", "model.fp16.safetensors"], set()),
+        (["model-fp16-00001-of-00001.safetensors", "model.safetensors"], set()),
+        (["model.fp16-00001-of-00001.safetensors", "model.safetensors"], {"model.fp16.safetensors.index.json"}),
+    ]
+)
+def test_a_precision_that_the_index_names_is_a_part_of_the_model(names: list[str], own: set[str]) -> None:
+    choice = choose(["config.json", INDEX, *names, *own], indexed=names)
+    assert choice.weights == ({"model.safetensors"} if own else {*names})
+
+
+def test_the_work_grows_with_the_number_of_files_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    stem = copies.stem
+
+    def counted(path: str) -> str:
+        calls.append(path)
+        return stem(path)
+
+    monkeypatch.setattr(copies, "stem", counted)
+    parts = [f"model-{number:05}-of-{total:05}.safetensors" for total in (100, 200) for number in range(total)]
+    folders = [f"{number}/model.safetensors" for number in range(100)]
+    copies.without([*parts, *folders], [*parts, *folders], indexed=parts)
+    assert len(calls) <= 4 * len([*parts, *folders])
 
 
 @pytest.mark.parametrize("ending", REJECTED)
