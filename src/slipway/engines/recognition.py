@@ -40,6 +40,8 @@ COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 NUMBER = re.compile(r"-\d")
 LONGEST_SCRIPT = 65536
 """Characters; what is longer is not read."""
+MOST_EXPANDED = 2 << 20
+"""Characters of a command line once its variables are replaced. Linux starts no program with more."""
 
 
 class Recognised(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
 def recognise(container: Object) -> Recognised:
     """Reads the command line of a container as Kubernetes has it. Raises nothing, whatever is in it."""
     variables = _variables(container)
-    words = [REFERENCE.sub(lambda match: _value(match, variables), word) for word in words_of(container)]
+    words = _expanded(words_of(container), variables)
     program, args, last = _program(words)
     if program is UNKNOWN and not container.get("command"):
         program, args = _of_image(str(container.get("image", ""))), words
@@ -110,10 +112,10 @@ def words_of(container: Object) -> list[str]:
 
 def replaced_words(container: Object) -> list[str]:
     """The same with variables replaced, as far as their values are known: in a script, where several words may stand in
-    one variable, and elsewhere."""
-    variables, script = _variables(container), script_of(container)
-    words = [(word, REFERENCE.sub(lambda match: _value(match, variables), word)) for word in words_of(container)]
-    return [part for word, whole in words for part in (whole.split() if script and whole != word else [whole])]
+    one variable, and elsewhere. None if that is too long."""
+    script, words = script_of(container), words_of(container)
+    pairs = zip(words, _expanded(words, _variables(container)), strict=False)
+    return [part for word, whole in pairs for part in (whole.split() if script and whole != word else [whole])]
 
 
 def given(args: Sequence[str], *flags: str) -> list[str]:
@@ -163,6 +165,17 @@ def _variables(container: Object) -> dict[str, str]:
     given: Any = container.get("env")
     entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list | tuple) else []
     return {str(entry.get("name")): str(entry["value"]) for entry in entries if entry.get("value") is not None}
+
+
+def _expanded(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+    """Words with their variables replaced. None if they are too long: a few references to a long value take all of the
+    controller's memory."""
+    size = sum(map(len, words))
+    for word in words:
+        size += sum(len(_value(match, variables)) for match in REFERENCE.finditer(word))
+    if size > MOST_EXPANDED:
+        return []
+    return [REFERENCE.sub(lambda match: _value(match, variables), word) for word in words]
 
 
 def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slipway.engines import recognition
-from slipway.engines.recognition import Recognised, recognise
+from slipway.engines.recognition import Recognised, recognise, replaced_words
 from slipway.kube.objects import Object
 from tests import documents
 from tests.tables import each, seeds
@@ -162,6 +162,15 @@ def test_a_script_is_read_up_to_a_limit() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("command", [["sh", "-c", "vllm serve " + "$A " * 3000], ["vllm", "serve", *["$(A)"] * 3000]])
+def test_values_that_are_repeated_too_often_are_not_read(command: list[str]) -> None:
+    container = {"command": command, "env": [{"name": "A", "value": "x" * 1000}]}
+    assert recognise(container).args == ()
+    assert replaced_words(container) == []
+    few = {**container, "env": [{"name": "A", "value": "x" * 500}]}
+    assert len(recognise(few).args) == len(replaced_words(few)) - 1 == 3001
+
+
 def test_a_command_line_of_a_megabyte_is_read_at_once() -> None:
     assert found(["vllm", "serve", *["--served-model-name", "a"] * 40_000]).served_names == ("a",)
 
