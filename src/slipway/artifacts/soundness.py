@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from slipway.artifacts.copies import BESIDE, PART
+from slipway.artifacts.copies import BESIDE, PART, SAFETENSORS
 
 BLANKS = b"\xef\xbb\xbf \t\r\n"
 """What may stand before a text, or behind it."""
@@ -20,76 +20,83 @@ HEAD = 512
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx")
 READ = (*WEIGHTS, ".json", ".model", ".tiktoken", ".jinja", ".spm", ".vocab")
 """Endings of what engines read. Other files are read as well, as each tokenizer has its own names."""
-TOKENIZERS = (".model", ".tiktoken", ".spm")
-"""Endings of tokenizers, which are never empty."""
 POINTER_BYTES = 1024
 """No pointer and no error message is longer."""
-POINTERS: Mapping[bytes, tuple[str, str]] = {
-    b"version https://git-lfs.github.com/spec/": ("Git LFS", "git lfs pull"),
-    b"# xet version ": ("git-xet", "git xet checkout"),
-    b"/annex/objects/": ("git-annex", "git annex get ."),
+POINTERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
+    re.compile(rb"version https://git-lfs\.github\.com/spec/"): ("Git LFS", "git lfs pull"),
+    re.compile(rb"# xet version "): ("git-xet", "git xet checkout"),
+    re.compile(rb"(?:(?:\.\./)*\.git)?/annex/objects/"): ("git-annex", "git annex get ."),
 }
 """How a pointer begins -> the program that it is of, and the command that fetches the file."""
-PAGES = (b"<!doctype html", b"<html", b"<head", b"<body", b"<!--")
+PAGES = (b"<!doctype html", b"<html", b"<head", b"<body")
+COMMENT = b"<!--"
+"""Pages begin with it, but templates and XML do as well."""
 OBJECTS = (b"<?xml", b"<error", b'{"error', b'{"message', b'{"detail')
+"""With ``SENTENCES``: how errors of servers begin in place of weights, in lower case."""
 SENTENCES = re.compile(
-    rb"(?:error:? *)?(?:http/\d[\d.]* *)?(?:[45]\d\d:? +[a-z]|(?:entry |file |page |repository |model )?not found\b"
-    rb"|access denied\b|access to model|invalid (?:username or password|credentials)|unauthori[sz]ed\b|forbidden\b"
-    rb"|too many requests\b|bad gateway\b|service unavailable\b|gateway time-?out\b|internal server error\b)"
+    rb"(?:error:? *)?(?:http/\d[\d.]* *)?(?:[45]\d\d:? +)?(?:(?:entry |file |page |repository |model )?not found"
+    rb"|access denied|access to model|invalid (?:username or password|credentials)|unauthori[sz]ed|forbidden"
+    rb"|too many requests|bad gateway|service unavailable|gateway time-?out|internal server error)\b[.!]?"
 )
-"""With ``OBJECTS``: how errors of servers begin, in lower case."""
-JSON = re.compile(
-    r"(?:.*_)?config(?:_.*)?\.json|tokenizer.*\.json|(?:special_tokens_map|added_tokens|vocab|params|modules|model_index"
-    r"|chat_template|tekken)\.json|.*\.index\.json"
-)
-"""Names of files that engines read as JSON: an object or a list."""
+ERROR = re.compile(rb'\{\s*"error"\s*:\s*"[^"]*"\s*\}')
+"""The same in place of JSON, which may have any keys."""
+JSON = frozenset(("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json"))
+"""What every engine reads next to safetensors, as JSON."""
 TAIL = 64
 """Bytes at the end of such a file that show whether it is all there."""
 MOST_PARTS = 1000
+GGUF = ".gguf"
 INDEX = ".safetensors.index.json"
 PICKLE_INDEX = ".bin.index.json"
 MODEL = re.compile(rf"(?!.*(?:{BESIDE.pattern})).*(?:\.safetensors|\.gguf)|pytorch_model.*\.bin", re.IGNORECASE)
 """Names of weights that are a model by themselves."""
 
 
-def fault_of(path: str, head: bytes, size: int | None) -> str:
+def fault_of(path: str, head: bytes, size: int | None, *, as_json: bool = False) -> str:
     """What a file that an engine may read is instead, by its first bytes; empty: nothing that shows. ``size``: None: it
-    is not known."""
+    is not known. ``as_json``: whether it is one of ``json_of``."""
     weights = path.lower().endswith(WEIGHTS)
     what = "the weights" if weights else "the file itself"
     begin = head[:HEAD].lstrip(BLANKS).lower()
     for beginning, (program, command) in POINTERS.items():
-        if begin.startswith(beginning):
+        if beginning.match(begin):
             return f"{path} is a {program} pointer, not {what}: run '{command}' in the repository and copy it again"
-    if begin.startswith(PAGES):
+    if begin.startswith(PAGES) or ((weights or as_json) and begin.startswith(COMMENT)):
         return f"{path} is a web page, not {what}: check the address and whether it needs a token"
-    if (weights or is_json(path) or len(head) < HEAD) and _is_answer(path, begin, len(head)):
+    if _is_answer(begin, len(head), weights=weights, as_json=as_json):
         return f"{path} is an error message of a server, not {what}: check the address and whether it needs a token"
-    if not head and not size and (weights or is_json(path) or path.lower().endswith(TOKENIZERS)):
+    if (weights and not head and not size) or (as_json and not begin and len(head) < HEAD):
         return f"{path} is empty: copy {'the weights' if weights else 'the file'} again"
     return ""
 
 
-def _is_answer(path: str, begin: bytes, length: int) -> bool:
-    """A short file with words and no structure is one, of whatever name; a vocabulary may begin with any word."""
-    if path.lower().endswith(WEIGHTS):
+def _is_answer(begin: bytes, length: int, *, weights: bool, as_json: bool) -> bool:
+    """Of files that are neither weights nor JSON only those that have nothing but the message."""
+    if weights:
         return begin.startswith(OBJECTS) or bool(SENTENCES.match(begin))
-    if is_json(path) and (begin.startswith(b"<") or (length < HEAD and begin.startswith(OBJECTS))):
+    if as_json and begin.startswith(b"<"):
         return True
-    return length < HEAD and b"\n" not in begin.strip() and bool(SENTENCES.match(begin))
+    text = begin.rstrip(BLANKS)
+    return length < HEAD and bool(SENTENCES.fullmatch(text) or (as_json and ERROR.fullmatch(text)))
 
 
-def is_json(path: str) -> bool:
-    """Whether an engine reads a file as JSON."""
-    return bool(JSON.fullmatch(path.rpartition("/")[2].lower()))
+def json_of(weights: Collection[str]) -> frozenset[str]:
+    """The paths of the files that the engine of these weights reads as JSON, if they are there. None where the engine
+    is not certain to read them: next to GGUF, pickles and adapters, and in other folders."""
+    if any(path.lower().endswith(GGUF) for path in weights):
+        return frozenset()
+    models = (path for path in weights if path.lower().endswith(SAFETENSORS) and "/" not in path)
+    return JSON if any(MODEL.fullmatch(path) for path in models) else frozenset()
 
 
 def fault_of_json(path: str, head: bytes, tail: bytes) -> str:
     """What is wrong with such a file, by its first and its last bytes; empty: nothing that shows."""
     begin, end = head[:HEAD].lstrip(BLANKS), tail[-TAIL:].rstrip(BLANKS)
-    if begin and begin[:1] not in b"{[":
+    if not begin:
+        return ""
+    if begin[:1] not in b"{[":
         return unreadable(path, "it is not JSON")
-    if end and end[-1:] != {b"{": b"}", b"[": b"]"}.get(begin[:1]):
+    if end and end[-1:] != {b"{": b"}", b"[": b"]"}[begin[:1]]:
         return f"{path} is cut off: it does not end as JSON does: copy the file again"
     return ""
 
@@ -134,6 +141,8 @@ def is_left_over(index: str, content: Mapping[str, Any], paths: Collection[str])
     folder, named = index.rpartition("/")[0], named_by(index, content)
     if not named or any(path in paths for path in named):
         return False
+    if index.lower().endswith(PICKLE_INDEX):
+        return True
     return any(MODEL.fullmatch(path.rpartition("/")[2]) for path in paths if path.rpartition("/")[0] == folder)
 
 

@@ -60,7 +60,7 @@ def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) ->
     """What cannot be read is not known. Raises LoadError for a source that fails, and for files that are not what their
     names say."""
     files = _Files(source, listing.entries, retry)
-    files.check(chosen.companions)
+    files.check(chosen.companions, soundness.json_of(chosen.weights))
     main = {"Diffusers": INDEX, "Safetensors": CONFIG}.get(chosen.format, "")
     tensors: Mapping[str, int] = {}
     shapes: dict[str, tuple[str, Sequence[int]]] = {}
@@ -133,30 +133,32 @@ class _Files:
         headers = [self._header(name, self._gguf_parser(name)) for name in parts[:MOST_HEADERS]]
         return tuple(one for one in headers if one is not None) if all(headers) else ()
 
-    def check(self, names: Collection[str]) -> None:
+    def check(self, names: Collection[str], read_as_json: Collection[str] = ()) -> None:
         """Raises LoadError where one of them is something else than what its name says. A large companion whose name
-        has no ending of what engines read is not looked at."""
+        has no ending of what engines read is not looked at. ``read_as_json``: by an engine."""
         read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ) or self._is_tiny(name)]
         for name in read[:MOST_HEADERS]:
-            self._refuse(name, "")
+            self._refuse(name, "", as_json=name in read_as_json)
 
     def _is_tiny(self, name: str) -> bool:
         return (self._entries[name].size or 0) <= soundness.POINTER_BYTES
 
-    def _refuse(self, name: str, reason: str) -> None:
+    def _refuse(self, name: str, reason: str, *, as_json: bool = False) -> None:
         """Raises FaultError by what the file begins with, or else for the reason, if there is one."""
         entry = self._entries[name]
         head = b"" if entry.size == 0 else self._retry(partial(piece, self._source, entry, 0, soundness.HEAD))
-        fault = soundness.fault_of(name, head, entry.size) or reason
-        if not fault and soundness.is_json(name):
+        fault = soundness.fault_of(name, head, entry.size, as_json=as_json) or reason
+        if not fault and as_json:
             fault = soundness.fault_of_json(name, head, self._tail(entry, head))
         if fault:
             raise FaultError("UnsupportedSource", fault[:600])
 
     def _tail(self, entry: Entry, head: bytes) -> bytes:
-        """The last bytes. Empty if the source does not know ranges."""
-        if not entry.size or entry.size <= len(head):
+        """The last bytes. Empty if the source does not know ranges, or the size."""
+        if len(head) < soundness.HEAD or entry.size == len(head):
             return head
+        if not entry.size:
+            return b""
         place = entry.size - soundness.TAIL
         try:
             return self._retry(partial(piece, self._source, entry, place, soundness.TAIL))

@@ -36,10 +36,13 @@ def fault_in(folder: Path, paths: Collection[str]) -> str:
     weights = file_rules.weights_of(paths)
     if missing := soundness.missing_part(weights):
         return soundness.incomplete(missing)
+    read_as_json = soundness.json_of(weights)
     for path in sorted(paths)[:MOST_FILES]:
         if _is_index(path, weights) and (fault := _fault_of_index(folder, path, paths)):
             return fault
-        if (path in weights or _is_companion(folder, path)) and (fault := _fault_of(folder / path, path)):
+        if path not in weights and not _is_companion(folder, path):
+            continue
+        if fault := _fault_of(folder / path, path, as_json=path in read_as_json):
             return fault
     return ""
 
@@ -68,17 +71,17 @@ def _is_companion(folder: Path, path: str) -> bool:
     return file_rules.is_companion(path, (folder / path).stat().st_size)
 
 
-def _fault_of(path: Path, name: str) -> str:
+def _fault_of(path: Path, name: str, *, as_json: bool) -> str:
     with path.open("rb", buffering=0) as stream:
         size, head = path.stat().st_size, stream.read(soundness.HEAD)
-        if fault := soundness.fault_of(name, head, size):
+        if fault := soundness.fault_of(name, head, size, as_json=as_json):
             return fault
 
         def read(offset: int, count: int) -> bytes:
             stream.seek(offset)
             return stream.read(count)
 
-        if soundness.is_json(name):
+        if as_json:
             return soundness.fault_of_json(name, head, read(max(0, size - soundness.TAIL), soundness.TAIL))
         return _fault_of_header(name, head, size, read)
 

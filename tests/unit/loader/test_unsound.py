@@ -110,7 +110,7 @@ UNSOUND: list[tuple[str, Files, str]] = [
         (f"{kind}, {name}", llama(model__safetensors=WEIGHTS) | {name: content}, f"{name} is {why}")
         for kind, name, content, why in (
             ("nothing", "tokenizer.json", b"", "empty"),
-            ("nothing", "tokenizer.model", b"", "empty"),
+            ("blanks", "config.json", b"\n", "empty"),
             ("half", "config.json", CONFIG[: CONFIG.index(b"]") + 1], "cut off"),
             ("half", "tokenizer.json", b'{"model": {"vocab": {' + b'"a": 1, ' * 200, "cut off"),
             ("half", INDEX, b'{"weight_map": {"a": "model-0', "cut off"),
@@ -120,6 +120,8 @@ UNSOUND: list[tuple[str, Files, str]] = [
             ("sentence", "merges.txt", b"404: Not Found\n", "an error message of a server"),
             ("zeros", "tokenizer.json", bytes(2000), "not a valid file of its type: it is not JSON"),
             ("annex", "tokenizer.model", b"/annex/objects/SHA256E-s9--aa.model\n", "a git-annex pointer"),
+            ("annex, link", "tokenizer.model", b"../.git/annex/objects/Xx/9z/SHA256E-s9--aa", "a git-annex pointer"),
+            ("comment", "tokenizer.json", b"<!-- 1 --><html>", "a web page"),
             ("Xet", "tokenizer.json", b"# xet version 0\nfilesize = 9\n", "a git-xet pointer"),
         )
     ),
@@ -223,12 +225,58 @@ def test_what_lies_in_the_place_of_pickles_is_named(files: Files, why: str) -> N
         llama(model__safetensors=WEIGHTS) | {"pytorch_model.bin.index.json": index("pytorch_model-1-of-2.bin")},
         llama(model__safetensors=WEIGHTS)
         | {"tokenizer.json": b"\xef\xbb\xbf[]\r\n", "vocab.txt": b"forbidden\nnot found\n" * 9, "notes.json": b""},
+        {"config.json": b"", "m.gguf": GGUF},
+        {"config.json": b"", "adapter_config.json": b"{}", "adapter_model.safetensors": WEIGHTS},
+        *(
+            llama(model__safetensors=WEIGHTS) | {name: content}
+            for name, content in {
+                "x_config.json": b'"a"',
+                "generation_config.json": b"null",
+                "special_tokens_map.json": b"",
+                "tokenizer.model": b"",
+                "checkpoint-500/trainer_config.json": b"",
+                "checkpoint-500/config.json": b"",
+                "latest": b"500 steps",
+                "resolution.txt": b"512 x 512",
+                "prompt.txt": b"Forbidden words are allowed.",
+                "added_tokens.json": b'{"error": 5}',
+                "chat_template.jinja": b"<!-- Licence: MIT -->{{ messages }}",
+                "openvino_model.xml": b"<!-- Licence: MIT --><net/>",
+                "config.json": b" " * 600 + CONFIG,
+                "tokenizer_config.json": b'{"error": "e", "model_max_length": 9}',
+            }.items()
+        ),
+        *(
+            {"config.json": CONFIG, name: content, "pytorch_model.bin.index.json": index("pytorch_model-1-of-2.bin")}
+            for name, content in {
+                "model.bin": b"PK",
+                "model.onnx": b"x",
+                "onnx/model.onnx": b"x",
+                "consolidated.00.pth": b"PK",
+            }.items()
+        ),
     ]
 )
 def test_what_may_be_a_model_is_left_to_the_engine(files: Files) -> None:
     with TemporaryDirectory() as folder:
         write(Path(folder), files)
         assert fault_in(Path(folder), list(files)) == ""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"config.json": b"", "m.gguf": GGUF},
+        llama(model__safetensors=WEIGHTS)
+        | {"x_config.json": b'"a"', "generation_config.json": b"null", "special_tokens_map.json": b""}
+        | {"chat_template.jinja": b"<!-- Licence: MIT -->{{ messages }}", "resolution.txt": b"512 x 512"},
+    ],
+    ids=["GGUF", "safetensors"],
+)
+def test_what_an_engine_may_not_read_is_published_as_it_is(oci: Oci, hub: Service, root: Path, files: Files) -> None:
+    write(root / "acme/m", files)
+    published(oci, hub)
+    assert oci.received
 
 
 def test_a_header_beyond_the_limits_here_is_published(oci: Oci, hub: Service, root: Path) -> None:
