@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slipway.engines.engine import Engine
-from slipway.engines.recognition import recognise, replaced_words
+from slipway.engines.recognition import assigned, recognise, replaced_words
 from slipway.kube.objects import Object
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.freedoms import templates
@@ -25,7 +25,7 @@ def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
 
 def refuse(container: Object, words: Sequence[str], engine: Engine | None) -> None:
     """Raises InvalidSpecError if the engine of a container would refuse what the gateway sends."""
-    seals = engine.seals(container, words) if engine else ()
+    seals = engine.seals(container, words, assigned(container)) if engine else ()
     if seals:
         raise InvalidSpecError(
             "InvalidSpec",

@@ -15,7 +15,7 @@ from slipway.kube.objects import Object
 
 CONFIG = "--config"
 """Of vLLM and SGLang: a file with flags, one a line."""
-SETTING = re.compile(r"^([A-Za-z][\w-]{0,63})[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
+SETTING = re.compile(r"^[\"']?([A-Za-z][\w-]{0,63})[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
 JOINED = " \\\n"
 """What ends each line but the last of a script."""
 

@@ -72,6 +72,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """For speculative decoding."""
 
 
+UNSET = ("", "~", "null", "false", "no", "off")
+"""Values of YAML with which a setting in a file has no effect. Other spellings of them are accepted, too."""
 Owned = Mapping[str, Sequence[str]]
 """Flag -> the values that a user's argument may give it: others than these, and the model is not reached or found."""
 
@@ -146,8 +148,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     owned: Callable[[Launch], Owned] = lambda _launch: {}
     owned_env: Callable[[Launch], Owned] = lambda _launch: {}
     """The same of variables."""
-    unreachable_by: tuple[str, ...] = ()
-    """Flags with which it does not answer HTTP requests for the usual paths, whatever their values."""
+    unreachable_by: Owned = {}
+    """Flags with which it does not answer HTTP requests for the usual paths, unless they have one of these values."""
     command: tuple[str, ...] = ()
     """What is run in place of the image's entrypoint; empty: the entrypoint."""
     start: Callable[[Launch], tuple[str, ...]] | None = None
@@ -199,14 +201,15 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def conflicting_args(self, launch: Launch) -> tuple[str, ...]:
         """The flags that the user's arguments set to something with which the model would not be reached or found."""
-        owned = {**self.owned(launch), **dict.fromkeys(self.unreachable_by, ())}
+        owned = {**self.owned(launch), **self.unreachable_by}
         return conflicting_flags(launch.extra_args, owned, abbreviated=self.abbreviates)
 
     def conflicting_settings(self, launch: Launch, settings: Sequence[str]) -> tuple[str, ...]:
         """The same of flags that a file sets, ``--port=1``. Those on the command line have precedence."""
         own = given_flags(self.args(launch))
         owned = {flag: values for flag, values in self.owned(launch).items() if flag not in own}
-        return conflicting_flags(settings, owned | dict.fromkeys(self.unreachable_by, ("false",)))
+        effective = [one for one in settings if one.partition("=")[2].lower() not in UNSET]
+        return conflicting_flags(effective, {**owned, **self.unreachable_by})
 
     def conflicting_env(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
         """The same of the user's variables."""
@@ -226,10 +229,10 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
             return Renewal(tuple(args))
         return renewed(args, self.retired, abbreviated=self.abbreviates)
 
-    def seals(self, container: Object, words: Sequence[str]) -> tuple[str, ...]:
+    def seals(self, container: Object, words: Sequence[str], assigned: Sequence[str] = ()) -> tuple[str, ...]:
         """The flags and variables by which its container refuses what the gateway sends; ``words``: the command line of
-        it."""
-        return seals_in(container, words, self.sealed_by, abbreviated=self.abbreviates)
+        it; ``assigned``: variables that this sets."""
+        return seals_in(container, words, assigned, self.sealed_by, abbreviated=self.abbreviates)
 
     def named_devices(self, container: Object) -> tuple[Object, ...]:
         """Variables that make it end if it cannot open the GPUs of its container."""

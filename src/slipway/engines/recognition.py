@@ -35,6 +35,13 @@ IMAGES = tuple((re.compile(program.image), program) for program in PROGRAMS if p
 """The first that matches counts."""
 SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 OPERATORS = frozenset("();<>|&")
+BREAKS = "();<>|&\n"
+"""What ends a command in a script: operators, and the end of a line."""
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
+NO_DEFAULT = re.compile(r"\$\{\w+:?-\}")
+"""A variable, or nothing: a script keeps the value with it that the container has."""
+PREFIXES = ("exec", "env", "nohup")
+"""Commands that run the command behind them."""
 REFERENCE = re.compile(r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)")
 COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 NUMBER = re.compile(r"-\d")
@@ -118,6 +125,23 @@ def replaced_words(container: Object) -> list[str]:
     return [part for word, whole in pairs for part in (whole.split() if script and whole != word else [whole])]
 
 
+def assigned(container: Object) -> tuple[str, ...]:
+    """The names of the variables that the command line sets for the program it runs: directly before the program, by
+    ``env``, or by ``export`` in a script. A value that is known to be empty does not count."""
+    variables = _variables(container)
+    pairs: list[tuple[str, str]] = []
+    for command in _commands(container):
+        before, place = _assignments(command, 0)
+        while command[place : place + 1] and command[place] in PREFIXES:
+            more, place = _assignments(command, place + 1)
+            before += more
+        if command[place : place + 1] == ["export"]:
+            pairs += _assignments(command, place + 1)[0]
+        elif _starts(command[place : place + 3]):
+            pairs += before
+    return tuple(dict.fromkeys(name for name, value in pairs if _may_be_set(value, variables)))
+
+
 def given(args: Sequence[str], *flags: str) -> list[str]:
     """The words that follow the last of some flags among arguments, or stand behind its ``=``."""
     spelled = [spelling(word.partition("=")[0]) for word in args]
@@ -142,6 +166,49 @@ def spelling(flag: str) -> str:
 def _texts(container: Object, field: str) -> list[str]:
     given = container.get(field)
     return [str(word) for word in given] if isinstance(given, list | tuple) else []
+
+
+def _commands(container: Object) -> list[list[str]]:
+    """The commands of a script, those in parentheses left out, or the whole command line."""
+    script = script_of(container)
+    if script is None:
+        return [words_of(container)]
+    plain = COMMENT.sub("", _texts(container, script[0])[script[1]][:LONGEST_SCRIPT]).replace("\\\n", " ")
+    lexer = shlex.shlex(REFERENCE.sub(_braced, plain), posix=True, punctuation_chars=BREAKS)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    commands: list[list[str]] = [[]]
+    depth = 0
+    try:
+        for word in lexer:
+            if word and set(word) <= set(BREAKS):
+                depth += word.count("(") - word.count(")")
+                commands.append([])
+            elif depth == 0:
+                commands[-1].append(word)
+    except ValueError:  # a quote that does not end
+        return []
+    return commands
+
+
+def _assignments(command: Sequence[str], place: int) -> tuple[list[tuple[str, str]], int]:
+    """Those of a command from a place on, and the place behind them."""
+    pairs = []
+    while place < len(command) and (match := ASSIGNMENT.fullmatch(command[place])):
+        pairs.append((match[1], match[2]))
+        place += 1
+    return pairs, place
+
+
+def _starts(command: Sequence[str]) -> bool:
+    """Whether a command that begins so runs a program that is known, and does not only name it."""
+    if command[1:2] == ["-m"]:
+        return " ".join(command[2:3]).split(".")[0] in MODULES
+    return bool(command) and _executable(command[0], command[1:2]) is not None
+
+
+def _may_be_set(value: str, variables: Mapping[str, str]) -> bool:
+    plain = NO_DEFAULT.sub("", value)
+    return bool(REFERENCE.sub(lambda match: _value(match, variables)[:1], plain))
 
 
 def _split(script: str) -> list[str]:

@@ -28,15 +28,15 @@ class Seals(msgspec.Struct, frozen=True, kw_only=True):
     """The same of the version in the default images."""
 
 
-def seals_in(container: Object, words: Sequence[str], seals: Seals, *, abbreviated: bool) -> tuple[str, ...]:
-    """The flags and variables that seal the engine of a container. ``words``: of its command line, which may also set
-    variables, as scripts and ``env`` do."""
-    pairs = [word.partition("=") for word in words]
-    spelled = (flag for flag, _equals, _value in pairs)
+def seals_in(
+    container: Object, words: Sequence[str], assigned: Sequence[str], seals: Seals, *, abbreviated: bool
+) -> tuple[str, ...]:
+    """The flags and variables that seal the engine of a container. ``words``: of its command line; ``assigned``:
+    variables that this sets, as scripts and ``env`` do."""
+    spelled = (word.partition("=")[0] for word in words)
     flags = (one for one in spelled if any(names_flag(one, flag, abbreviated=abbreviated) for flag in seals.flags))
     variables = [str(one.get("name")) for one in _entries(container.get("env")) if one.get("value") != ""]
-    variables += [name for name, equals, value in pairs if equals and value]
-    sealing = (name for name in variables if (name.upper() if seals.any_case else name) in seals.variables)
+    sealing = (name for name in (*variables, *assigned) if (name.upper() if seals.any_case else name) in seals.variables)
     return tuple(dict.fromkeys((*flags, *sealing)))
 
 

@@ -40,7 +40,7 @@ SGLANG = Engine(
     args=_args,
     env=lambda launch: environment(launch.hub_mirror),
     owned=_owned,
-    unreachable_by=("--grpc-mode", "--smg-grpc-mode"),
+    unreachable_by={"--grpc-mode": (), "--smg-grpc-mode": ()},
     sealed_by=Seals(flags=("--api-key", "--ssl-certfile", "--ssl-keyfile")),
     port=30000,
     one_family=True,

@@ -14,7 +14,6 @@ from slipway.apis.ome.service_resolve import View, resolve
 from slipway.apis.ome.service_rollout import APP, Rolled, canary_name, roll, startup_seconds
 from slipway.apis.sealed import refuse
 from slipway.artifacts.redaction import redact_url
-from slipway.engines.recognition import replaced_words
 from slipway.kube.objects import (
     ROLE,
     ROLE_BINDING,
@@ -53,8 +52,7 @@ def plan(view: View) -> Plan:
         children += [*_account(service, part), _exposed(own, part.component.extension.annotations)]
         children += _workload(rolled, service, world)
         if part is service.routed:
-            set_in_script = [word for word in replaced_words(part.runner) if not word.startswith("-")]
-            refuse(part.runner, (*part.recognised.args, *set_in_script), part.recognised.engine)
+            refuse(part.runner, part.recognised.args, part.recognised.engine)
             children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
     return Plan(children=tuple(children))
 
