@@ -148,6 +148,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     owned: Callable[[Launch], Owned] = lambda _launch: {}
     owned_env: Callable[[Launch], Owned] = lambda _launch: {}
     """The same of variables."""
+    any_case: frozenset[str] = frozenset()
+    """Variables, in upper case, that it reads in any case."""
     unreachable_by: Owned = {}
     """Flags with which it does not answer HTTP requests for the usual paths, unless they have one of these values."""
     command: tuple[str, ...] = ()
@@ -213,9 +215,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def conflicting_env(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
         """The same of the user's variables."""
-        return tuple(
-            name for name, values in sorted(self.owned_env(launch).items()) if env.get(name) not in (None, *values)
-        )
+        owned = self.owned_env(launch)
+        names = {name: name.upper() if name.upper() in self.any_case else name for name in env}
+        return tuple(name for name in sorted(env) if env[name] not in owned.get(names[name], (env[name],)))
 
     def without_effect(self, launch: Launch, field: str) -> dict[str, str]:
         """The settings that are given and have no effect, and why. ``field``: of the spec, that has the user's
@@ -232,7 +234,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     def seals(self, container: Object, words: Sequence[str], assigned: Sequence[str] = ()) -> tuple[str, ...]:
         """The flags and variables by which its container refuses what the gateway sends; ``words``: the command line of
         it; ``assigned``: variables that this sets."""
-        return seals_in(container, words, assigned, self.sealed_by, abbreviated=self.abbreviates)
+        return seals_in(
+            container, words, assigned, self.sealed_by, abbreviated=self.abbreviates, any_case=self.any_case
+        )
 
     def named_devices(self, container: Object) -> tuple[Object, ...]:
         """Variables that make it end if it cannot open the GPUs of its container."""

@@ -21,6 +21,7 @@ def _env(launch: Launch) -> dict[str, str]:
 
 def _owned_env(launch: Launch) -> Owned:
     return {
+        "UVICORN_FD": ("",),
         "UVICORN_HOST": ANYWHERE,
         "UVICORN_PORT": (str(launch.port),),
         "UVICORN_UDS": ("",),
@@ -37,6 +38,8 @@ FASTER_WHISPER = Engine(
     args=lambda launch: launch.extra_args,
     env=_env,
     owned_env=_owned_env,
+    # Its own, which pydantic reads. uvicorn minds the case.
+    any_case=frozenset(("API_KEY", "WHISPER__MODEL")),
     reads_model_field=False,
     paths=(
         "/v1/audio/transcriptions",
@@ -45,7 +48,7 @@ FASTER_WHISPER = Engine(
         "/v1/chat/completions",
         SESSION,
     ),
-    sealed_by=Seals(variables=("API_KEY", "UVICORN_SSL_KEYFILE", "UVICORN_SSL_CERTFILE"), any_case=True),
+    sealed_by=Seals(variables=("API_KEY", "UVICORN_SSL_KEYFILE", "UVICORN_SSL_CERTFILE")),
     port=PORT,
     images={
         "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",

@@ -20,8 +20,6 @@ class Seals(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     """With an empty value they seal nothing."""
-    any_case: bool = False
-    """Whether the engine does not mind the case of its variables."""
     clearable: tuple[str, ...] = ()
     """Those of the variables that every version takes for absent if they are empty."""
     clearable_today: tuple[str, ...] = ()
@@ -29,14 +27,24 @@ class Seals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seals_in(
-    container: Object, words: Sequence[str], assigned: Sequence[str], seals: Seals, *, abbreviated: bool
+    container: Object,
+    words: Sequence[str],
+    assigned: Sequence[str],
+    seals: Seals,
+    *,
+    abbreviated: bool,
+    any_case: frozenset[str],
 ) -> tuple[str, ...]:
     """The flags and variables that seal the engine of a container. ``words``: of its command line; ``assigned``:
-    variables that this sets, as scripts and ``env`` do."""
+    variables that this sets, as scripts and ``env`` do; ``any_case``: variables that the engine reads in any case."""
     spelled = (word.partition("=")[0] for word in words)
     flags = (one for one in spelled if any(names_flag(one, flag, abbreviated=abbreviated) for flag in seals.flags))
     variables = [str(one.get("name")) for one in _entries(container.get("env")) if one.get("value") != ""]
-    sealing = (name for name in (*variables, *assigned) if (name.upper() if seals.any_case else name) in seals.variables)
+    sealing = (
+        name
+        for name in (*variables, *assigned)
+        if (name.upper() if name.upper() in any_case else name) in seals.variables
+    )
     return tuple(dict.fromkeys((*flags, *sealing)))
 
 
