@@ -100,12 +100,13 @@ UNKNOWN = Scheme()
 
 def by_names(scheme: Scheme, tensors: Shapes) -> Counted:
     """The parameters in all tensors of a quantized model."""
-    total, complete = Fraction(0), True
+    total, odd = Fraction(0), 0
     for name, (type_, shape) in tensors.items():
         if not is_auxiliary(name) and type_ != POWERS:
             rate = _rate_of(scheme, name, type_, shape, tensors)
             total += math.prod(shape) * (1 if rate is None else rate)
-            complete = complete and rate is not None
+            odd += math.prod(shape) if rate is None else 0
+    complete = odd * FEW <= total
     return _counted(total, exact=complete, known=complete)
 
 
@@ -115,7 +116,7 @@ def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
         numbers, odd = sum(tensors.values()), sum(count for type_, count in tensors.items() if _may_hold_several(type_))
         few = odd * FEW <= numbers
         return Counted(numbers, exact=few, known=few)
-    total, packed, exact, complete = Fraction(0), Fraction(0), scheme.apart, True
+    total, packed, exact, odd = Fraction(0), Fraction(0), scheme.apart, 0
     scales = {type_: share for group in scheme.groups for type_, share in group.scales.items()}
     for type_, count in tensors.items():
         rates = {group.rates[type_] for group in scheme.groups if type_ in group.rates}
@@ -127,7 +128,8 @@ def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
             continue
         total += count * max(rates, default=Fraction(1))
         packed += count * max(rates, default=Fraction(0)) if type_ not in FLOATS else 0
-        exact, complete = exact and len(rates) == 1, complete and bool(rates)
+        exact, odd = exact and len(rates) <= 1, odd + (0 if rates else count)
+    complete = odd * FEW <= total
     for type_, share in scales.items():
         if any(group.rates.get(type_) == 1 for group in scheme.groups) and type_ in tensors:
             # Scales of one group, and weights of another.

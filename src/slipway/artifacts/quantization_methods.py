@@ -17,6 +17,8 @@ MOST_BITS = 16
 WILD = frozenset("*?[")
 EXPERTS = "expert_dtype"
 """Field next to the quantization of FP8: the type of the experts, if it differs."""
+OF_EXPERTS = ("*.experts", "*.experts.*")
+"""Their modules. Shared experts are not among them."""
 
 
 def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Scheme | None:
@@ -31,7 +33,7 @@ def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any
     if reader is _fp8:
         settings = {
             **settings,
-            EXPERTS: next((place[EXPERTS] for place in (configuration, *parts) if EXPERTS in place), None),
+            EXPERTS: next((place[EXPERTS] for place in (configuration, *parts) if place.get(EXPERTS)), None),
         }
     return reader(settings) if reader else UNKNOWN
 
@@ -126,9 +128,11 @@ def _eight(_settings: Mapping[str, Any]) -> Scheme:
 
 
 def _fp8(settings: Mapping[str, Any]) -> Scheme:
-    """A weight in each number of eight bits. Experts of four bits lie in whole numbers, two in each byte."""
-    packed = {"I8": Fraction(2), "U8": Fraction(2)} if _word(settings.get(EXPERTS)).endswith("fp4") else {}
-    return _scheme((_kept((), dict.fromkeys(SMALL, Fraction(1)) | packed),))
+    """A weight in each number of eight bits. Experts of four bits lie in whole numbers, two in each byte, and their
+    scales are powers of two."""
+    small = dict.fromkeys(SMALL, Fraction(1))
+    packed = _kept(OF_EXPERTS, small | {"I8": Fraction(2), "U8": Fraction(2)})
+    return _scheme((_kept((), small), *([packed] if _word(settings.get(EXPERTS)) in ("fp4", "mxfp4") else [])))
 
 
 def _mxfp8(_settings: Mapping[str, Any]) -> Scheme:

@@ -127,10 +127,35 @@ def test_experts_of_four_bits_lie_in_bytes_beside_weights_of_eight(place: dict[s
     """As in DeepSeek V4."""
     config = MODEL | place | {"quantization_config": {"quant_method": "fp8", "scale_fmt": "ue8m0"}}
     tensors = {"F8_E4M3": B, "I8": 3 * B, "F8_E8M0": 96_000_000, **REST}
-    for experts in ({"expert_dtype": "fp4"}, {"text_config": {"expert_dtype": "fp4"}}):
+    part = {"text_config": {"expert_dtype": "fp4"}}
+    for experts in ({"expert_dtype": "fp4"}, {"expert_dtype": "mxfp4"}, part, {"expert_dtype": None} | part):
         result = facts_of(config | experts, tensors=tensors)
         assert (result.parameter_size, result.exact) == ("8B", True)
-    assert not facts_of(config, tensors=tensors).exact
+    for other in ({}, {"expert_dtype": "nvfp4"}):
+        assert not facts_of(config | other, tensors=tensors).exact
+
+
+def test_other_weights_than_experts_of_four_bits_are_not_counted_twice() -> None:
+    quantization = {"quant_method": "fp8"}
+    config = MODEL | {"expert_dtype": "fp4", "quantization_config": quantization}
+    weights: Tensors = {
+        "model.layers.0.mlp.experts.0.down_proj.weight": ("I8", (OUT, IN // 2)),
+        "model.layers.0.mlp.experts.1.down_proj.weight": ("F8_E4M3", (OUT, IN)),
+        "model.layers.0.self_attn.k_proj.weight": ("F8_E4M3", (OUT, IN)),
+    }
+    result = facts_of(config, tensors={"I8": 1}, shapes=weights | PLAIN)
+    assert (result.parameters, result.exact) == (3 * OUT * IN + 64_064, True)
+    for module in ("self_attn.q_proj", "mlp.shared_experts.up_proj"):
+        odd: Tensors = {f"model.layers.0.{module}.weight": ("I8", (OUT, IN))}
+        assert not facts_of(config, tensors={"I8": 1}, shapes=weights | odd | PLAIN).exact
+
+
+@each([("U8", 16, True), ("I8", 7_000_000, True), ("I8", 8_000_000, False)])
+def test_a_few_numbers_of_an_unknown_kind_leave_it_exact(type_: str, numbers: int, exact: bool) -> None:
+    config = MODEL | {"quantization_config": {"quant_method": "fp8"}}
+    assert facts_of(config, tensors={"F8_E4M3": 7 * B, type_: numbers}).exact is exact
+    shapes: Tensors = {"model.a.weight": ("F8_E4M3", (7, B)), "model.b.position_ids": (type_, (numbers,))}
+    assert facts_of(config, tensors={type_: 1}, shapes=shapes).exact is exact
 
 
 def test_numbers_of_a_quantized_type_without_a_quantization_are_not_exact() -> None:
