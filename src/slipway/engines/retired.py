@@ -93,7 +93,8 @@ def _row(word: str, table: Sequence[Retired], *, abbreviated: bool) -> Retired |
 
 
 def _spellings(row: Retired) -> tuple[str, ...]:
-    return (row.flag, row.flag.replace("--", "--no-", 1)) if row.takes == "nothing" else (row.flag,)
+    switch = row.takes == "nothing" or (row.takes == "boolean" and row.by_value is None)
+    return (row.flag, row.flag.replace("--", "--no-", 1)) if switch else (row.flag,)
 
 
 def _is_beginning(flag: str, of: str) -> bool:

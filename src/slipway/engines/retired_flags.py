@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import permutations
 
 from slipway.engines.retired import VALUE, Retired
 
@@ -25,8 +26,13 @@ SWITCHES = (
 """Flags of vLLM that have no value any more."""
 
 
-GUIDED_OPTIONS = ("", ":no-fallback", ":disable-any-whitespace", ":no-fallback,disable-any-whitespace")
-"""Options after the name of a backend for guided decoding. Later versions had separate flags for them."""
+GUIDED_OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "no-fallback": ("", ()),
+    "disable-any-whitespace": ("disable_any_whitespace", ("guidance", "xgrammar")),
+    "no-additional-properties": ("disable_additional_properties", ("guidance",)),
+}
+"""Options after the name of a backend for guided decoding -> the setting of today, and the backends that take it."""
+GUIDED_BACKENDS = ("guidance", "lm-format-enforcer", "outlines", "xgrammar")
 
 
 def _limits(value: str) -> tuple[str, ...] | None:
@@ -40,6 +46,26 @@ def _limits(value: str) -> tuple[str, ...] | None:
 def _draft(value: str) -> tuple[str, ...]:
     """A model, or ``[ngram]``: tokens that repeat what is there."""
     return ("--spec-method=ngram",) if value == "[ngram]" else ("--spec-model", value)
+
+
+def _redundant_experts(value: str) -> tuple[str, ...] | None:
+    number = value.isascii() and value.isdigit() and len(value) <= 6
+    return (f'--eplb-config={{"num_redundant_experts": {int(value)}}}',) if number else None
+
+
+def _guided() -> Mapping[str, tuple[str, ...]]:
+    """Each backend with its options, in any order, as JSON."""
+    orders = [order for number in range(len(GUIDED_OPTIONS) + 1) for order in permutations(GUIDED_OPTIONS, number)]
+    return {
+        f"{backend}{':' if order else ''}{','.join(order)}": (_structured(backend, order),)
+        for backend in GUIDED_BACKENDS
+        for order in orders
+    }
+
+
+def _structured(backend: str, options: Iterable[str]) -> str:
+    fields = [field for field, backends in map(GUIDED_OPTIONS.__getitem__, options) if backend in backends]
+    return f"--structured-outputs-config={json.dumps({'backend': backend} | dict.fromkeys(sorted(fields), True))}"
 
 
 def _is_switch(flag: str) -> Retired:
@@ -67,8 +93,8 @@ VLLM = (
         " --image-input-type --image-token-id --logits-processor-pattern --long-lora-scaling-factors"
         " --lora-extra-vocab-size --max-context-len-to-capture --max-long-partial-prefills --max-num-partial-prefills"
         " --max-prompt-adapter-token --max-prompt-adapters --max-seq-len-to-capture --ngram-prompt-lookup-max"
-        " --ngram-prompt-lookup-min --num-lookahead-slots --num-redundant-experts --num-scheduler-steps"
-        " --override-neuron-config --preemption-mode --quantization-param-path --scheduler-delay-factor"
+        " --ngram-prompt-lookup-min --num-lookahead-slots --num-scheduler-steps --override-neuron-config"
+        " --preemption-mode --quantization-param-path --scheduler-delay-factor"
         " --spec-decoding-acceptance-method --speculative-disable-by-batch-size"
         " --speculative-draft-tensor-parallel-size --speculative-max-model-len --swap-space"
         " --tokenizer-pool-extra-config --tokenizer-pool-size --tokenizer-pool-type"
@@ -92,6 +118,7 @@ VLLM = (
     Retired("--disable-mm-preprocessor-cache", successor=("--mm-processor-cache-gb=0",)),
     Retired("--enable-multimodal-encoder-data-parallel", successor=("--mm-encoder-tp-mode=data",)),
     Retired("--limit-mm-per-prompt", "value", _limits),
+    Retired("--num-redundant-experts", "value", _redundant_experts),
     Retired("--num-speculative-tokens", "value", ("--spec-tokens", VALUE)),
     Retired("--override-pooler-config", "value", ("--pooler-config", VALUE)),
     Retired("--speculative-model", "value", _draft),
@@ -101,11 +128,8 @@ VLLM = (
         "value",
         by_value={
             "auto": (),
-            **{
-                f"{name}{options}": (f'--structured-outputs-config={{"backend": "{name}"}}',)
-                for name in ("guidance", "lm-format-enforcer", "outlines", "xgrammar")
-                for options in GUIDED_OPTIONS
-            },
+            "auto:no-fallback": (),
+            **_guided(),
         },
     ),
     Retired(

@@ -84,7 +84,9 @@ def test_an_abbreviation_is_no_flag_of_today(row: Retired) -> None:
         ("--chat-template-text-format openai", "--chat-template-content-format=openai"),
         ("--speculative-model=[ngram] --ngram-prompt-lookup-max 4 --seed 1", "--spec-method=ngram --seed 1"),
         ("--speculative-draft-tensor-parallel-size=1 --seed 1", "--seed 1"),
-        ("--num-redundant-experts 2 --eplb-window-size 100 --enable-eplb", "--enable-eplb"),
+        ("--eplb-window-size 100 --enable-eplb --no-eplb-log-balancedness", "--enable-eplb"),
+        ("--eplb-log-balancedness --no-use-v2-block-manager --seed 1", "--seed 1"),
+        ("--num-redundant-experts many", "--num-redundant-experts many"),
         ("--image-input-shape 1,3,336,336 --image-token-id=32000 --seed 1", "--seed 1"),
         ("--override-neuron-config {} --seed 1", "--seed 1"),
         ("--rope-scaling {}", "--rope-scaling {}"),
@@ -97,10 +99,27 @@ def test_vllm(args: str, now: str) -> None:
     assert vllm(*args.split()) == now.split()
 
 
-@pytest.mark.parametrize("options", ["", ":no-fallback", ":disable-any-whitespace"])
-def test_a_backend_for_guided_decoding_becomes_json(options: str) -> None:
-    assert vllm(f"--guided-decoding-backend=outlines{options}") == [
-        '--structured-outputs-config={"backend": "outlines"}'
+@pytest.mark.parametrize(
+    ("value", "json"),
+    [
+        ("outlines", '{"backend": "outlines"}'),
+        ("outlines:no-fallback", '{"backend": "outlines"}'),
+        ("outlines:disable-any-whitespace", '{"backend": "outlines"}'),
+        ("xgrammar:disable-any-whitespace", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
+        ("xgrammar:no-fallback,disable-any-whitespace", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
+        ("xgrammar:disable-any-whitespace,no-fallback", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
+        ("guidance:no-additional-properties", '{"backend": "guidance", "disable_additional_properties": true}'),
+    ],
+)
+def test_a_backend_for_guided_decoding_becomes_json(value: str, json: str) -> None:
+    assert vllm(f"--guided-decoding-backend={value}") == [f"--structured-outputs-config={json}"]
+    assert vllm("--guided-decoding-backend", value) == [f"--structured-outputs-config={json}"]
+
+
+def test_redundant_experts_become_json() -> None:
+    assert vllm("--num-redundant-experts", "2", "--enable-eplb") == [
+        '--eplb-config={"num_redundant_experts": 2}',
+        "--enable-eplb",
     ]
 
 
