@@ -26,10 +26,11 @@ SOME_REPOSITORY = "a repository such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
 HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 OTHER_HOSTS = re.compile(
     r"(?:.+\.)?(?:docker\.(?:io|com)|ghcr\.io|quay\.io|gcr\.io|nvcr\.io|github\.com|gitlab\.com|modelscope\.(?:cn|ai)"
-    r"|ollama\.(?:ai|com)|amazonaws\.com|googleapis\.com|azurecr\.io)|localhost",
+    r"|ollama\.(?:ai|com)|amazonaws\.com|ecr\.aws|googleapis\.com|pkg\.dev|azurecr\.io|mcr\.microsoft\.com|k8s\.io"
+    r"|hf-mirror\.com)|localhost:[0-9]{1,5}",
     re.IGNORECASE | re.ASCII,
 )
-"""Where images, code and models of others are: no owner on the hub has such a name."""
+"""Where images, code and models of others are: no owner on the hub has such a name. ``localhost`` alone can be one."""
 NOT_MODELS = ("datasets", "spaces", "api", "docs", "models", "blog", "papers", "collections", "settings", "join")
 """First parts of the hub's addresses that are no owner's name."""
 FILE_PAGES = ("resolve", "blob", "raw")
@@ -68,7 +69,8 @@ def is_host(word: str) -> bool:
 def fault_of_host(text: str) -> str:
     """The sentence that a name begins with a host that is not the hub; empty: it does not."""
     host = text.removeprefix("hf://").partition("/")[0]
-    other = OTHER_HOSTS.fullmatch(host.partition(":")[0].rstrip("."))
+    name, colon, port = host.partition(":")
+    other = any(OTHER_HOSTS.fullmatch(one) for one in (name.rstrip("."), f"{name.rstrip('.')}{colon}{port}"))
     return f"{text[:256]!r} is on {host}, not on the Hugging Face Hub: write {SOME_REPOSITORY}" if other else ""
 
 

@@ -80,7 +80,11 @@ def test_kubeai_takes_a_quantization_where_the_engine_does(engine: str, cached: 
 
 
 @pytest.mark.parametrize(
-    "host", ["docker.io", "ghcr.io", "localhost:5000", "registry.ollama.ai", "modelscope.cn", "1.dkr.ecr.amazonaws.com"]
+    "host",
+    [
+        *("docker.io", "ghcr.io", "localhost:5000", "registry.ollama.ai", "modelscope.cn", "1.dkr.ecr.amazonaws.com"),
+        *("mcr.microsoft.com", "public.ecr.aws", "registry.k8s.io", "europe-docker.pkg.dev", "hf-mirror.com"),
+    ],
 )
 @pytest.mark.parametrize("rest", ["acme", "acme/tiny", "acme/tiny:1"])
 def test_another_host_is_no_owner(host: str, rest: str) -> None:
@@ -95,7 +99,7 @@ def test_another_host_is_no_owner(host: str, rest: str) -> None:
         ome_storage(model(f"hf://{text}"), Settings())
 
 
-@pytest.mark.parametrize("text", ["docker/tiny", "github/tiny", "acme.io/tiny", "localhosts/tiny"])
+@pytest.mark.parametrize("text", ["docker/tiny", "github/tiny", "acme.io/tiny", "localhosts/tiny", "localhost/tiny"])
 def test_an_owner_may_be_called_like_a_host(text: str) -> None:
     assert source(Request(text=text), Sources()).repository == text
 
