@@ -259,12 +259,15 @@ def _method(config: Mapping[str, Any]) -> str:
 
 def _context(config: Mapping[str, Any]) -> int:
     """Tokens that a model takes. With YaRN they may be more than its positions: these are from before it."""
-    stretched = max((_stretched(config.get(name)) for name in POSITIONS), default=0)
+    scalings = [scaling for name in POSITIONS if isinstance(scaling := config.get(name), Mapping)]
+    # Models with several kinds of attention have one for each kind.
+    scalings += [inner for scaling in scalings for inner in scaling.values() if isinstance(inner, Mapping)]
+    stretched = max(map(_stretched, scalings), default=0)
     return min(max(number(config, *CONTEXT), stretched), MOST_TOKENS)
 
 
-def _stretched(scaling: Any) -> int:
-    if not isinstance(scaling, Mapping) or "yarn" not in (scaling.get("rope_type"), scaling.get("type")):
+def _stretched(scaling: Mapping[str, Any]) -> int:
+    if "yarn" not in (scaling.get("rope_type"), scaling.get("type")):
         return 0
     original, factor = number(scaling, "original_max_position_embeddings"), scaling.get("factor")
     return int(original * factor) if isinstance(factor, int | float) and 1 <= factor <= 1024 else 0

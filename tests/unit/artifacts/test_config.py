@@ -228,6 +228,16 @@ def test_the_format_is_that_of_the_files(files: tuple[str, ...], expected: Named
         (
             {
                 "max_position_embeddings": 32768,
+                "rope_parameters": {
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                    "full_attention": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32768},
+                },
+            },
+            131072,
+        ),
+        (
+            {
+                "max_position_embeddings": 32768,
                 "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
             },
             131072,
