@@ -14,10 +14,11 @@ import sys
 import time
 from typing import Any
 
-from slipway.apis.llmkube import MODELS, cache, names
-from slipway.apis.llmkube.cache import Record, written
-from slipway.apis.llmkube.model_spec import key_of, place
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube import MODELS, names
+from slipway.apis.llmkube.models import cache
+from slipway.apis.llmkube.models.cache import Record, written
+from slipway.apis.llmkube.models.spec import key_of, place
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.report import Report
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, POD, Key, Object
 from slipway.kube.store import Change, Store, Stores

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from slipway.apis.llmkube import cache, names
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.models import cache
 from slipway.artifacts.report import Report, written
 
 from .harness import PLURALS, PREFIXES, Api, Run, without

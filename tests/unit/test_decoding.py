@@ -6,7 +6,7 @@ import pytest
 
 from slipway.apis.kubeai.settings import InvalidConfigError, parse
 from slipway.apis.llmkube import names
-from slipway.apis.llmkube.cache import Record, inventory
+from slipway.apis.llmkube.models.cache import Record, inventory
 from slipway.artifacts import report
 from slipway.decoding import MESSAGE_CHARACTERS, DecodingError, decode_json, decode_yaml
 from slipway.gateway import keys

@@ -13,9 +13,10 @@ from slipway.apis import APIS
 from slipway.apis.krypton.api import KRYPTON
 from slipway.apis.krypton.types import KIND
 from slipway.apis.kubeai.api import KUBEAI
-from slipway.apis.llmkube import MODELS, SERVICES, nodes, usage
-from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube import MODELS, SERVICES
+from slipway.apis.llmkube.models import nodes, usage
+from slipway.apis.llmkube.types.model import KIND as MODEL
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.controller import main
 from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches

@@ -23,8 +23,8 @@ from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai import cache as kubeai_cache
 from slipway.apis.kubeai.resolve import CONFIG_NAME, references, resolve
 from slipway.apis.kubeai.settings import InvalidConfigError, parse
-from slipway.apis.llmkube import cache as llmkube_cache
 from slipway.apis.llmkube import names
+from slipway.apis.llmkube.models import cache as llmkube_cache
 from slipway.artifacts import report, safetensors
 from slipway.artifacts.range_reader import MalformedFileError
 from slipway.controller import autoscaler, main

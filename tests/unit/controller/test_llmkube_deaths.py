@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.llmkube import MODELS, SERVICES, cache, names
-from slipway.apis.llmkube.model_types import KIND
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube import MODELS, SERVICES, names
+from slipway.apis.llmkube.models import cache
+from slipway.apis.llmkube.types.model import KIND
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD

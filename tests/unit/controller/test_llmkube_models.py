@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import MODELS, cache, model_status, names
-from slipway.apis.llmkube.model_types import KIND
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube import MODELS, names
+from slipway.apis.llmkube.models import cache
+from slipway.apis.llmkube.models import status as model_status
+from slipway.apis.llmkube.types.model import KIND
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report, written
 from slipway.kube.client import Client

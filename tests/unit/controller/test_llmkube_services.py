@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from slipway.apis.llmkube import SERVICES
-from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service_types import KIND
+from slipway.apis.llmkube.types.model import KIND as MODEL
+from slipway.apis.llmkube.types.service import KIND
 from slipway.kube.objects import (
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,

@@ -12,9 +12,10 @@ import pytest
 from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai.types import KIND as KUBEAI_MODEL
 from slipway.apis.labels import RESERVED
-from slipway.apis.llmkube import MODELS, SERVICES, cache, names
-from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube import MODELS, SERVICES, names
+from slipway.apis.llmkube.models import cache
+from slipway.apis.llmkube.types.model import KIND as MODEL
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report, written
 from slipway.controller.agents import Agents

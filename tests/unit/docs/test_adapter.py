@@ -7,7 +7,7 @@ import re
 import pytest
 
 from slipway.apis.llmkube import names
-from slipway.apis.llmkube.engines import ENGINES, scaling_metric
+from slipway.apis.llmkube.rules.engines import ENGINES, scaling_metric
 from tests import documents
 
 from ...docs.pages import ROOT, blocks

@@ -20,8 +20,10 @@ from slipway.apis.deckhouse.metrics import NAMES as MODELS_METRICS
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
 from slipway.apis.kubeai import settings as config
 from slipway.apis.kubeai import types as kubeai
-from slipway.apis.llmkube import model_types, runtime_types, service_types
-from slipway.apis.llmkube.engines import ENGINES as LLMKUBE_ENGINES
+from slipway.apis.llmkube.rules.engines import ENGINES as LLMKUBE_ENGINES
+from slipway.apis.llmkube.types import model as model_types
+from slipway.apis.llmkube.types import runtime as runtime_types
+from slipway.apis.llmkube.types import service as service_types
 from slipway.apis.ome import benchmark_types as ome_benchmarks
 from slipway.apis.ome import component_types as ome_components
 from slipway.apis.ome import model_types as ome_models

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from slipway.apis.llmkube.engines import ENGINES as LLMKUBE
+from slipway.apis.llmkube.rules.engines import ENGINES as LLMKUBE
 from slipway.artifacts.weights import BucketFolder, HubRepository, MountedFolder, OllamaModel, Weights
 from slipway.engines import ENGINES
 from slipway.engines.engine import Engine, Launch, Task

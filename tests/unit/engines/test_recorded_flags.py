@@ -8,8 +8,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from slipway.apis.llmkube.engines import VLLM_FLAGS
-from slipway.apis.llmkube.runtime_types import VllmConfig
+from slipway.apis.llmkube.rules.engines import VLLM_FLAGS
+from slipway.apis.llmkube.types.runtime import VllmConfig
 from slipway.artifacts.weights import BucketFolder, HubRepository
 from slipway.engines.engine import Launch
 from slipway.engines.flags import FlagSpec

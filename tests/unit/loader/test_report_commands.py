@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import loaders, model_spec
+from slipway.apis.llmkube.models import loaders
+from slipway.apis.llmkube.models import spec as model_spec
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.report import fault, read
 from slipway.loader import main as module

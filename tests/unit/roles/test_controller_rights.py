@@ -13,7 +13,7 @@ from slipway.apis import APIS
 from slipway.apis.kubeai import names as kubeai
 from slipway.apis.kubeai.names import ADAPTER_LABEL
 from slipway.apis.llmkube import names as llmkube
-from slipway.apis.llmkube.quotas import NAMESPACES
+from slipway.apis.llmkube.rules.quotas import NAMESPACES
 from slipway.apis.ome.describe import SERVICES
 from slipway.apis.ome.names import NODE_LABEL
 from slipway.apis.ome.service_plan import POD_READER

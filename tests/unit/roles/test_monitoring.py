@@ -13,7 +13,7 @@ from typing import Any
 import promql_parser
 import pytest
 
-from slipway.apis.llmkube.engines import ENGINES, scaling_metric
+from slipway.apis.llmkube.rules.engines import ENGINES, scaling_metric
 from slipway.engines import ENGINES as ALL_ENGINES
 from slipway.engines.main import table, text
 from slipway.serving.report import SETTLED

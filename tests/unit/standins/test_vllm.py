@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import openai
 import pytest
 
-from slipway.apis.llmkube.engines import ENGINES
+from slipway.apis.llmkube.rules.engines import ENGINES
 from slipway.artifacts.weights import HubRepository
 from slipway.engines.engine import Draft, Launch
 

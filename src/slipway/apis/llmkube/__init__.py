@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from slipway.apis.llmkube.api import ADAPTERS, MODELS, POOLS, QUOTAS, SERVICES
 from slipway.apis.llmkube.describe import DESCRIPTION
-from slipway.apis.llmkube.routers import ROUTERS
+from slipway.apis.llmkube.routing.routers import ROUTERS
 
 __all__ = ["ADAPTERS", "APIS", "DESCRIPTION", "MODELS", "POOLS", "QUOTAS", "ROUTERS", "SERVICES"]
 

@@ -5,36 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slipway.apis.llmkube import (
-    cache,
-    loading,
-    lora_plan,
-    lora_status,
-    loras,
-    model_plan,
-    model_resolve,
-    model_status,
-    names,
-    nodes,
-    operation,
-    pods,
-    pool_status,
-    pools,
-    quota_status,
-    quotas,
-    readiness,
-    scheduling,
-    service_plan,
-    service_resolve,
-    service_status,
-    surroundings,
-    usage,
-)
-from slipway.apis.llmkube.lora_types import LORA_ADAPTER
-from slipway.apis.llmkube.model_types import MODEL
-from slipway.apis.llmkube.pool_types import MODEL_POOL
-from slipway.apis.llmkube.quota_types import GPU_QUOTA
-from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
+from slipway.apis.llmkube import names, readiness
+from slipway.apis.llmkube.gpu_sharing import pool_status, quota_status
+from slipway.apis.llmkube.models import cache, loading, nodes, usage
+from slipway.apis.llmkube.models import plan as model_plan
+from slipway.apis.llmkube.models import resolve as model_resolve
+from slipway.apis.llmkube.models import status as model_status
+from slipway.apis.llmkube.routing import lora_plan, lora_status
+from slipway.apis.llmkube.rules import loras, pools, quotas, scheduling
+from slipway.apis.llmkube.services import operation, pods, surroundings
+from slipway.apis.llmkube.services import plan as service_plan
+from slipway.apis.llmkube.services import resolve as service_resolve
+from slipway.apis.llmkube.services import status as service_status
+from slipway.apis.llmkube.types.lora import LORA_ADAPTER
+from slipway.apis.llmkube.types.model import MODEL
+from slipway.apis.llmkube.types.pool import MODEL_POOL
+from slipway.apis.llmkube.types.quota import GPU_QUOTA
+from slipway.apis.llmkube.types.service import INFERENCE_SERVICE
 from slipway.kube.objects import (
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,

@@ -14,15 +14,15 @@ from slipway.apis.description import (
     Scrape,
 )
 from slipway.apis.llmkube import readiness
-from slipway.apis.llmkube.engines import ENGINES
-from slipway.apis.llmkube.lora_types import KIND as LORA_ADAPTER
-from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.operation import OBJECTIVE
-from slipway.apis.llmkube.pool_types import KIND as MODEL_POOL
-from slipway.apis.llmkube.quota_types import KIND as GPU_QUOTA
-from slipway.apis.llmkube.router_types import KIND as MODEL_ROUTER
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube.rules.engines import ENGINES
+from slipway.apis.llmkube.services.operation import OBJECTIVE
 from slipway.apis.llmkube.settings import LLMKubeSettings
+from slipway.apis.llmkube.types.lora import KIND as LORA_ADAPTER
+from slipway.apis.llmkube.types.model import KIND as MODEL
+from slipway.apis.llmkube.types.pool import KIND as MODEL_POOL
+from slipway.apis.llmkube.types.quota import KIND as GPU_QUOTA
+from slipway.apis.llmkube.types.router import KIND as MODEL_ROUTER
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.objects import (
     HORIZONTAL_POD_AUTOSCALER,
     JOB,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.apis.llmkube import SERVICES
-from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.serving.api import InvalidSpecError, Plan, Reference, World
 from slipway.serving.settings import Settings
 from tests import worlds

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from slipway.apis.llmkube import MODELS, SERVICES
-from slipway.apis.llmkube.model_types import KIND, MODEL
-from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
+from slipway.apis.llmkube.types.model import KIND, MODEL
+from slipway.apis.llmkube.types.service import INFERENCE_SERVICE
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
 from slipway.serving.api import Api, InvalidSpecError, Reference, Rejection, World

@@ -7,8 +7,8 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from slipway.apis.llmkube import service_resolve
-from slipway.apis.llmkube.engines import ENGINES, tensor_split
+from slipway.apis.llmkube.rules.engines import ENGINES, tensor_split
+from slipway.apis.llmkube.services import resolve as service_resolve
 from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
 from slipway.engines.engine import Draft, Engine, Launch, Sharding
 from slipway.engines.flags import Value

@@ -8,8 +8,8 @@ import pytest
 
 from slipway.apis.llmkube import ADAPTERS, SERVICES
 from slipway.apis.llmkube.api import ADAPTER_INDEXES
-from slipway.apis.llmkube.lora_types import KIND
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube.types.lora import KIND
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.objects import Key
 from slipway.kube.store import Change, Store, Stores
 from slipway.serving.api import InvalidSpecError, Reference, World

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.llmkube import MODELS, cache
+from slipway.apis.llmkube import MODELS
+from slipway.apis.llmkube.models import cache
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, deleting

@@ -15,9 +15,11 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import MODELS, loaders, model_spec, names
-from slipway.apis.llmkube.cache import written
-from slipway.apis.llmkube.model_types import ModelStatus
+from slipway.apis.llmkube import MODELS, names
+from slipway.apis.llmkube.models import loaders
+from slipway.apis.llmkube.models import spec as model_spec
+from slipway.apis.llmkube.models.cache import written
+from slipway.apis.llmkube.types.model import ModelStatus
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, deleting
 from slipway.serving.agent import AgentReport

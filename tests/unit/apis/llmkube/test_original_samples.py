@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from slipway.apis.llmkube import SERVICES
-from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.serving.api import Reference, World
 from slipway.serving.settings import Settings, Sources
 from tests import worlds

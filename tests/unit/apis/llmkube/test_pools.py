@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import POOLS, SERVICES, pods
+from slipway.apis.llmkube import POOLS, SERVICES
 from slipway.apis.llmkube.api import POOL_INDEXES
-from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.names import SERVICE_LABEL
-from slipway.apis.llmkube.pool_types import KIND
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube.services import pods
+from slipway.apis.llmkube.types.model import KIND as MODEL
+from slipway.apis.llmkube.types.pool import KIND
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import Condition, find, merge
 from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD, Key, key

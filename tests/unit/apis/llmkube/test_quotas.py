@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import QUOTAS, SERVICES, quotas
+from slipway.apis.llmkube import QUOTAS, SERVICES
 from slipway.apis.llmkube.api import QUOTA_INDEXES
-from slipway.apis.llmkube.hardware import gpus_of
-from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.quota_types import KIND
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube.rules import quotas
+from slipway.apis.llmkube.rules.hardware import gpus_of
+from slipway.apis.llmkube.types.model import KIND as MODEL
+from slipway.apis.llmkube.types.quota import KIND
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Key
 from slipway.kube.store import Change, Store, Stores
 from slipway.serving.api import InvalidSpecError, Reference, Rejection, World

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import MODELS, SERVICES, cache, model_spec, names
-from slipway.apis.llmkube.model_spec import Model
-from slipway.apis.llmkube.model_types import KIND
+from slipway.apis.llmkube import MODELS, SERVICES, names
+from slipway.apis.llmkube.models import cache
+from slipway.apis.llmkube.models import spec as model_spec
+from slipway.apis.llmkube.models.spec import Model
+from slipway.apis.llmkube.types.model import KIND
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Kind, Object, deleting
 from slipway.kube.store import Change
 from slipway.serving.settings import Settings

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from slipway.apis.llmkube import ROUTERS
-from slipway.apis.llmkube.router_types import MODEL_ROUTER, ModelRouterSpec
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube.types.router import MODEL_ROUTER, ModelRouterSpec
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.crd import to_yaml
 from slipway.serving.api import InvalidSpecError, Reference, Rejection, World
 from slipway.serving.route import ROUTE, Route, Target, When

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from slipway.apis.llmkube import SERVICES
-from slipway.apis.llmkube.pods import service_name, workload_name
+from slipway.apis.llmkube.services.pods import service_name, workload_name
 from slipway.serving.route import Route
 from slipway.serving.settings import Settings
 from tests import worlds

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import SERVICES, scheduling
-from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service_types import KIND
+from slipway.apis.llmkube import SERVICES
+from slipway.apis.llmkube.rules import scheduling
+from slipway.apis.llmkube.types.model import KIND as MODEL
+from slipway.apis.llmkube.types.service import KIND
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, PRIORITY_CLASS
 from slipway.kube.store import Change
 from slipway.serving.api import Reference, Rejection, StatusResult, World

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import SERVICES, usage
-from slipway.apis.llmkube.surroundings import references
+from slipway.apis.llmkube import SERVICES
+from slipway.apis.llmkube.models import usage
+from slipway.apis.llmkube.services.surroundings import references
 from slipway.kube.objects import DEPLOYMENT
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.settings import Settings, Sources

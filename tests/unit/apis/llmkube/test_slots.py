@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.llmkube.slots import LEAST_SECONDS, Decision, Member, Slot, decide
+from slipway.apis.llmkube.rules.slots import LEAST_SECONDS, Decision, Member, Slot, decide
 
 BUDGET = 300.0
 TURN = BUDGET / 5

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from slipway.apis.llmkube import names
-from slipway.apis.llmkube.model_spec import key, key_of, source_of
-from slipway.apis.llmkube.model_types import SOURCE, ModelSpec
+from slipway.apis.llmkube.models.spec import key, key_of, source_of
+from slipway.apis.llmkube.types.model import SOURCE, ModelSpec
 from slipway.artifacts.redaction import redact_url
 from slipway.kube.names import fitting, label_value
 from slipway.serving.api import InvalidSpecError

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis.llmkube.model_types import MODEL, ModelSpec
-from slipway.apis.llmkube.service_types import INFERENCE_SERVICE, InferenceServiceSpec
+from slipway.apis.llmkube.types.model import MODEL, ModelSpec
+from slipway.apis.llmkube.types.service import INFERENCE_SERVICE, InferenceServiceSpec
 from slipway.kube.crd import to_yaml
 from slipway.kube.objects import Object
 from tests.conformance.cases import is_part, laid_over

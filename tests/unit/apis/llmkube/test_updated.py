@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.llmkube.updated import last_updated
+from slipway.apis.llmkube.rules.updated import last_updated
 from slipway.kube.conditions import Condition, merge
 
 TYPES = frozenset({"Available", "Degraded"})

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import MODELS, SERVICES, names, usage
-from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube import MODELS, SERVICES, names
+from slipway.apis.llmkube.models import usage
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import timestamp
 from slipway.kube.store import Change
 from slipway.serving.api import USES

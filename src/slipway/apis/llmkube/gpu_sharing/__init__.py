@@ -1,0 +1,1 @@
+"""The GPUQuota and the ModelPool, through which services share GPUs. Pure."""

@@ -1,0 +1,1 @@
+"""The Model: its spec, the place of its weights, the Jobs that load them, and its status. Pure."""

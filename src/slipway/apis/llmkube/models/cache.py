@@ -1,0 +1,294 @@
+"""Cache: the weights of a namespace's Models on a claim that they share, one folder for each source. Pure.
+
+Each folder has a record: made before the first byte comes and gone after the last has left. It has the loader's report
+once the weights are complete, what their source was when it was asked last, or who is about to remove them. So it does
+not matter what happens to Jobs.
+
+A record is an annotation of one Model, its holder, who hands it on to another Model of the folder before it goes or
+turns to another source, and who removes the folder where there is none. The claims of earlier versions have records,
+too: they are read, and carried over to Models.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.models import usage
+from slipway.apis.llmkube.models.spec import Model, key_of, place, read
+from slipway.apis.llmkube.settings import ModelCache
+from slipway.apis.llmkube.types.model import KIND
+from slipway.artifacts.report import Report
+from slipway.decoding import decode_json
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import Key, Object, annotations_of, created_unix, deleting, key, uid
+from slipway.kube.store import Change
+from slipway.serving.api import InvalidSpecError, Listers, MetadataPatch, Reference, World
+from slipway.serving.times import unix_time
+from slipway.serving.watches import NAMESPACE
+from slipway.weights import place as places
+from slipway.weights.place import Place
+
+LABELS = {"app.kubernetes.io/name": "llmkube", "app.kubernetes.io/component": "model-cache"}
+KEY = re.compile(r"[0-9a-f]{16}")
+RECORD_BYTES = 16384
+"""Of what is recorded of one folder; a loader's report, the largest part of it, has 3.5 KB at most."""
+REMEMBERED_CHARACTERS = 4096
+"""Of a record that is decoded once; nearly all have fewer. No longer text is kept for whoever wrote it."""
+FOLDER, RECORDED, UID = "folder", "recorded", "uid"
+"""Indexes of Models: the folder of the cache that their weights belong in, the folders that they have records of, and
+their uid."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a source was when it was asked last; without etag and size it did not answer."""
+
+    at: str
+    etag: str = ""
+    size: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What is recorded of one folder."""
+
+    loaded: str = ""
+    """When it was complete; empty: it is not."""
+    by: str = ""
+    """The Model whose loader brought it."""
+    report: Report = Report()
+    seen: Seen | None = None
+    evicted_by: str = ""
+    """uid of the Model whose Job removes it."""
+    evicted_at: str = ""
+    """When it began to do that."""
+    claim: str = ""
+    """uid of the claim that has the folder; empty in records that the claim itself has."""
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.loaded) and not self.evicted_by
+
+    @property
+    def asked(self) -> float:
+        """When its source was asked last, in Unix seconds."""
+        return unix_time(self.seen.at if self.seen else self.loaded)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether its source has other bytes by now."""
+        seen = self.seen
+        if seen is None or not (seen.etag or seen.size):
+            return False
+        if seen.etag and self.report.etag:
+            return seen.etag != self.report.etag
+        return bool(seen.size and self.report.size and seen.size != self.report.size)
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one folder of a namespace's cache."""
+
+    place: Place
+    record: Record | None
+    """None: nobody knows of any bytes there."""
+    holder: Object | None
+    """The Model that has the record; None: the claim has it, or there is none."""
+    copies: Sequence[Object]
+    """Models that have one, too, which does not count."""
+    on_claim: bool
+    """Whether the claim has one."""
+    users: Sequence[Object]
+    """The Models that want it and stay, the oldest first."""
+
+    @property
+    def key(self) -> str:
+        return self.place.folder
+
+    def used_by(self, model: Object) -> bool:
+        return any(uid(user) == uid(model) for user in self.users)
+
+    def held_by(self, model: Object) -> bool:
+        return self.holder is not None and uid(self.holder) == uid(model)
+
+
+def claim_reference(namespace: str) -> Reference:
+    return places.claim_reference(namespace, names.CLAIM)
+
+
+def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
+    """The cache of a namespace, or of one service, as it is made where there is none."""
+    spec: Object = {"accessModes": [cache.access_mode], "resources": {"requests": {"storage": cache.size}}}
+    if cache.storage_class:
+        spec["storageClassName"] = cache.storage_class
+    return places.claim(places.claim_reference(namespace, name), spec, LABELS)
+
+
+def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -> Folder:
+    """``claim``: the claim, as it is observed."""
+    where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
+    having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
+    users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)
+    wanting = {uid(user) for user in users}
+    holders = world.list(KIND, RECORDED, index)
+    holder = min(holders, key=lambda model: (uid(model) not in wanting, age(model)), default=None)
+    usable = claim if claim is not None and not deleting(claim) else None
+    text = where.record(usable)
+    return Folder(
+        place=where,
+        record=_recorded(holder, where, usable) if holder else _record(text) if text is not None else None,
+        holder=holder,
+        copies=[model for model in holders if model is not holder],
+        on_claim=text is not None,
+        users=users,
+    )
+
+
+def inventory(carrier: Object | None) -> dict[str, Record]:
+    """Key -> what a Model, or the claim of an earlier version, says of it."""
+    return {name: _record(text) for name, text in places.records(carrier, names.LOADED).items() if KEY.fullmatch(name)}
+
+
+def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | None:
+    """A record of another claim says no more than that something may be there. None while there is no claim."""
+    if claim is None:
+        return None
+    record = _record(annotations_of(holder)[where.annotation])
+    return record if record.claim == uid(claim) else Record(evicted_by=record.evicted_by, evicted_at=record.evicted_at)
+
+
+def _record(text: str) -> Record:
+    """What cannot be read says that something is there, and no more."""
+    return (_remembered if len(text) <= REMEMBERED_CHARACTERS else _decoded)(text)
+
+
+def _decoded(text: str) -> Record:
+    try:
+        record = decode_json(text, Record, most=RECORD_BYTES)
+        for stamp in (record.loaded, record.seen.at if record.seen else "", record.evicted_at):
+            unix_time(stamp or timestamp(0))
+    except ValueError:
+        return Record()
+    return record
+
+
+_remembered = lru_cache(maxsize=8192)(_decoded)
+
+
+def noted(model: Object, where: Place, record: Record | None, claim: Object | None) -> MetadataPatch:
+    """Has a Model say this of a folder of ``claim``; None: nothing."""
+    return where.recorded(Reference(KIND, *key(model)), written(record, claim) if record else None)
+
+
+def written(record: Record, claim: Object | None) -> str:
+    """A record as a Model has it."""
+    return msgspec.json.encode(msgspec.structs.replace(record, claim=uid(claim) if claim else "")).decode()
+
+
+def asked(record: Record, report: Report | None, at: float) -> Record:
+    """The record after its source was asked; without a report it did not answer."""
+    answer = report or Report()
+    return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=answer.etag, size=answer.size))
+
+
+def being_evicted(world: World, record: Record | None) -> bool:
+    """Whether a Model removes the folder now; one that is gone removes nothing any more."""
+    return record is not None and bool(record.evicted_by) and bool(world.list(KIND, UID, record.evicted_by))
+
+
+def is_read(world: World, namespace: str, cache_key: str) -> bool:
+    """Whether pods read a folder, or are about to though its Model goes."""
+    leaving = (model for model in world.list(KIND, FOLDER, usage.place(namespace, cache_key)) if deleting(model))
+    pods = usage.pods_that_read(world, namespace, cache_key)
+    return bool(pods) or any(usage.wanted_by_pods(world, model) for model in leaving)
+
+
+def heir(world: World, folder: Folder) -> Object | None:
+    """Who takes over a record that only the claim has: whoever had begun to remove the folder, else who wants it or had
+    it; of those that go only where no other one is left. None: the eldest of the namespace."""
+    by, namespace = folder.record.evicted_by if folder.record else "", folder.place.claim.namespace
+    removing = [model for model in world.list(KIND, UID, by) if key(model).namespace == namespace] if by else []
+    having = world.list(KIND, FOLDER, usage.place(namespace, folder.key))
+    for models in (removing, folder.users, having):
+        for model in sorted(models, key=_rank):
+            if _able(model, world):
+                return model
+    return None
+
+
+def is_eldest(world: World, model: Object) -> bool:
+    """Whether of the Models of its namespace that can take over a record this is the oldest."""
+    namespace, own = key(model).namespace, _rank(model)
+    others = world.list(KIND, NAMESPACE, namespace)
+    return _able(model, world) and not any(_rank(other) < own and _able(other, world) for other in others)
+
+
+def _rank(model: Object) -> tuple[bool, tuple[int, str]]:
+    """Those that go come after all others."""
+    return deleting(model), age(model)
+
+
+def _able(model: Object, world: World) -> bool:
+    """Whether it can take over a record."""
+    return deleting(model) or _readable(model, world) is not None
+
+
+def _cacheable(model: Object, world: World) -> bool:
+    parsed = _readable(model, world)
+    return parsed is not None and parsed.cacheable
+
+
+def _readable(model: Object, world: World) -> Model | None:
+    """None: its plans end before anything is done about a cache."""
+    try:
+        return read(model, world.settings)
+    except InvalidSpecError:
+        return None
+
+
+def age(model: Object) -> tuple[int, str]:
+    return created_unix(model), model["metadata"]["name"]
+
+
+def by_folder(model: Object) -> Iterable[str]:
+    """Index function for :data:`FOLDER`."""
+    return (usage.place(key(model).namespace, key_of(model)),)
+
+
+def by_record(model: Object) -> Iterable[str]:
+    """Index function for :data:`RECORDED`."""
+    keys = (name for name in places.records(model, names.LOADED) if KEY.fullmatch(name))
+    return (usage.place(key(model).namespace, name) for name in keys)
+
+
+def by_uid(model: Object) -> Iterable[str]:
+    """Index function for :data:`UID`."""
+    return (uid(model),)
+
+
+def sharing(change: Change, listers: Listers) -> set[Key]:
+    """The Models that have to do with the folders of a Model that changes: by its spec, its coming or going, its
+    records or its finalizers, but not by its status."""
+    states = [state for state in (change.old, change.new) if state is not None]
+    if len(states) == 2 and _shared_facts(states[0]) == _shared_facts(states[1]):
+        return set()
+    folders = {place for state in states for place in (*by_folder(state), *by_record(state))}
+    return concerned(folders, listers)
+
+
+def of_namespace(namespace: str, listers: Listers) -> list[Key]:
+    """All Models of a namespace."""
+    return [key(model) for model in listers.list(KIND, NAMESPACE, namespace)]
+
+
+def concerned(folders: Iterable[str], listers: Listers) -> set[Key]:
+    """The Models that have these folders, or records of them."""
+    return {key(model) for one in folders for index in (FOLDER, RECORDED) for model in listers.list(KIND, index, one)}
+
+
+def _shared_facts(model: Object) -> tuple[object, ...]:
+    metadata = model["metadata"]
+    records = places.records(model, names.LOADED)
+    return metadata.get("generation"), deleting(model), records, metadata.get("finalizers")

@@ -1,0 +1,200 @@
+"""Placement: how the weights of a Model come into a service's pods, and where its engine finds them. Pure.
+
+Four ways: from the cache of the namespace, which the Model's Job has filled; from a claim that the Model names; loaded
+by each pod itself, into a claim of the user's or a folder that goes with the pod; or fetched by the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.models import usage
+from slipway.apis.llmkube.models.loaders import source_access
+from slipway.apis.llmkube.models.spec import Model, read
+from slipway.apis.llmkube.settings import llmkube
+from slipway.apis.llmkube.types.model import ModelSpec
+from slipway.apis.llmkube.types.service import InferenceServiceSpec
+from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
+from slipway.kube.objects import Object, deleting, generation
+from slipway.serving import volumes
+from slipway.serving.api import InvalidSpecError
+from slipway.serving.server import Mount
+from slipway.serving.settings import Settings
+from slipway.weights.source import Source
+
+SCRATCH_VOLUME = "model-storage"
+QUANTIZATION = re.compile(r"I?Q\d\w{0,12}|B?F16|F32")
+"""As the names of GGUF files have it; people write other words, too."""
+DRAFT_SOURCE, DRAFT_VOLUME = "/draft-source", "draft-source"
+Delivery = Literal["image", "engine", "claim", "cache", "loader"]
+"""In the image already, fetched by the engine, read from the claim that the source names, from the namespace's cache,
+or loaded by the pod."""
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """The weights of one Model in a pod."""
+
+    way: Delivery
+    weights: Weights
+    volumes: tuple[Object, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    """Of the engine."""
+    folder: str = ""
+    """Of a cache, with all files of the Model; empty: it is in none."""
+    mmproj: str = ""
+    """Path of the projector; empty: there is none."""
+    loader: Model | None = None
+    """What the pod loads before its engine starts; None: nothing."""
+    used: tuple[tuple[str, str], ...] = ()
+    """Cache key and digest of what is read from the namespace's cache."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model, and who is to read it."""
+
+    resource: Object
+    spec: ModelSpec
+    service: str
+    """Name of the service that reads it."""
+    files: bool
+    """Whether the engine takes files rather than folders."""
+    draft: bool = False
+    """Whether it stands beside another Model."""
+    needless: bool = False
+    """Whether the engine does without weights from a cache: see ``usage.given_weights``."""
+
+
+def placed(request: Wanted, service: InferenceServiceSpec, settings: Settings) -> Placed:
+    """Raises InvalidSpecError for sources that are none."""
+    if service.skip_model_init:
+        return _in_image(request, settings)
+    model = read(request.resource, settings)
+    if model.source.kind == "repository":
+        return Placed(way="engine", weights=_repository(request, model.source))
+    if model.source.kind == "claim":
+        return _from_claim(request, model.source)
+    if request.needless:
+        return Placed(way="image", weights=Unnamed())
+    return _from_cache(request, model, service, settings)
+
+
+def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
+    """Whether pods load weights themselves, whatever the namespace's cache has. Where the operator has none there is
+    none to choose."""
+    cache = service.model_cache
+    kept = llmkube(settings).model_cache.persistence == "Cached"
+    return bool(cache.claim_name) or cache.persistence == "Ephemeral" or not kept
+
+
+def own_claim(service: InferenceServiceSpec, settings: Settings) -> bool:
+    """Whether a service has a claim for itself, which pods load weights into."""
+    cache = service.model_cache
+    per_service = llmkube(settings).model_cache.persistence == "PerService"
+    return per_service and not cache.claim_name and cache.persistence != "Ephemeral"
+
+
+def _in_image(request: Wanted, settings: Settings) -> Placed:
+    """What the engine fetches itself it does here, too; a path is one of the image."""
+    text = request.spec.source.removeprefix("file://")
+    if text.startswith("/"):
+        return Placed(way="image", weights=_mounted(request, text))
+    try:
+        source = read(request.resource, settings).source
+    except InvalidSpecError:
+        return Placed(way="image", weights=Unnamed())
+    weights = _repository(request, source) if source.repository else Unnamed()
+    return Placed(way="engine" if source.repository else "image", weights=weights)
+
+
+def _repository(request: Wanted, source: Source) -> HubRepository:
+    """llama.cpp chooses the file of a quantization, where the Model names one."""
+    reference, _at, revision = source.repository.partition("@")
+    chosen = QUANTIZATION.fullmatch(request.spec.quantization) if request.files else None
+    return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
+
+
+def _mounted(request: Wanted, path: str) -> MountedFolder:
+    """A path as the engine takes it: llama.cpp a file, the others a folder, or the one file that there is."""
+    folder, _slash, file = path.rpartition("/")
+    return MountedFolder(folder, file) if request.files else MountedFolder(path)
+
+
+def _from_claim(request: Wanted, source: Source) -> Placed:
+    if request.files and not source.path:
+        text = f"this runtime needs a file, and its source does not name one: pvc://{source.claim}/model.gguf"
+        raise InvalidSpecError("InvalidSpec", text)
+    place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if request.draft else (names.SOURCE, names.SOURCE_VOLUME)
+    path = f"{place}/{source.path}" if source.path else place
+    return Placed(
+        way="claim",
+        weights=_mounted(request, path),
+        volumes=(volumes.claim(volume, source.claim, read_only=True),),
+        mounts=(Mount(volume, place, read_only=True),),
+    )
+
+
+def _from_cache(request: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
+    alone, status = own_loader(service, settings), request.resource.get("status") or {}
+    # What the namespace's cache has may be stored under the name that another Model gave it.
+    path = model.path(None) if alone and model.source.main else status.get("path") or model.path(None)
+    # An engine that takes a folder finds all files of a set in it.
+    several = model.source.files and not (model.source.stored_as or request.files or request.spec.format == "gguf")
+    mmproj = f"{model.place.path}/{request.spec.mmproj}" if request.spec.mmproj else ""
+    fault = _fault(request, model) if alone else ""
+    if fault:
+        raise InvalidSpecError("InvalidSpec", f"without the namespace's cache, {fault}")
+    volume = _own_volume(request, service, settings) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
+    return Placed(
+        way="loader" if alone else "cache",
+        weights=_mounted(request, model.place.path if several else path),
+        volumes=(volume, *(source_access(model).volumes if alone else ())),
+        mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
+        folder=model.place.path,
+        mmproj=mmproj,
+        loader=model if alone else None,
+        used=() if alone else ((model.place.folder, usage.digest(status, alone=_is_one_file(model))),),
+    )
+
+
+def _is_one_file(model: Model) -> bool:
+    return bool(model.source.stored_as) or (len(model.source.files) == 1 and bool(model.source.main))
+
+
+def _fault(request: Wanted, model: Model) -> str:
+    """Why pods cannot load this themselves; empty: they can."""
+    if request.draft and model.source.kind == "host":
+        return "a draft model cannot come from the node's disk"
+    if request.files and not model.source.main:
+        return "the first of spec.files must be a path, because the files that match a pattern are not known yet"
+    return ""
+
+
+def _own_volume(request: Wanted, service: InferenceServiceSpec, settings: Settings) -> Object:
+    if own_claim(service, settings):
+        return volumes.claim(names.CACHE_VOLUME, names.own_claim(request.service))
+    if service.model_cache.claim_name:
+        return volumes.claim(names.CACHE_VOLUME, service.model_cache.claim_name)
+    return volumes.scratch(SCRATCH_VOLUME, service.resources.ephemeral_storage)
+
+
+def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
+    """Reason and message while a Model is not ready; None: it is. What its status says of an older spec does not
+    count."""
+    name, status = model["metadata"]["name"], model.get("status") or {}
+    if deleting(model):
+        return "ModelLeaving", f"The Model {name} is being deleted. Running pods continue, but no new ones start."
+    if status.get("observedGeneration", 0) < generation(model) or not status.get("phase"):
+        return "ModelNotReady", f"The Model {name} has not been reconciled yet."
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    available = conditions.get("Available") or conditions.get("Accepted") or {}
+    if status["phase"] == "Ready":
+        elsewhere = way == "cache" and available.get("reason") == usage.BY_EACH_POD
+        return ("ModelNotReady", f"The weights of the Model {name} are not in the cache yet.") if elsewhere else None
+    message = str(available.get("message", ""))
+    if status["phase"] == "Failed":
+        return "ModelFailed", f"The Model {name} cannot be served: {message or 'see its status'}"
+    return "ModelNotReady", f"The Model {name} is not ready yet{': ' + message if message else '.'}"

@@ -1,0 +1,139 @@
+"""Resolve: what a Model asks for and what is known of its weights, read and checked once. Pure."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import msgspec
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.models import cache, usage
+from slipway.apis.llmkube.models.cache import Folder, Record
+from slipway.apis.llmkube.models.spec import Model, key_of, read
+from slipway.kube.objects import Object, deleting, key, uid
+from slipway.serving.api import InvalidSpecError, Reference, World
+from slipway.serving.settings import Settings
+from slipway.weights.jobs import is_late
+from slipway.weights.place import claim_reference, records
+
+MOST_TAKEN_OVER = 16
+"""Records of a claim that a Model takes over at once."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model that may not be valid, and what is known of the folders that it has to do with."""
+
+    world: World
+    resource: Object
+    model: Model | InvalidSpecError
+    claim: Object | None
+    """The cache of its namespace."""
+    folder: Folder
+    """Of its source."""
+    record: Record | None
+    """Of its folder."""
+    held: tuple[Folder, ...]
+    """Those that it has a record of."""
+    left: tuple[Folder, ...]
+    """Those that only the claim has a record of, and that it is to take over."""
+    undecided: float
+    """Seconds for which it is better to wait before the cache is filled."""
+
+    @property
+    def leaving(self) -> bool:
+        return deleting(self.resource)
+
+    @property
+    def late(self) -> bool:
+        """Whether a Model that goes has waited long enough."""
+        return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
+
+    @property
+    def claim_leaving(self) -> bool:
+        return self.claim is not None and deleting(self.claim)
+
+    @property
+    def first(self) -> bool:
+        """Whether of all Models that are content with what the folder has it is the one that asks its source."""
+        record = self.record
+        content = (user for user in self.folder.users if record is None or expects(user, record))
+        oldest = next(content, None)
+        return oldest is not None and uid(oldest) == uid(self.resource)
+
+    @property
+    def readers(self) -> list[str]:
+        """Names of the services because of which a Model that goes, and nobody else, keeps its weights in the cache."""
+        if self.record is None or not self.record.complete or self.folder.users:
+            return []
+        return usage.readers(self.world, self.resource, self.folder.key)
+
+    def valid(self) -> Model:
+        """Raises InvalidSpecError where the source means nothing, with the reason."""
+        if isinstance(self.model, InvalidSpecError):
+            raise self.model
+        return self.model
+
+
+def resolve(world: World) -> View:
+    resource, namespace = world.resource, key(world.resource).namespace
+    claim = world.get(cache.claim_reference(namespace))
+    own = cache.folder(world, namespace, key_of(resource), claim)
+    others = sorted(cache.inventory(resource).keys())
+    held = (own if name == own.key else cache.folder(world, namespace, name, claim) for name in others)
+    return View(
+        world=world,
+        resource=resource,
+        model=_model(world),
+        claim=claim,
+        folder=own,
+        record=own.record,
+        held=tuple(held),
+        left=_left(world, claim, own),
+        undecided=usage.undecided(world),
+    )
+
+
+def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
+    """The claim that the source names."""
+    try:
+        model = read(resource, settings)
+    except InvalidSpecError:
+        return ()
+    return (claim_reference(model.namespace, model.source.claim),) if model.in_claim else ()
+
+
+def expects(resource: Object, record: Record) -> bool:
+    """Whether a Model, which may not be valid, is content with the hash of what the cache has."""
+    expected: str = resource["spec"].get("sha256") or ""
+    return expected.lower() in ("", record.report.sha256)
+
+
+def _model(world: World) -> Model | InvalidSpecError:
+    try:
+        model = read(world.resource, world.settings)
+    except InvalidSpecError as error:
+        return error
+    shared = usage.wants_cache(world, world.resource)
+    return msgspec.structs.replace(model, shared=shared, controller_key=world.controller_key)
+
+
+def _left(world: World, claim: Object | None, own: Folder) -> tuple[Folder, ...]:
+    """A claim has records of the time before Models had them, and whatever else somebody writes there. So a Model looks
+    at those alone that may fall to it, and only the eldest at all. What is more than it takes over at once follows by
+    itself, as each change of a Model has it looked at again."""
+    if claim is None or deleting(claim):
+        return ()
+    me, texts = world.resource, records(claim, names.LOADED)
+    if not texts:
+        return ()
+    eldest = cache.is_eldest(world, me)
+    named = sorted(texts) if eldest else sorted(name for name, text in texts.items() if uid(me) in text)
+    keys = (name for name in dict.fromkeys((own.key, *named)) if name in texts and cache.KEY.fullmatch(name))
+    folders = (cache.folder(world, key(me).namespace, name, claim) for name in keys)
+    falling = (one for one in folders if one.holder is None and _falls_to(world, one, eldest=eldest))
+    return tuple(islice(falling, MOST_TAKEN_OVER))
+
+
+def _falls_to(world: World, folder: Folder, *, eldest: bool) -> bool:
+    heir = cache.heir(world, folder)
+    return uid(heir) == uid(world.resource) if heir is not None else eldest

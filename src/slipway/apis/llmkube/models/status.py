@@ -1,0 +1,341 @@
+"""Status of a Model: where its weights are, or how far they are on their way, and what their header says. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.llmkube.models import cache, loading, nodes, usage
+from slipway.apis.llmkube.models.cache import Record
+from slipway.apis.llmkube.models.loading import Wanted
+from slipway.apis.llmkube.models.resolve import View
+from slipway.apis.llmkube.models.spec import Model
+from slipway.apis.llmkube.rules.hardware import resource
+from slipway.apis.llmkube.rules.updated import stamped
+from slipway.apis.llmkube.settings import llmkube
+from slipway.artifacts.report import Report
+from slipway.kube.conditions import Condition, timestamp
+from slipway.kube.objects import NODE, Object, created_unix, generation
+from slipway.serving.agent import Progress
+from slipway.serving.api import InvalidSpecError, Rejection, StatusResult, World
+from slipway.serving.authors import NOT_ALLOWED
+from slipway.serving.status import build_status, verdict
+from slipway.weights import facts, progress
+from slipway.weights.facts import described
+
+Phase = Literal["Pending", "Downloading", "Copying", "Ready", "Failed"]
+UNBOUND_SECONDS, MISSING_SECONDS, WAITING_SECONDS, LEAVING_SECONDS, IN_USE_SECONDS = 10.0, 30.0, 10.0, 30.0, 5.0
+"""When to look again, where time alone may change something, or a word of the API server gets lost."""
+STARTING_SECONDS = 60
+CONDITIONS = frozenset({"Available", "Progressing", "Degraded", "SourceDrifted"})
+"""Types of the conditions that Models have."""
+ALL_IS_WELL = "AsExpected"
+LOADING = "LoadingCache"
+"""Reason why weights are not available while they are being loaded."""
+LEAVING = "Leaving"
+PASSED_THROUGH = frozenset({LOADING, LEAVING})
+"""Reasons that Models go through."""
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a Model's weights."""
+
+    phase: Phase
+    reason: str
+    message: str
+    under_way: str = ""
+    """What is done meanwhile for weights that are ready."""
+    report: Report | None = None
+    recalled: Object = {}
+    """Fields of the status as it is, of weights whose report is gone."""
+    record: Record | None = None
+    progress: Progress | None = None
+    recheck: float | None = None
+    rejection: Rejection | None = None
+    """Why its plan is not in place, unless the weights are ready or have failed for another reason."""
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    world = view.world
+    model, state = _judged(view, rejection)
+    fields: Object = {"phase": state.phase, "observedGeneration": generation(world.resource)}
+    if model is not None:
+        fields |= {**state.recalled, **_facts(model, state)}
+        # What claims of devices ask for, nobody sees here.
+        if not model.spec.hardware.gpu.resource_claims:
+            fields["acceleratorReady"] = _equipped(model, world)
+    rechecks = (state.recheck, LEAVING_SECONDS if loading.waits_for_readers(view) else None)
+    result = build_status(world.resource, fields, _conditions(state), rechecks=rechecks, passed_through=PASSED_THROUGH)
+    return stamped(result, world.resource, CONDITIONS, world.now)
+
+
+def _judged(view: View, rejection: Rejection | None) -> tuple[Model | None, State]:
+    model = view.model
+    if isinstance(model, InvalidSpecError):
+        return None, _rejected(Rejection(model.reason, model.message), "Failed")
+    if view.leaving:
+        return model, _leaving(view)
+    state = _state(view, model)
+    if rejection is None or (state.phase == "Ready" and rejection.reason != NOT_ALLOWED):
+        return model, state
+    if rejection.retryable:
+        return model, state if state.phase == "Failed" else _rejected(rejection, "Pending")
+    return model, _rejected(rejection, "Failed")
+
+
+def _rejected(rejection: Rejection, phase: Phase) -> State:
+    return State(phase=phase, reason=rejection.reason, message=rejection.message, rejection=rejection)
+
+
+def _state(view: View, model: Model) -> State:
+    if model.on_a_mac:
+        text = "The agent on the Mac downloads these weights. Nothing in the cluster can serve them."
+        return State(phase="Ready", reason="MetalAgentManaged", message=text)
+    if model.in_claim:
+        return _in_claim(view, model)
+    if model.cached:
+        return _in_cache(view, model)
+    if model.by_each_pod:
+        return _from_afar(view, model)
+    text = f"Engines that support repositories download {model.source.repository} themselves at startup."
+    return State(phase="Ready", reason="RuntimeResolved", message=text)
+
+
+def _leaving(view: View) -> State:
+    record, readers = view.record, view.readers
+    if readers:
+        several = len(readers) != 1
+        some = f"the InferenceService{'s' * several} {', '.join(readers)} no longer use{'s' * (not several)}"
+        text = f"The Model will be deleted when {some} its weights."
+        return State(phase="Pending", reason="InUse", message=text, record=record, recheck=IN_USE_SECONDS)
+    text = "The Model is being deleted. Its weights are removed from the cache unless another Model uses them."
+    return State(phase="Pending", reason=LEAVING, message=text, recheck=LEAVING_SECONDS)
+
+
+def _from_afar(view: View, model: Model) -> State:
+    """Weights that each pod loads itself: their header is of interest, and whether the source has them at all."""
+    inspection = loading.inspection(view, model)
+    run = inspection.run
+    failed = _failed(model, inspection, view.world.now, "InspectionFailed")
+    if failed is not None and run.fault[0]:
+        return failed
+    kept = llmkube(model.settings).model_cache.persistence == "Cached"
+    why = "No service needs these weights in the cache" if kept else "There is no cache"
+    text = described(f"{why}: each pod downloads them itself", run.report or Report())
+    recheck, recalled = _until(run.retried_at(), view.world.now), {} if run.report else _recalled(view.world)
+    return State(
+        phase="Ready", reason=usage.BY_EACH_POD, message=text, report=run.report, recalled=recalled, recheck=recheck
+    )
+
+
+def _recalled(world: World) -> Object:
+    """What the status says of weights that were ready with this spec. The pod that told it may go with its node; what
+    is known stays until the next one has looked."""
+    status = world.resource.get("status") or {}
+    if status.get("phase") != "Ready" or status.get("observedGeneration") != generation(world.resource):
+        return {}
+    return {field: status[field] for field in ("size", "sha256", "gguf") if field in status}
+
+
+def _in_cache(view: View, model: Model) -> State:
+    record = view.record
+    if record is not None and record.complete:
+        return _complete(view, model, record)
+    if view.claim_leaving:
+        text = "The cache's claim is being deleted. A new one will be filled afterwards."
+        return State(phase="Pending", reason=_started(model), message=text, recheck=WAITING_SECONDS)
+    if cache.being_evicted(view.world, record):
+        text = "Another Model is removing these weights from the cache. They will be downloaded again afterwards."
+        return State(phase="Pending", reason=_started(model), message=text, recheck=WAITING_SECONDS)
+    if view.undecided and record is None:
+        text = "The download starts soon, unless the first services download the weights themselves."
+        return State(phase="Pending", reason=_started(model), message=text, recheck=view.undecided)
+    return _brought(view, model, loading.download(view, model))
+
+
+def _complete(view: View, model: Model, record: Record) -> State:
+    expected, actual = model.spec.sha256.lower(), record.report.sha256
+    due = _due(view, model, record)
+    if expected and expected != actual:
+        newer = _brought(view, model, loading.download(view, model))
+        text = f"The cached weights do not have the expected SHA-256. {newer.message}"
+        message = newer.message if newer.phase == "Failed" else text
+        return msgspec.structs.replace(newer, message=message, record=record)
+    reason = "ModelReady" if record.by == model.name else "ModelCached"
+    text = described("The weights are complete in the cache", record.report)
+    ready = State(phase="Ready", reason=reason, message=text, report=record.report, record=record, recheck=due)
+    if loading.is_current(model, record):
+        return ready
+    newer = _brought(view, model, loading.download(view, model))
+    under_way = f"The source has changed. Its new weights are being downloaded. {newer.message}"
+    return msgspec.structs.replace(ready, under_way=under_way, progress=newer.progress, recheck=newer.recheck)
+
+
+def _due(view: View, model: Model, record: Record) -> float | None:
+    """Seconds until the source is asked again."""
+    interval = llmkube(model.settings).revalidate_seconds
+    return max(record.asked + interval - view.world.now, WAITING_SECONDS) if interval else None
+
+
+def _brought(view: View, model: Model, task: Wanted) -> State:
+    """Weights that a Job brings."""
+    run, host, world = task.run, model.source.kind == "host", view.world
+    failed = _failed(model, task, view.world.now, "CopyFailed" if host else "DownloadFailed")
+    if failed is not None:
+        return failed
+    moving = progress.moving(run, world)
+    failure, recheck = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
+    if failure:
+        return State(phase="Failed", reason=failure.reason, message=failure.message, recheck=recheck)
+    began = moving.progress is not None or any(_runs(pod) for pod in moving.running)
+    held_up = [_held_up(pod) for pod in moving.running if _waits(pod, world.now)] if host and not began else []
+    going: Phase = "Copying" if host else "Downloading"
+    return State(
+        phase=going if began else "Pending",
+        reason=_started(model),
+        message=" ".join((moving.message, *held_up)),
+        progress=moving.progress,
+        recheck=_soonest(recheck, _until(run.retried_at(), world.now)),
+    )
+
+
+def _failed(model: Model, task: Wanted, now: float, otherwise: str) -> State | None:
+    run = task.run
+    if run.failed_since is None:
+        return None
+    message = progress.failed("be loaded" if model.cached else "be read", run)
+    recheck = _until(run.retried_at(), now)
+    return State(phase="Failed", reason=run.fault[0] or otherwise, message=message, recheck=recheck)
+
+
+def _in_claim(view: View, model: Model) -> State:
+    """Weights that lie where they are read: ready when their claim is, and their hash, where one is expected."""
+    claim = view.world.get(model.claim) if model.claim else None
+    name = model.source.claim
+    if claim is None:
+        text = f"There is no claim {name} in the namespace {model.namespace}."
+        return State(phase="Failed", reason="PVCNotFound", message=text, recheck=MISSING_SECONDS)
+    if claim.get("status", {}).get("phase") != "Bound":
+        text = f"The claim {name} has no volume yet."
+        return State(phase="Pending", reason="PVCNotBound", message=text, recheck=UNBOUND_SECONDS)
+    inspection, ready = loading.inspection(view, model), f"The weights are on the claim {name}"
+    run, failed = inspection.run, _failed(model, inspection, view.world.now, "InspectionFailed")
+    if failed is not None and (model.spec.sha256 or run.fault[0]):
+        return failed
+    report, retried = run.report, _until(run.retried_at(), view.world.now)
+    recalled = {} if report else _recalled(view.world)
+    if report is None and model.spec.sha256.lower() not in ("", recalled.get("sha256")):
+        checked = _brought(view, model, inspection)
+        if checked.phase == "Failed":
+            return checked
+        text = "The weights are being read to verify their hash."
+        return State(phase="Pending", reason="IntegrityCheckStarted", message=text, recheck=checked.recheck)
+    if model.spec.sha256 and report is not None and report.sha256 != model.spec.sha256.lower():
+        text = f"The weights have the SHA-256 {report.sha256 or '(unknown)'}, not the expected one."
+        return State(phase="Failed", reason="IntegrityCheckFailed", message=text)
+    if report is not None and report.fault:
+        text = f"No engine can read the weights on the claim {name}: {report.fault}."
+        return State(phase="Failed", reason="UnsupportedSource", message=text, recheck=retried)
+    text = described(ready, report or Report())
+    return State(phase="Ready", reason="PVCModelReady", message=text, report=report, recalled=recalled, recheck=retried)
+
+
+def _runs(pod: Object) -> bool:
+    return any("running" in one.get("state", {}) for one in pod.get("status", {}).get("containerStatuses", []))
+
+
+def _waits(pod: Object, now: float) -> bool:
+    """Whether a pod has a node and does not start there, for longer than that takes."""
+    return bool(pod.get("status", {}).get("hostIP")) and now - created_unix(pod) > STARTING_SECONDS
+
+
+def _held_up(pod: Object) -> str:
+    return f"The pod cannot start on the node {pod['status']['hostIP']}: the file may not exist there."
+
+
+def _started(model: Model) -> str:
+    return "CopyStarted" if model.source.kind == "host" else "DownloadStarted"
+
+
+def _until(at: float | None, now: float) -> float | None:
+    return None if at is None else max(at - now, 1.0)
+
+
+def _soonest(*times: float | None) -> float | None:
+    return min((one for one in times if one is not None), default=None)
+
+
+def _facts(model: Model, state: State) -> Object:
+    """All fields of the status that tell of the weights; what is not known is not there."""
+    report, record = state.report or Report(), state.record
+    sized = model.cached or model.in_claim or model.by_each_pod
+    fields: Object = {
+        "size": facts.human(report.size) if report.size else "",
+        "doneBytes": state.progress.done_bytes if state.progress else 0,
+        "totalBytes": state.progress.total_bytes if state.progress else 0,
+        "stagedFiles": list(model.source.files) if record and record.complete and model.spec.files else [],
+        "path": model.path(state.report) if state.phase == "Ready" and sized else "",
+        "cacheKey": model.place.folder if model.cached else "",
+        "sha256": report.sha256,
+        "sourceETag": record.report.etag if record else "",
+        "sourceContentLength": record.report.size if record else 0,
+        "lastRevalidated": timestamp(record.asked) if record and record.complete else "",
+        "gguf": facts.header(report.gguf) if report.gguf else {},
+    }
+    return {field: value for field, value in fields.items() if value}
+
+
+def _equipped(model: Model, world: World) -> bool:
+    """Whether some node has what pods would ask for. Macs are none of ours, and a processor is everywhere."""
+    hardware = model.spec.hardware
+    if hardware.accelerator == "metal" or (hardware.accelerator == "cpu" and not hardware.gpu.count):
+        return True
+    return world.listers.count(NODE, nodes.EXTENDED, resource(hardware)) > 0
+
+
+def _conditions(state: State) -> list[Condition]:
+    drifted = _drifted(state)
+    if state.phase == "Ready":
+        going = (
+            ("True", "DownloadStarted", state.under_way)
+            if state.under_way
+            else ("False", ALL_IS_WELL, "Nothing is in progress.")
+        )
+        return [
+            Condition("Available", "True", state.reason, state.message),
+            Condition("Progressing", *going),
+            Condition("Degraded", "False", ALL_IS_WELL, "Nothing is wrong."),
+            *drifted,
+        ]
+    elsewhere, quiet = "See the condition Available.", state.reason
+    if state.phase != "Failed" and state.reason in ("DownloadStarted", "CopyStarted", "IntegrityCheckStarted"):
+        quiet = LOADING
+    available = Condition("Available", "False", quiet, state.message)
+    if state.rejection:
+        available = verdict(state.rejection, "", type_="Available")
+    if state.phase == "Failed":
+        return [
+            available,
+            Condition("Progressing", "False", state.reason, elsewhere),
+            Condition("Degraded", "True", state.reason, elsewhere),
+            *drifted,
+        ]
+    return [
+        available,
+        Condition("Progressing", "True", state.reason, elsewhere),
+        Condition("Degraded", "False", ALL_IS_WELL, "Nothing is wrong."),
+    ]
+
+
+def _drifted(state: State) -> list[Condition]:
+    """Only of a source that was asked since."""
+    record = state.record
+    if record is None or record.seen is None:
+        return []
+    if not (record.seen.etag or record.seen.size):
+        return [Condition("SourceDrifted", "Unknown", "NoAnswer", "The source did not respond to the last check.")]
+    if record.drifted:
+        text = "The source has changed since the download."
+        return [Condition("SourceDrifted", "True", "SourceChanged", text)]
+    return [Condition("SourceDrifted", "False", ALL_IS_WELL, "The source has not changed since the download.")]

@@ -1,0 +1,166 @@
+"""Usage: which services have which Models, and what their pods read from the cache. Pure.
+
+A Model fills the cache of its namespace as soon as it is there, unless all services that have it bring its weights into
+their pods otherwise. What pods read of the cache they say in an annotation, ``<cache key>=<digest of the weights>`` for
+each Model: also while their service goes over to another Model, and until they are replaced as the weights are newer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.types.runtime import UNDRAFTED
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
+from slipway.engines.flags import given_flags
+from slipway.engines.tgi import MODEL_ID
+from slipway.kube.objects import Object, created_unix, deleting, key, labels
+from slipway.serving.api import USES, World
+from slipway.serving.diagnosis import remains
+
+BY_EACH_POD = "WorkloadResolved"
+"""Reason of Models that are ready though nothing is loaded: pods do that."""
+SETTLING_SECONDS = 3.0
+SERVED = "models"
+"""Index of InferenceServices: the Models that they name."""
+READ = "read"
+"""Index of pods: the folders of the cache that they read."""
+FETCHING = frozenset({"generic", "personaplex", "llamacpp-router"})
+"""Runtimes that fetch their weights themselves, as TGI does where its arguments name a model."""
+IN_CACHE = re.compile(rf"(?<![\w.-]){names.CACHE}(?![\w.-])")
+DIGEST = 12
+"""Hexadecimal digits of a digest of weights."""
+
+
+def place(namespace: str, name: str) -> str:
+    """A name in a namespace, as indexes have it."""
+    return f"{namespace}/{name}"
+
+
+def by_model(service: Object) -> Iterable[str]:
+    """Index function for :data:`SERVED`."""
+    return (place(key(service).namespace, name) for name in model_names(service))
+
+
+def by_read_folder(pod: Object) -> Iterable[str]:
+    """Index function for :data:`READ`."""
+    return (place(key(pod).namespace, cache_key) for cache_key in reads(pod))
+
+
+def model_names(service: Object) -> tuple[str, ...]:
+    """The Models that an InferenceService names: that which it serves, and that which proposes tokens for it."""
+    spec = service["spec"]
+    return tuple(name for name in (spec.get("modelRef", ""), draft_name(spec)) if name)
+
+
+def draft_name(spec: Object) -> str:
+    """Name of the Model that proposes tokens; empty: there is none."""
+    speculative = (spec.get("vllmConfig") or {}).get("speculative") or {}
+    vllm: str = speculative.get("model", "") if speculative.get("enabled") else ""
+    decoding = spec.get("speculativeDecoding") or {}
+    llamacpp: str = decoding.get("draftModelRef", "") if decoding.get("type") not in UNDRAFTED else ""
+    return {"vllm": vllm, "llamacpp": llamacpp}.get(spec.get("runtime", "llamacpp"), "")
+
+
+def reads_cache(service: Object) -> bool:
+    """Whether the pods of a service read the cache of the namespace, where they read weights of a cache at all."""
+    cache = service["spec"].get("modelCache") or {}
+    own = cache.get("claimName") or cache.get("persistence") == "Ephemeral"
+    return not own and not service["spec"].get("skipModelInit") and given_weights(service["spec"])
+
+
+def given_weights(spec: Object) -> bool:
+    """Whether weights of a cache are put into the pods of a service.
+
+    Runtimes that fetch theirs get them where their command line or variables name the cache's folder. Else the image
+    may have something of its own there.
+    """
+    own_model = spec.get("runtime") == "tgi" and MODEL_ID in given_flags(spec.get("extraArgs") or ())
+    if spec.get("runtime") not in FETCHING and not own_model:
+        return True
+    words = [word for field in ("command", "args", "extraArgs") for word in spec.get(field) or ()]
+    words += [variable.get("value", "") for variable in spec.get("env") or ()]
+    taken = (mount.get("mountPath", "").rstrip("/") for mount in spec.get("extraVolumeMounts") or ())
+    return any(IN_CACHE.search(word) for word in words) and names.CACHE not in taken
+
+
+def services_of(world: World, model: Object) -> list[Object]:
+    """The services that name a Model and stay."""
+    return [one for one in world.list(INFERENCE_SERVICE, SERVED, place(*key(model))) if not deleting(one)]
+
+
+def wants_cache(world: World, model: Object) -> bool:
+    """Whether a Model's weights are to be in the cache.
+
+    Where no service has it any more all stays as it is: the last one that went read the cache or it did not.
+    """
+    if model["spec"].get("prefetch"):
+        return True
+    services = services_of(world, model)
+    return any(map(reads_cache, services)) if services else not _kept_out(model)
+
+
+def undecided(world: World) -> float:
+    """Seconds for which it is better to wait before the cache is filled: services often come right after their Model,
+    and may not want that."""
+    model = world.resource
+    age = world.now - created_unix(model)
+    if not 0 <= age < SETTLING_SECONDS or model["spec"].get("prefetch") or services_of(world, model):
+        return 0.0
+    return SETTLING_SECONDS - age
+
+
+def readers(world: World, model: Object, cache_key: str) -> list[str]:
+    """Names of the services because of which weights have to stay: those whose pods read them, and those that want
+    pods which will."""
+    services = {key(service).name for service in services_of(world, model) if _wants_pods(service)}
+    return sorted(services | {_service(pod) for pod in pods_that_read(world, key(model).namespace, cache_key)})
+
+
+def wanted_by_pods(world: World, model: Object) -> bool:
+    """Whether pods are wanted which read a Model in the cache."""
+    return any(_wants_pods(service) for service in services_of(world, model))
+
+
+def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]:
+    """The pods that read a folder of the cache."""
+    pods = world.listers.pods_of(INFERENCE_SERVICE, READ, place(namespace, cache_key))
+    return [pod for pod in pods if remains(pod, world.now)]
+
+
+def reads(pod: Object) -> list[str]:
+    """Cache keys of what a pod reads."""
+    text: str = (pod["metadata"].get("annotations") or {}).get(USES, "")
+    return [part.partition("=")[0] for part in text.split()]
+
+
+def annotation(used: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What pods say that read these: cache key, and digest of the weights that are there."""
+    parts = sorted({f"{cache_key}={digest}" for cache_key, digest in used})
+    return {USES: " ".join(parts)} if parts else {}
+
+
+def digest(status: Object, *, alone: bool) -> str:
+    """Tells weights from those that were there before, as far as a Model's status does. ``alone``: it is one file, of
+    which a hash says all; a server's ETag may change where the bytes do not."""
+    parts = [str(status.get(field, "")) for field in ("sha256", "sourceETag", "sourceContentLength")]
+    text = parts[0] if alone and parts[0] else " ".join(parts)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
+
+
+def _wants_pods(service: Object) -> bool:
+    """Whether a service has pods or wants some which read the cache."""
+    spec, status = service["spec"], service.get("status") or {}
+    pods = status.get("replicas") or (spec.get("replicas", 1) and not spec.get("suspend"))
+    return bool(pods) and reads_cache(service)
+
+
+def _kept_out(model: Object) -> bool:
+    conditions = (model.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Available" and one["reason"] == BY_EACH_POD for one in conditions)
+
+
+def _service(pod: Object) -> str:
+    return labels(pod).get(names.SERVICE_LABEL) or key(pod).name

@@ -1,0 +1,1 @@
+"""The ModelRouter and the LoRAAdapter: Services that lead to an InferenceService's pods. Pure."""

@@ -1,0 +1,74 @@
+"""Resolve and plan of a LoRAAdapter: a Service that leads to the pods that have it loaded. Pure.
+
+That they load it is the plan of its InferenceService.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.rules import loras
+from slipway.apis.llmkube.services import pods
+from slipway.apis.llmkube.types.lora import LoRAAdapterSpec
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube.types.service import Endpoint
+from slipway.kube.names import label_value
+from slipway.kube.objects import Object, created_unix, key
+from slipway.serving.api import InvalidSpecError, Plan, Reference, World
+from slipway.serving.route import TEXT_GENERATION, Route
+from slipway.serving.server import ServiceSpec
+from slipway.serving.workload import service_of
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A LoRAAdapter that may not be valid, and the service that it names."""
+
+    world: World
+    spec: LoRAAdapterSpec | InvalidSpecError
+    service: Object | None
+
+    def valid(self) -> LoRAAdapterSpec:
+        """Raises InvalidSpecError where no service loads it, with the reason."""
+        if isinstance(self.spec, InvalidSpecError):
+            raise self.spec
+        return self.spec
+
+
+def resolve(world: World) -> View:
+    resource = world.resource
+    named = resource["spec"]["inferenceServiceRef"]["name"]
+    service = world.get(Reference(INFERENCE_SERVICE, key(resource).namespace, named))
+    spec: LoRAAdapterSpec | InvalidSpecError
+    try:
+        spec = loras.check(world, resource, service)
+    except InvalidSpecError as error:
+        spec = error
+    return View(world=world, spec=spec, service=service)
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    spec, resource = view.valid(), view.world.resource
+    namespace, name = key(resource)
+    service = spec.inference_service_ref.name
+    public = loras.public_name(service, spec.name)
+    route = Route(
+        models=(public,),
+        created=created_unix(resource),
+        owned_by="llmkube",
+        source=spec.path,
+        name=f"{service}_{spec.name}",
+        features=(TEXT_GENERATION,),
+    )
+    address = ServiceSpec(
+        names.lora_service(name), {**pods.selector(service), **loras.selector(spec.name)}, route, port=_port(view)
+    )
+    labels = {names.SERVICE_LABEL: label_value(service)}
+    return Plan(children=(service_of(namespace, labels, address),))
+
+
+def _port(view: View) -> int:
+    """The same as the InferenceService's own Service has."""
+    port: int = ((view.service or {}).get("spec", {}).get("endpoint") or {}).get("port", Endpoint().port)
+    return port

@@ -1,0 +1,84 @@
+"""Status of a LoRAAdapter: whether a service loads it, and how far its replicas are. Pure."""
+
+from __future__ import annotations
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.routing.lora_plan import View
+from slipway.apis.llmkube.rules import loras
+from slipway.kube.conditions import Condition, find, timestamp
+from slipway.kube.objects import Object, key
+from slipway.serving.api import Rejection, StatusResult
+from slipway.serving.readiness import ROUTED
+from slipway.serving.report import model_id, routed
+from slipway.serving.status import build_status, first_rejection, permanent, verdict
+
+CONDITIONS = frozenset({"Available", "Loaded", "Error", ROUTED})
+"""Types of the conditions that LoRAAdapters have."""
+PASSED_THROUGH = frozenset({"LoadingAdapter", "ServiceNotReady"})
+"""Reasons that they go through on their way."""
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    world, resource = view.world, view.world.resource
+    rejection = first_rejection(view.spec, rejection)
+    fault = permanent(rejection)
+    loaded = _loaded(view, fault)
+    available = verdict(rejection, "The service loads the adapter.", type_="Available")
+    served, public = _route(view)
+    route = [] if fault else [routed(served, (public,), world.routed)]
+    conditions = [available, loaded, _error(fault, loaded), *route]
+    fields = {} if fault else model_id(served, (public,), world.routed)
+    trailing = {}
+    if loaded.status == "True":
+        trailing = {"loadedPath": resource["spec"]["path"], "lastLoadedAt": _since(resource, world.now)}
+    return build_status(resource, fields, conditions, trailing=trailing, passed_through=PASSED_THROUGH)
+
+
+def _loaded(view: View, fault: Rejection | None) -> Condition:
+    if fault or view.service is None:
+        reason = fault.reason if fault else "ServiceNotReady"
+        return Condition("Loaded", "False", reason, "See the condition Available.")
+    name = key(view.service).name
+    adapter = _told(view.service, view.world.resource["spec"])
+    if adapter is None:
+        text = f"The InferenceService {name} has not started to load it. See its status."
+        return Condition("Loaded", "False", "ServiceNotReady", text)
+    message = adapter.get("message", "")
+    if adapter["phase"] == "Loaded":
+        return Condition("Loaded", "True", "Loaded", f"Every replica of {name} has loaded it.")
+    if adapter["phase"] == "Failed":
+        return Condition("Loaded", "False", "AdapterFailed", f"{name} cannot load it {message}")
+    if adapter["phase"] == "Stopped":
+        return Condition("Loaded", "False", "ScaledToZero", f"{name} has no replicas; each loads it when it starts.")
+    return Condition("Loaded", "False", "LoadingAdapter", f"The replicas of {name} are loading it.")
+
+
+def _told(service: Object, spec: Object) -> Object | None:
+    """What the service says of this adapter; None: nothing, or of another path."""
+    entries: list[Object] = (service.get("status") or {}).get("adapters") or []
+    entry = next((one for one in entries if one["name"] == spec["name"]), None)
+    return entry if entry and entry.get("path") == spec["path"] else None
+
+
+def _error(fault: Rejection | None, loaded: Condition) -> Condition:
+    if fault:
+        return Condition("Error", "True", fault.reason, "See the condition Available.")
+    if loaded.reason == "AdapterFailed":
+        return Condition("Error", "True", loaded.reason, "See the condition Loaded.")
+    return Condition("Error", "False", "AsExpected", "Nothing is wrong.")
+
+
+def _route(view: View) -> tuple[str, str]:
+    """The ``namespace/name`` of its Service, and its model ID."""
+    spec, (namespace, name) = view.world.resource["spec"], key(view.world.resource)
+    public = loras.public_name(spec["inferenceServiceRef"]["name"], spec["name"])
+    return f"{namespace}/{names.lora_service(name)}", public
+
+
+def _since(resource: Object, now: float) -> str:
+    """Since when it is loaded from this path by all."""
+    before = find(resource, "Loaded") or {}
+    previous: Object = resource.get("status") or {}
+    same = before.get("status") == "True" and previous.get("loadedPath") == resource["spec"]["path"]
+    stamp: str = previous.get("lastLoadedAt", "") if same else ""
+    return stamp or timestamp(now)

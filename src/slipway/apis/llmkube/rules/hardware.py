@@ -1,0 +1,155 @@
+"""Hardware: which accelerators a pod asks for, which nodes it may and would like to go to. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+import msgspec
+
+from slipway.apis.llmkube.types.model import Gpu, Hardware, Vendor
+from slipway.apis.llmkube.types.service import InferenceServiceSpec
+from slipway.kube.objects import Object
+from slipway.kube.quantity import amount
+from slipway.serving.api import InvalidSpecError
+
+RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/i915"}
+RENDER_NODES = "devic.es/dri-render"
+"""AMD GPUs by way of their device files, which several programs of a node can share."""
+PARTITION = "nvidia.com/mig-"
+PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb")
+GPU_MEMORY = "nvidia.com/gpu.memory"
+"""Label of nodes with the MiB of each of their GPUs, as NVIDIA's feature discovery writes it."""
+NOMINAL = 0.9
+"""Of the memory that a GPU is sold with, its driver shows a little less."""
+
+
+class Accelerators(msgspec.Struct, frozen=True):
+    """The GPUs of one pod."""
+
+    count: int
+    resource: str
+    """What a pod asks for, whatever the count is."""
+    toleration_key: str
+    backend: str
+    """What the program computes with: ``cuda``, ``rocm``, ``vulkan``, ``intel``; empty where no GPUs are meant."""
+    vendor: Vendor
+    claims: tuple[Object, ...] = ()
+    """Of devices, in place of a resource, as a pod has them."""
+
+    @property
+    def limits(self) -> Object:
+        return {self.resource: str(self.count)} if self.count and not self.claims else {}
+
+    @property
+    def tolerations(self) -> tuple[Object, ...]:
+        if not self.count or not self.toleration_key:
+            return ()
+        taint = {"key": self.toleration_key, "operator": "Equal", "value": "present", "effect": "NoSchedule"}
+        return (taint,)
+
+
+def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators:
+    """The Model's count goes before the service's. ``enabled`` without a count asks for no GPU, but for a program that
+    can use those that the pod gets otherwise."""
+    gpu, vendor, sharing = hardware.gpu, vendor_of(hardware), spec.resources.gpu_sharing
+    part = f"{PARTITION}{sharing.profile}" if sharing.mode == "partitioned" else ""
+    backend, resource_name = _backend(hardware, vendor), part or resource(hardware)
+    count = gpu.count or spec.resources.gpu or int(bool(gpu.resource_claims))
+    return Accelerators(
+        count=count,
+        resource=resource_name,
+        # What taints the nodes of claimed devices have, nobody knows but the author.
+        toleration_key=gpu.toleration_key or ("" if gpu.resource_claims else resource_name),
+        backend=backend if count or gpu.enabled else "",
+        vendor=vendor,
+        claims=gpu.resource_claims,
+    )
+
+
+def gpus_of(pod: Object, claimed: int) -> int:
+    """GPUs that a pod with this spec holds: what it asks for of the extended resource of which it asks for most.
+    ``claimed``: those of a pod that has claims of devices, of which it says no number."""
+    sums: dict[str, int] = {}
+    for container in pod.get("containers") or ():
+        for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
+            if "/" in name:
+                sums[name] = sums.get(name, 0) + _whole(text)
+    claims = len(pod.get("resourceClaims") or ())
+    return max(sums.values(), default=0) or (max(claims, claimed) if claims else 0)
+
+
+def _whole(text: object) -> int:
+    """Of a quantity; 0 where it is none."""
+    try:
+        return math.ceil(amount(str(text)))
+    except ValueError:
+        return 0
+
+
+def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: Mapping[str, str]) -> str:
+    """Why a GPU cannot be shared as the service asks for; empty: it can. ``shared_nodes``: labels of the nodes that the
+    operator keeps for that."""
+    gpu, sharing = hardware.gpu, spec.resources.gpu_sharing
+    if sharing.mode == "exclusive":
+        return ""
+    if (gpu.count or spec.resources.gpu) != 1 or gpu.resource_claims:
+        return f"the mode {sharing.mode} needs a pod with exactly one GPU, without resourceClaims"
+    vendor = vendor_of(hardware)
+    if sharing.mode == "shared":
+        available = shared_nodes or vendor == "amd"
+        return "" if available else "the operator has no nodes for shared GPUs (controller_shared_gpu_nodes)"
+    if vendor != "nvidia" or gpu.resource_name:
+        return "the mode partitioned needs NVIDIA GPUs, without resourceName"
+    return "" if PROFILE.fullmatch(sharing.profile) else f"{sharing.profile!r} is not a MIG profile such as 1g.24gb"
+
+
+def resource(hardware: Hardware) -> str:
+    """What a pod asks for that is to have GPUs."""
+    gpu, vendor = hardware.gpu, vendor_of(hardware)
+    # A resource that is shared has no vendor's name.
+    shared = gpu.runtime or hardware.accelerator == "vulkan"
+    return gpu.resource_name or (RENDER_NODES if vendor == "amd" and shared else RESOURCES[vendor])
+
+
+def vendor_of(hardware: Hardware) -> Vendor:
+    """An accelerator that only one vendor's GPUs can be says more than the vendor, which has a default."""
+    if hardware.accelerator == "rocm":
+        return "amd"
+    return "intel" if hardware.accelerator == "intel" else hardware.gpu.vendor
+
+
+def _backend(hardware: Hardware, vendor: Vendor) -> str:
+    if hardware.gpu.runtime:
+        return hardware.gpu.runtime
+    if hardware.accelerator in ("rocm", "vulkan", "intel"):
+        return hardware.accelerator
+    return {"nvidia": "cuda", "amd": _amd(hardware.gpu), "intel": "intel"}[vendor]
+
+
+def _amd(gpu: Gpu) -> str:
+    """Device files under a name of their own are what Vulkan needs and ROCm's plugin does not give out."""
+    return "vulkan" if "render" in gpu.resource_name else "rocm"
+
+
+def affinity(spec: InferenceServiceSpec, gpus: Accelerators) -> Object:
+    """The user's, and where GPUs of some memory are wanted a liking for nodes that have such."""
+    own, memory = spec.affinity or {}, spec.resources.gpu_memory
+    if not (memory and gpus.count and gpus.vendor == "nvidia"):
+        return own
+    least = math.floor(_bytes(memory) * NOMINAL / 1024**2)
+    has = {"key": GPU_MEMORY, "operator": "Gt", "values": [str(least)]}
+    liking = {"weight": 10, "preference": {"matchExpressions": [has]}}
+    node = own.get("nodeAffinity") or {}
+    field = "preferredDuringSchedulingIgnoredDuringExecution"
+    return {**own, "nodeAffinity": {**node, field: [*(node.get(field) or ()), liking]}}
+
+
+def _bytes(quantity: str) -> Fraction:
+    """Raises InvalidSpecError: the definition's pattern lets exponents pass that are beyond all memory."""
+    try:
+        return amount(quantity)
+    except ValueError as error:
+        raise InvalidSpecError("InvalidSpec", f"spec.resources.gpuMemory: {error}") from error

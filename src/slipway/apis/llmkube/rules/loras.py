@@ -1,0 +1,170 @@
+"""LoRAs: which LoRAAdapters a service has its engine load, and why it does not load the others. Pure.
+
+Both kinds ask here: the service for what its pods are to have, an adapter for what becomes of it. So they agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from slipway.apis.llmkube.types.lora import KIND, LoRAAdapterSpec
+from slipway.apis.llmkube.types.runtime import SglangConfig
+from slipway.engines.flags import given_flags
+from slipway.kube.objects import Object, created_unix, deleting, key
+from slipway.kube.store import Change
+from slipway.serving import agent
+from slipway.serving.agent import IN_PLACE, Adapter, AdapterSet
+from slipway.serving.api import InvalidSpecError, Listers, World
+
+OF_SERVICE, OF_NAME = "service", "name"
+"""Indexes of LoRAAdapters: the service that they name, and that with their name at its engine."""
+RUNTIMES = ("sglang", "vllm")
+"""Those whose engines load adapters while they run."""
+ENABLED = "--enable-lora"
+LONGEST_PATH = 1024
+PLAIN_PATH = re.compile(r"(/[^/\x00-\x1f\x7f]+)+/?")
+LABEL_END = re.compile(r"[A-Za-z0-9]\Z")
+
+
+class Lora(msgspec.Struct, frozen=True):
+    """An adapter that a service has its engine load."""
+
+    name: str
+    path: str
+
+
+def by_service(resource: Object) -> Iterable[str]:
+    """Index function for :data:`OF_SERVICE`; nothing for an adapter that names a service of another namespace."""
+    named, own = resource["spec"]["inferenceServiceRef"], key(resource).namespace
+    return (_place(own, named["name"]),) if named.get("namespace", own) in ("", own) else ()
+
+
+def by_name(resource: Object) -> Iterable[str]:
+    """Index function for :data:`OF_NAME`."""
+    return (f"{service}:{resource['spec']['name']}" for service in by_service(resource))
+
+
+def of_service(world: World, service: Object) -> tuple[Lora, ...]:
+    """The adapters that a service's engine is to load, by name."""
+    oldest: dict[str, Object] = {}
+    for one in sorted(world.list(KIND, OF_SERVICE, _place(*key(service))), key=_age):
+        if not deleting(one):
+            oldest.setdefault(one["spec"]["name"], one)
+    specs = [read(one) for one in oldest.values() if _fault(world, one, service) is None]
+    return tuple(sorted((Lora(spec.name, spec.path) for spec in specs), key=lambda lora: lora.name))
+
+
+def read(resource: Object) -> LoRAAdapterSpec:
+    """Raises InvalidSpecError."""
+    try:
+        return msgspec.convert(resource["spec"], LoRAAdapterSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError("InvalidSpec", str(error)) from error
+
+
+def check(world: World, resource: Object, service: Object | None) -> LoRAAdapterSpec:
+    """What an adapter asks for. ``service``: the one that it names, if it is there. Raises InvalidSpecError where that
+    does not load it, with the reason."""
+    fault = _fault(world, resource, service)
+    if fault:
+        raise fault
+    return read(resource)
+
+
+def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpecError | None:
+    try:
+        spec = read(resource)
+    except InvalidSpecError as error:
+        return error
+    named, own = spec.inference_service_ref, key(resource)
+    if named.namespace not in ("", own.namespace):
+        text = "spec.inferenceServiceRef.namespace must be the adapter's namespace"
+        return InvalidSpecError("NamespaceNotAllowed", text)
+    if not LABEL_END.search(spec.name):
+        return InvalidSpecError("InvalidSpec", "spec.name must end with a letter or digit")
+    if not PLAIN_PATH.fullmatch(spec.path) or len(spec.path) > LONGEST_PATH or {"..", "."} & {*spec.path.split("/")}:
+        text = f"spec.path must be an absolute path without . and .., of {LONGEST_PATH} characters at most"
+        return InvalidSpecError("InvalidSpec", text)
+    if service is None:
+        text = f"There is no InferenceService {named.name} in the namespace {own.namespace}."
+        return InvalidSpecError("ServiceNotFound", text)
+    runtime = runtime_of(service)
+    if runtime not in RUNTIMES:
+        text = f"The runtime {runtime} of {named.name} cannot load adapters at runtime. Use {' or '.join(RUNTIMES)}"
+        return InvalidSpecError("RuntimeMismatch", text)
+    if agent.PORT in (service["spec"].get("containerPort"), (service["spec"].get("endpoint") or {}).get("port")):
+        text = f"The engine of {named.name} has port {agent.PORT}, which the loader in its pod needs. Use another port"
+        return InvalidSpecError("PortTaken", text)
+    return _taken(world, resource, service, spec)
+
+
+def _taken(world: World, resource: Object, service: Object, spec: LoRAAdapterSpec) -> InvalidSpecError | None:
+    """The oldest has the name, but for what the engine is started with."""
+    if spec.name in started_with(service["spec"]):
+        text = f"The engine of {key(service).name} already starts with an adapter {spec.name} (sglangConfig)."
+        return InvalidSpecError("AdapterNameTaken", text)
+    rivals = [one for place in by_name(resource) for one in world.list(KIND, OF_NAME, place) if not deleting(one)]
+    first = min(rivals, key=_age, default=resource)
+    if key(first) == key(resource):
+        return None
+    text = f"The LoRAAdapter {key(first).name}, which is older, already uses this name."
+    return InvalidSpecError("AdapterNameTaken", text)
+
+
+def _age(resource: Object) -> tuple[int, str]:
+    return created_unix(resource), key(resource).name
+
+
+def started_with(spec: Object) -> frozenset[str]:
+    """Names of the adapters that SGLang has from its start, of a service's spec as it is written."""
+    if spec.get("runtime") != "sglang":
+        return frozenset()
+    try:
+        config = msgspec.convert(spec.get("sglangConfig") or {}, SglangConfig)
+    except msgspec.ValidationError:
+        return frozenset()
+    return frozenset((*(one.name for one in config.lora_adapters), *map(_module, config.lora_modules)))
+
+
+def _module(text: str) -> str:
+    return text.partition("=")[0]
+
+
+def runtime_of(service: Object) -> str:
+    runtime: str = service["spec"].get("runtime", "llamacpp")
+    return runtime
+
+
+def looked_after(runtime: str, loras: Iterable[Lora], arguments: Iterable[str]) -> bool:
+    """Whether a loader stands beside the engine: there are adapters, or the engine is started so that there may be."""
+    return runtime in RUNTIMES and (any(loras) or ENABLED in given_flags(tuple(arguments)))
+
+
+def public_name(service: str, lora: str) -> str:
+    """The model id of an adapter: SGLang takes it apart at the colon."""
+    return f"{service}:{lora}"
+
+
+def adapters(service: str, runtime: str, loras: Iterable[Lora], container: str) -> AdapterSet:
+    """What loaders are told. vLLM knows an adapter by the whole id, SGLang by what follows the colon."""
+    prefix = public_name(service, "") if runtime == "vllm" else ""
+    members = tuple(Adapter(f"{prefix}{one.name}", f"{IN_PLACE}{one.path}") for one in loras)
+    return AdapterSet(adapters=members, prefix=prefix, container=container)
+
+
+def selector(lora: str) -> dict[str, str]:
+    """What a pod's labels say that has the adapter loaded."""
+    return {f"{agent.SERVING_LABEL}{lora}": agent.SERVING}
+
+
+def rivals_of(change: Change, listers: Listers) -> Iterable[Object]:
+    """The other adapters of a service and name that an adapter has or had."""
+    places = {place for state in change[:2] if state for place in by_name(state)}
+    return [one for place in places for one in listers.list(KIND, OF_NAME, place) if key(one) != change.key]
+
+
+def _place(namespace: str, service: str) -> str:
+    return f"{namespace}/{service}"

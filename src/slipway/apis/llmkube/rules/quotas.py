@@ -1,0 +1,316 @@
+"""Quotas: which services may have GPUs now, and which wait until others have left some. Pure.
+
+What a service has, it has by the word of its own status, which nobody but the controller writes: ``gpus`` that it was
+granted, ``reserved`` ones that it is about to get, and ``wanted`` ones. Sums are read from an index with a place for
+each binary digit, so that they cost the same however many services there are.
+
+Several workers decide at once, each by what the caches show. So a service first reserves what it takes in its status.
+When it sees that in the cache and the sum still fits, it writes that it has it, and when it sees that, it starts. All
+workers have the same cache, in which one of two reservations comes second: whoever made that one sees both. Where they
+are too many, the first of the queue keeps its own and waits for the others to step back. The queue is in order of
+priority, of equals the oldest first, and nobody is passed over by one that needs less.
+
+Whoever can never get what it wants, or cannot start for another reason, has no place in the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from slipway.apis.llmkube.rules.scheduling import VALUES, Place, place, priority_of
+from slipway.apis.llmkube.types.quota import KIND, Selector
+from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
+from slipway.kube.objects import NAMESPACE, Key, Object, deleting, key, labels, metadata_of
+from slipway.kube.store import Change
+from slipway.serving.api import Listers, World
+from slipway.serving.selector import KEY, VALUE, Requirement, chosen
+
+NAMESPACES = metadata_of(NAMESPACE)
+COVERS = "covers"
+"""Index of GPUQuotas: the namespace that one is for; empty for those that choose by labels."""
+TAKEN, WAITING, DENIED, RESERVED = "taken", "waiting", "denied", "reserved"
+"""Indexes of InferenceServices: binary digits of what each takes of its quotas; the quotas under which it is not
+granted all that it wants; those of them that have set nothing aside for it, and those that have set something aside."""
+DIGITS = 16
+"""Of what one service may take: 8 GPUs of 100 replicas need ten."""
+PRIORITY_TOO_LOW = "PriorityTooLow"
+OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``status.quota`` of a service."""
+
+    names: tuple[str, ...] = ()
+    """The quotas, ``namespace/name``."""
+    gpus: int = 0
+    """That it has."""
+    reserved: int = 0
+    """That it gets, unless it turns out that there are none left."""
+    wanted: int = 0
+    """That it is to have; more than ``gpus`` while it stands in the queue."""
+
+    @property
+    def taken(self) -> int:
+        return self.gpus + self.reserved
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether a service may have what it wants."""
+
+    record: Record
+    """To be written into its status."""
+    waits: tuple[str, str] | None = None
+    """Reason and message."""
+
+
+class InvalidSelectorError(ValueError):
+    """A quota's selector is none."""
+
+
+def record_of(service: Object) -> Record:
+    """What a service's status says; nothing where it says none, or what the controller would not."""
+    try:
+        return msgspec.convert((service.get("status") or {}).get("quota") or {}, Record)
+    except msgspec.ValidationError:
+        return Record()
+
+
+def by_taken(service: Object) -> Iterable[str]:
+    """Index function for :data:`TAKEN`."""
+    record = record_of(service)
+    digits = [digit for digit in range(DIGITS) if record.taken >> digit & 1]
+    return [_digit(name, digit) for name in record.names for digit in digits]
+
+
+def by_waiting(service: Object) -> Iterable[str]:
+    """Index function for :data:`WAITING`."""
+    record = record_of(service)
+    return () if deleting(service) or record.wanted <= record.gpus else record.names
+
+
+def by_denied(service: Object) -> Iterable[str]:
+    """Index function for :data:`DENIED`."""
+    record = record_of(service)
+    return () if deleting(service) or record.wanted <= record.taken else record.names
+
+
+def by_reserved(service: Object) -> Iterable[str]:
+    """Index function for :data:`RESERVED`."""
+    record = record_of(service)
+    return () if deleting(service) or record.wanted <= record.gpus or not record.reserved else record.names
+
+
+def by_namespace_ref(quota: Object) -> Iterable[str]:
+    """Index function for :data:`COVERS`. A quota that names no namespace and chooses none is for nobody."""
+    spec = quota["spec"]
+    named = spec.get("namespaceRef", "")
+    return (named,) if named or spec.get("selector") is not None else ()
+
+
+def used(listers: Listers, quota: str) -> int:
+    """GPUs that services have of a quota, ``namespace/name``, or are about to get."""
+    return sum(listers.count(INFERENCE_SERVICE, TAKEN, _digit(quota, digit)) << digit for digit in range(DIGITS))
+
+
+def covering(listers: Listers, namespace: str) -> list[Object]:
+    """The quotas that a namespace is under, in order of their names."""
+    named = listers.list(KIND, COVERS, namespace) if namespace else ()
+    by_labels = [one for one in listers.list(KIND, COVERS, "") if covers(listers, one, namespace)]
+    return sorted([*named, *by_labels], key=key)
+
+
+def covers(listers: Listers, quota: Object, namespace: str) -> bool:
+    """Whether a quota that chooses by labels is for a namespace."""
+    resource = listers.get(NAMESPACES, Key("", namespace))
+    try:
+        return resource is not None and chosen(requirements(quota), labels(resource))
+    except InvalidSelectorError:
+        return False
+
+
+def requirements(quota: Object) -> Sequence[Requirement]:
+    """Of the namespaces. Raises InvalidSelectorError."""
+    if not list(by_namespace_ref(quota)):
+        raise InvalidSelectorError("it selects no namespace")
+    try:
+        selector = msgspec.convert(quota["spec"].get("selector") or {}, Selector)
+    except msgspec.ValidationError as error:
+        raise InvalidSelectorError(str(error)) from error
+    named = [Requirement(name, "in", (value,)) for name, value in selector.match_labels.items()]
+    for one in selector.match_expressions:
+        if one.operator not in OPERATORS:
+            raise InvalidSelectorError(f"{one.operator[:64]!r} is not one of {', '.join(OPERATORS)}")
+        if bool(one.values) != (one.operator in ("In", "NotIn")):
+            raise InvalidSelectorError(f"{one.operator} {'takes no' if one.values else 'needs'} values")
+        named.append(Requirement(one.key, OPERATORS[one.operator], one.values))
+    for requirement in named:
+        if not KEY.fullmatch(requirement.key) or not all(VALUE.fullmatch(one) for one in requirement.values):
+            raise InvalidSelectorError(f"{requirement.key[:64]!r} is not a valid label, or has an invalid value")
+    return named
+
+
+def had(service: Object, running: int) -> int:
+    """GPUs that a service may use without further ado. ``running``: those that its pods hold, which count for one from
+    before there was a quota."""
+    before = record_of(service)
+    return before.gpus if before.names else running
+
+
+def held(world: World, running: int) -> Record:
+    """Of a service that cannot start: what it has, and nothing more is set aside. ``running``: see :func:`had`."""
+    names, gpus = _names(_quotas(world)), had(world.resource, running)
+    return Record(names=names, gpus=gpus, wanted=gpus) if names else Record()
+
+
+def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool = False) -> Verdict:
+    """Whether the service, which could start else, may have so many GPUs. ``running``: see :func:`had`; ``priority``:
+    its number; ``starts``: whether it gets its first pods, if it needs no GPUs."""
+    service, listers = world.resource, world.listers
+    covered = _quotas(world)
+    if not covered:
+        return Verdict(Record())
+    before, has = record_of(service), had(service, running)
+    record = Record(names=_names(covered), gpus=min(has, gpus), wanted=gpus)
+    if gpus <= has:
+        return Verdict(record, _too_low(covered, priority) if starts else None)
+    if out := _too_low(covered, priority) or _too_small(covered, gpus):
+        return Verdict(msgspec.structs.replace(record, wanted=record.gpus), out)
+    if before.reserved and before.names == record.names and before.taken == gpus:
+        over = [one for one in covered if used(listers, str(key(one))) > _limit(one)]
+        lost = next((one for one in over if not _holds(listers, one, service, priority)), None)
+        if lost:
+            return Verdict(record, _exceeded(listers, lost, gpus))
+        # Only what is written down starts, as the news of others may come until then.
+        return _set_aside(record) if over else _set_aside(msgspec.structs.replace(record, gpus=gpus))
+    full = next((one for one in covered if not _fits(listers, one, service, record, before, priority)), None)
+    if full:
+        return Verdict(record, _exceeded(listers, full, gpus))
+    return _set_aside(record)
+
+
+def _quotas(world: World) -> list[Object]:
+    """Those that the service is under."""
+    return [one for one in covering(world.listers, key(world.resource).namespace) if not deleting(one)]
+
+
+def _names(quotas: Iterable[Object]) -> tuple[str, ...]:
+    return tuple(str(key(one)) for one in quotas)
+
+
+def _set_aside(record: Record) -> Verdict:
+    text = f"{record.wanted} GPUs are reserved for it. It starts once the reservation is recorded."
+    return Verdict(msgspec.structs.replace(record, reserved=record.wanted - record.gpus), ("QuotaReserved", text))
+
+
+def _holds(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
+    """Whether a reservation fits when those behind it in the queue have given back theirs."""
+    name, own = str(key(quota)), place(service, priority)
+    behind = (other for other, at in _queue(listers, name, RESERVED) if key(other) != key(service) and at > own)
+    return used(listers, name) - sum(record_of(other).reserved for other in behind) <= _limit(quota)
+
+
+def _too_low(quotas: Iterable[Object], priority: int) -> tuple[str, str] | None:
+    for one in quotas:
+        least = one["spec"].get("minPriority")
+        if least and priority < VALUES.get(least, 0):
+            text = f"The GPUQuota {key(one)} requires the priority {least} or a higher one."
+            return PRIORITY_TOO_LOW, text
+    return None
+
+
+def _too_small(quotas: Iterable[Object], gpus: int) -> tuple[str, str] | None:
+    for one in quotas:
+        if gpus > _limit(one):
+            text = f"The GPUQuota {key(one)} has {_limit(one)} GPUs, and all replicas of the service need {gpus}"
+            return "QuotaTooSmall", f"{text}. Request fewer, or ask the operator to raise the quota."
+    return None
+
+
+def _fits(listers: Listers, quota: Object, service: Object, record: Record, before: Record, priority: int) -> bool:
+    """Whether there is room for what a service wants further, and for all who wait before it."""
+    name, own = str(key(quota)), place(service, priority)
+    taken = before.taken if name in before.names else 0
+    room = _limit(quota) - used(listers, name) + taken - record.wanted
+    if room < 0:
+        return False
+    ahead = (other for other, at in _queue(listers, name) if key(other) != key(service) and at < own)
+    return sum(_missing(other) for other in ahead) <= room
+
+
+def _queue(listers: Listers, quota: str, index: str = WAITING) -> list[tuple[Object, Place]]:
+    """Who waits for a quota."""
+    return [(one, place(one, priority_of(one))) for one in listers.list(INFERENCE_SERVICE, index, quota)]
+
+
+def _missing(service: Object) -> int:
+    record = record_of(service)
+    return record.wanted - record.taken
+
+
+def _exceeded(listers: Listers, quota: Object, gpus: int) -> tuple[str, str]:
+    usage = used(listers, str(key(quota)))
+    has = f"The GPUQuota {key(quota)} has {_limit(quota)} GPUs, of which {usage} are in use"
+    text = f"{has}. The service needs {gpus}. It starts when enough are free for it and the services before it."
+    return "QuotaExceeded", text
+
+
+def _limit(quota: Object) -> int:
+    limit: int = quota["spec"]["gpuCount"]
+    return limit
+
+
+def _digit(quota: str, digit: int) -> str:
+    return f"{quota}:{digit}"
+
+
+# Who is looked at again
+
+
+def next_in(listers: Listers, quota: str) -> list[Key]:
+    """Those of the services that wait for a quota which may have their turn: from the first on as many as fit. Whoever
+    has a reservation looks again in any case: it may be time to step back."""
+    namespace, _slash, name = quota.partition("/")
+    gpu_quota = listers.get(KIND, Key(namespace, name))
+    if gpu_quota is None:
+        return [key(service) for service, _place in _queue(listers, quota)]
+    room = _limit(gpu_quota) - used(listers, quota)
+    turns = []
+    for service, _place in sorted(_queue(listers, quota, WAITING if room > 0 else RESERVED), key=lambda one: one[1]):
+        room -= _missing(service)
+        if room >= 0 or record_of(service).reserved:
+            turns.append(key(service))
+    return turns
+
+
+def after(change: Change, listers: Listers) -> Iterable[Key]:
+    """The services that may have their turn, as another one has left GPUs, or has another place in the queue."""
+    before, now = _records(change)
+    released = now.taken < before.taken or now.reserved < before.reserved or set(before.names) - set(now.names)
+    names = dict.fromkeys((*before.names, *now.names)) if released or _moved(change, before, now) else ()
+    return [one for name in names for one in next_in(listers, name) if one != change.key]
+
+
+def _records(change: Change) -> tuple[Record, Record]:
+    """Of a service before and after; empty where there is none."""
+    before, now = (record_of(state) if state else Record() for state in (change.old, change.new))
+    return before, now
+
+
+def _moved(change: Change, before: Record, now: Record) -> bool:
+    """Whether one that stood in the queue stands elsewhere, wants less, or has left it."""
+    old, new = change.old, change.new
+    if old is None or not list(by_waiting(old)):
+        return False
+    if new is None or not list(by_waiting(new)) or now.wanted < before.wanted:
+        return True
+    return place(old, priority_of(old)) != place(new, priority_of(new))
+
+
+def quotas_of(change: Change, _listers: Listers) -> Iterable[Key]:
+    """The quotas of which a service takes another number since this change, or for which it waits no longer or now."""
+    before, now = _records(change)
+    if before == now:
+        return ()
+    return [Key(*name.split("/", 1)) for name in dict.fromkeys((*before.names, *now.names))]

@@ -1,0 +1,155 @@
+"""Scheduling: how important services are, and whose turn it is where there are not accelerators for all. Pure.
+
+The scheduler decides; this tells what it will do: by priority, of equals the oldest first. Services that wait for
+different resources are in nobody's way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from slipway.apis.llmkube.types.service import KIND, Priority
+from slipway.kube.objects import Key, Object, created_unix, deleting, key
+from slipway.kube.store import Change, IndexFunction
+from slipway.serving.api import Listers, World
+from slipway.serving.policies import priority_class
+
+WAITING = "WaitingForGPU"
+WAITS_FOR, RANKED, PRIORITY = "waits", "ranked", "priority"
+"""Indexes of InferenceServices that wait: the accelerator, the accelerator with their priority, and the priority."""
+VALUES: dict[Priority, int] = {"critical": 1000000, "high": 100000, "normal": 10000, "low": 1000, "batch": 100}
+INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9._/-]*[A-Za-z0-9])")
+"""As the scheduler says that nodes have too little of something."""
+UNREACHABLE_VOLUME = re.compile(r"volume node affinity conflict")
+
+
+def class_name(priority: Priority) -> str:
+    return f"llmkube-{priority}"
+
+
+def own_class(priority: Priority, *, preempts: bool) -> Object:
+    """The class of the whole cluster for a priority, made where it is missing. ``preempts``: whether its pods may put
+    others off their nodes, those of other teams too, as the original's do; batch never does."""
+    text = f"InferenceServices with priority {priority}."
+    return priority_class(class_name(priority), VALUES[priority], text, preempts=preempts and priority != "batch")
+
+
+class Scheduling(msgspec.Struct, frozen=True):
+    """Why the scheduler finds no node."""
+
+    status: str
+    """One word: InsufficientGPU, InsufficientResources, UnbindableModelCache, or the scheduler's own."""
+    message: str
+    """The scheduler's."""
+    resource: str = ""
+    """The accelerator that is missing; empty: it is something else."""
+
+
+def scheduling_of_oldest(pods: Sequence[Object], resource: str) -> Scheduling | None:
+    """What the oldest pod that has no node is told; ``resource``: the accelerator that the pods ask for, if any."""
+    states = (scheduling_of(pod, resource) for pod in sorted(pods, key=created_unix))
+    return next((one for one in states if one), None)
+
+
+def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
+    """The same of one pod."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    condition: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
+    if condition.get("status") != "False" or deleting(pod):
+        return None
+    return _judged(condition.get("message", ""), condition.get("reason") or "Unschedulable", resource)
+
+
+def has_node(pod: Object) -> bool:
+    """Whether the scheduler has found one."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "PodScheduled" and one["status"] == "True" for one in conditions)
+
+
+def _judged(message: str, reason: str, resource: str) -> Scheduling:
+    missing = INSUFFICIENT.findall(message)
+    if resource and resource in missing:
+        return Scheduling("InsufficientGPU", message, resource)
+    if missing:
+        return Scheduling("InsufficientResources", message)
+    return Scheduling("UnbindableModelCache" if UNREACHABLE_VOLUME.search(message) else reason, message)
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Where a service stands: smaller comes first."""
+
+    precedence: int
+    """Its priority, negative."""
+    created: int
+    namespace: str
+    name: str
+
+
+def place(resource: Object, priority: int) -> Place:
+    return Place(-priority, created_unix(resource), *key(resource))
+
+
+def position(world: World, priority: int, resource: str) -> int:
+    """The service's place among all that wait for the same resource, from 1. The cost does not grow with their
+    number."""
+    listers, before = world.listers, 0
+    service = listers.get(KIND, key(world.resource))
+    own = by_rank(service) if service else ()
+    for other in map(int, listers.values(KIND, PRIORITY)):
+        rank = _rank(resource, other)
+        if other > priority:
+            before += listers.count(KIND, RANKED, rank) - (rank in own)
+        elif other == priority:
+            before += listers.older(KIND, RANKED, rank, world.resource)
+    return 1 + before
+
+
+def behind(change: Change, listers: Listers) -> Iterable[Key]:
+    """The services whose position follows from this change of a service: those behind it in a queue that it joins or
+    leaves, or in which it gets another place. That accelerators come, the scheduler writes into the pods that wait."""
+    before, after = (_queued(state) if state else {} for state in (change.old, change.new))
+    if before == after:
+        return
+    for resource in before.keys() | after.keys():
+        first = min(queue[resource] for queue in (before, after) if resource in queue)
+        for other in listers.list(KIND, WAITS_FOR, resource):
+            if place(other, priority_of(other)) > first and key(other) != change.key:
+                yield key(other)
+
+
+def _queued(service: Object) -> dict[str, Place]:
+    """Its place among those that wait for a resource; none where it waits for none, or goes."""
+    if deleting(service):
+        return {}
+    return {resource: place(service, priority_of(service)) for resource in by_resource(service)}
+
+
+def by_resource(service: Object) -> Iterable[str]:
+    """Index function for :data:`WAITS_FOR`."""
+    text = str((service.get("status") or {}).get("waitingFor", ""))
+    return (text.partition(":")[0],) if text else ()
+
+
+def by_rank(service: Object) -> Sequence[str]:
+    """Index function for :data:`RANKED`."""
+    return [_rank(resource, priority_of(service)) for resource in by_resource(service) if not deleting(service)]
+
+
+def by_priority(service: Object) -> Iterable[str]:
+    """Index function for :data:`PRIORITY`."""
+    return [str(priority_of(service)) for _resource in by_resource(service)]
+
+
+def _rank(resource: str, priority: int) -> str:
+    return f"{resource} {priority}"
+
+
+def priority_of(service: Object) -> int:
+    """As its status says."""
+    return int((service.get("status") or {}).get("effectivePriority", VALUES["normal"]))
+
+
+INDEXES: Mapping[str, IndexFunction] = {WAITS_FOR: by_resource, RANKED: by_rank, PRIORITY: by_priority}

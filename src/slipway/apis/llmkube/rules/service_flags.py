@@ -1,0 +1,111 @@
+"""Service settings: the typed fields of an InferenceService, under the names that engines' tables have. Pure.
+
+A setting is called like its field, ``context_size``; one of a block inside of the spec has the block's name before it,
+``rope_scaling_type``, but for the blocks that only one runtime has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import msgspec
+
+from slipway.apis.llmkube.rules.engines import ENGINES
+from slipway.apis.llmkube.types.runtime import SglangConfig
+from slipway.apis.llmkube.types.service import InferenceServiceSpec
+from slipway.engines.flags import Value
+from slipway.kube.objects import Object
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A field that is set."""
+
+    field: str
+    """``ropeScaling.factor``."""
+    setting: str
+    value: Value
+
+
+BLOCKS = {"vllm": "vllmConfig", "tgi": "tgiConfig", "sglang": "sglangConfig", "personaplex": "personaPlexConfig"}
+"""Runtime -> the field with what only it has."""
+KNOWN = frozenset(row.name for engine in ENGINES.values() for row in engine.flags)
+ON_MACS = ("turboQuantBits", "hotCacheMaxSize", "pagedSSDCacheDir", "pagedSSDCacheMaxSize")
+"""Fields of oMLX, which no runtime of the cluster is."""
+UNSET = (None, False, 0, "", (), "auto")
+"""Defaults that leave a matter to the engine."""
+BEFORE = {
+    "cache_type_custom_k": "cache_type_k",
+    "cache_type_custom_v": "cache_type_v",
+    "kv_cache_custom_dtype": "kv_cache_dtype",
+    "context_length": "context_size",
+    "max_running_requests": "parallel_slots",
+}
+"""Field -> the one that it goes before, as both are one setting."""
+
+
+def given(spec: InferenceServiceSpec) -> tuple[Given, ...]:
+    """All fields that are set, and that the runtime might take: those of other runtimes' blocks are not among them."""
+    own = BLOCKS.get(spec.runtime, "")
+    settings = _found(spec)
+    if own == BLOCKS["sglang"] and spec.sglang_config.lora_adapters:
+        adapters = adapters_of(spec.sglang_config)
+        settings["lora_modules"] = Given(f"{own}.loraAdapters", "lora_modules", adapters)
+    for name, plain in BEFORE.items():
+        if first := settings.pop(name, None):
+            settings[plain] = Given(first.field, plain, first.value)
+    return tuple(settings.values())
+
+
+def outdone(spec: InferenceServiceSpec) -> dict[str, str]:
+    """Field of every runtime -> the one of this runtime's own block that goes before it."""
+    settings = _found(spec)
+    pairs = [
+        (settings[plain].field, settings[name].field)
+        for name, plain in BEFORE.items()
+        if {name, plain} <= settings.keys()
+    ]
+    return {plain: own for plain, own in pairs if "." in own and "." not in plain}
+
+
+def strangers(spec: InferenceServiceSpec, written: Object) -> tuple[str, ...]:
+    """Fields that only another runtime has. ``written``: the spec as it stands in the resource."""
+    fields = [block for runtime, block in BLOCKS.items() if runtime != spec.runtime and written.get(block)]
+    if spec.args and spec.runtime != "generic":
+        fields.append("args")
+    if spec.extra_args and spec.runtime == "generic":
+        fields.append("extraArgs")
+    if spec.bind_address and spec.runtime in ("generic", "personaplex"):
+        fields.append("bindAddress")
+    if spec.speculative_decoding and spec.runtime != "llamacpp":
+        fields.append("speculativeDecoding")
+    return (*fields, *(field for field in ON_MACS if written.get(field)))
+
+
+def adapters_of(config: SglangConfig) -> tuple[str, ...]:
+    """SGLang's LoRA adapters, each ``<name>=<path>`` or JSON. Of one name those with fields of their own count."""
+    named = {one.name: f"{one.name}={one.path}" for one in config.lora_adapters}
+    others = (text for text in config.lora_modules if text.partition("=")[0] not in named)
+    return (*others, *named.values())
+
+
+def _found(spec: InferenceServiceSpec) -> dict[str, Given]:
+    return {one.setting: one for one in _of(spec, BLOCKS.get(spec.runtime, ""))}
+
+
+def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> Iterator[Given]:
+    """The fields of a part of the spec that are set. ``own``: the block of the runtime alone, at ``place``."""
+    for field in _fields(type(part)):
+        value, path, name = getattr(part, field.name), f"{place}{field.encode_name}", f"{prefix}{field.name}"
+        if isinstance(value, msgspec.Struct):
+            alone = path in BLOCKS.values()
+            if getattr(value, "active", True) and (not alone or path == own):
+                yield from _of(value, own, f"{path}.", "" if alone else f"{name}_")
+        elif BEFORE.get(name, name) in KNOWN and not (value in UNSET and value == field.default):
+            yield Given(path, name, value)
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Cached, because msgspec evaluates the annotations of all fields in each call."""
+    return msgspec.structs.fields(struct)

@@ -1,0 +1,69 @@
+"""Autoscaling: an InferenceService's replicas, and Kubernetes' autoscaler for them. Pure."""
+
+from __future__ import annotations
+
+from slipway.apis.llmkube.rules.engines import scaling_metric
+from slipway.apis.llmkube.services.resolve import Service, quantity
+from slipway.apis.llmkube.types.service import Metric
+from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Object
+from slipway.serving.api import InvalidSpecError, World
+from slipway.serving.policies import Target, autoscaler
+from slipway.serving.server import ModelServer
+
+REQUESTS = "2"
+"""Of each replica on average, where the service says nothing."""
+ACTIVE = "ScalingActive"
+"""The autoscaler's condition: whether it finds its metrics."""
+
+
+def autoscaled(service: Service) -> bool:
+    return service.spec.autoscaling is not None and not service.stopped and service.pool is None
+
+
+def observed(world: World, name: str) -> Object:
+    """The autoscaler ``name``, as it is; empty: there is none."""
+    return world.child(HORIZONTAL_POD_AUTOSCALER, name) or {}
+
+
+def replicas(world: World, service: Service, name: str) -> int | None:
+    """What the Deployment ``name`` is told. None: the autoscaler has set them, and nobody else must.
+
+    Until it has, what there is stays: taking the number back would leave one replica.
+    """
+    bounds = service.spec.autoscaling
+    if service.stopped:
+        return 0
+    if service.pool:
+        return 1
+    if bounds is None:
+        return service.spec.replicas
+    running = (world.child(DEPLOYMENT, name) or {}).get("spec", {}).get("replicas", 0)
+    if running and (observed(world, name).get("status") or {}).get("lastScaleTime"):
+        return None
+    first: int = running or service.spec.replicas
+    return max(min(first, bounds.max_replicas), bounds.min_replicas)
+
+
+def scaler(service: Service, server: ModelServer, most: int | None = None) -> Object:
+    """``most``: replicas that there may be for now, whatever the service says. Raises InvalidSpecError."""
+    bounds = service.spec.autoscaling
+    if bounds is None:
+        raise ValueError("the service is not scaled")
+    if bounds.min_replicas > bounds.max_replicas:
+        raise InvalidSpecError("InvalidSpec", "spec.autoscaling: minReplicas is more than maxReplicas")
+    usual = Target("Pods", scaling_metric(service.engine), REQUESTS)
+    targets = tuple(_target(metric) for metric in bounds.metrics) or (usual,)
+    upper = bounds.max_replicas if most is None else max(1, min(most, bounds.max_replicas))
+    return autoscaler(server, min(bounds.min_replicas, upper), upper, targets)
+
+
+def _target(metric: Metric) -> Target:
+    """Raises InvalidSpecError: without a target the API server would refuse it, or take another one."""
+    field = f"autoscaling.metrics: {metric.name}"
+    if metric.type == "Pods":
+        if not metric.target_average_value:
+            raise InvalidSpecError("InvalidSpec", f"spec.{field} has no targetAverageValue")
+        return Target("Pods", metric.name, quantity(field, metric.target_average_value))
+    if (metric.target_average_utilization or 0) < 1:
+        raise InvalidSpecError("InvalidSpec", f"spec.{field} has no targetAverageUtilization")
+    return Target("Resource", metric.name, str(metric.target_average_utilization))

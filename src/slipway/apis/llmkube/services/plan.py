@@ -1,0 +1,75 @@
+"""Plan: an InferenceService becomes its children. Pure."""
+
+from __future__ import annotations
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.models import cache
+from slipway.apis.llmkube.models.placement import own_claim
+from slipway.apis.llmkube.rules import scheduling
+from slipway.apis.llmkube.services import autoscaling, operation, pods
+from slipway.apis.llmkube.services.resolve import METAL, Service, View
+from slipway.apis.llmkube.settings import llmkube
+from slipway.apis.llmkube.types.service import KIND
+from slipway.apis.sealed import refuse_sealed
+from slipway.kube.objects import Object, owner_reference
+from slipway.serving import network, workload
+from slipway.serving.api import Plan
+from slipway.serving.freedoms import Freedom, freedoms
+
+BEFORE = "spec.initContainers["
+"""Where the containers stand that load weights, which are ours."""
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    service, world = view.valid(), view.world
+    if service.model.hardware.accelerator == METAL:
+        return Plan(children=())
+    server, scale = pods.server(service, operation.pod_annotations(view, service)), pods.scale(world, service)
+    bundle = workload.workload(server, scale, (pods.address(service, server.engine),))
+    deployment = bundle.deployment
+    refuse_sealed(deployment, service.engine.container, service.engine)
+    scaler = (autoscaling.scaler(service, server, view.most_replicas),) if autoscaling.autoscaled(service) else ()
+    others = (*operation.budget(view, service, server, scale), *operation.objective(service, server))
+    serving = (deployment,) if view.waits is None else _earlier(view, deployment)
+    guards = network.ingress(server, world.settings, policed=world.policed)
+    # An autoscaler would complain of a Deployment that is not there yet.
+    return Plan(
+        children=(*guards, *bundle.beside, *serving, *(scaler if serving else ()), *others),
+        pending=() if serving == (deployment,) else (deployment,),
+        shared=(*_classes(service), *_own_claim(view, service)),
+        adapters=pods.adapters(service),
+    )
+
+
+def granted(view: View, plan: Plan) -> frozenset[Freedom]:
+    """Images alone, as nothing else that the operator sets needs trust."""
+    service, privileges = view.valid(), freedoms((*plan.children, *plan.pending))
+    own = (service.own_image, service.settings.loader_image)
+    images = (one for one in privileges if one.setting == "image_prefixes")
+    return frozenset(one for one in images if one.field.startswith(BEFORE) or one.value in own)
+
+
+def _earlier(view: View, deployment: Object) -> tuple[Object, ...]:
+    """The Deployment that there is serves on while a Model is not ready, or not ready any more."""
+    replicas, most = deployment["spec"].get("replicas"), view.most_replicas
+    # An autoscaler keeps within its bounds, but that it always has one replica.
+    if most is not None and (replicas is not None or most == 0):
+        replicas = min(replicas or 0, most)
+    return (workload.kept(view.deployment, replicas),) if view.deployment else ()
+
+
+def _own_claim(view: View, service: Service) -> tuple[Object, ...]:
+    """The claim that a service has for itself goes with it, and is never changed."""
+    if service.placed.way != "loader" or not own_claim(service.spec, service.settings):
+        return ()
+    name = names.own_claim(service.name)
+    claim = cache.claim(service.namespace, llmkube(service.settings).model_cache, name)
+    owned = {"ownerReferences": [owner_reference(KIND, view.world.resource)]}
+    return ({**claim, "metadata": {**claim["metadata"], **owned}},)
+
+
+def _classes(service: Service) -> tuple[Object, ...]:
+    if service.spec.priority_class_name:
+        return ()
+    return (scheduling.own_class(service.spec.priority, preempts=service.settings.authors.preemption),)

@@ -1,0 +1,356 @@
+"""Pods: an InferenceService's ModelServer, and the Service in front of it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.models import usage
+from slipway.apis.llmkube.models.loaders import hub_token, loader
+from slipway.apis.llmkube.models.placement import Placed
+from slipway.apis.llmkube.rules import loras
+from slipway.apis.llmkube.rules.hardware import affinity
+from slipway.apis.llmkube.rules.scheduling import class_name
+from slipway.apis.llmkube.services import autoscaling
+from slipway.apis.llmkube.services.resolve import Service, mode, quantity
+from slipway.apis.llmkube.settings import llmkube
+from slipway.artifacts.redaction import redact_url
+from slipway.kube.names import fitting, label_value
+from slipway.kube.objects import MANAGED_BY, Object, created_unix
+from slipway.serving import agent, env, volumes
+from slipway.serving.agent import AdapterSet
+from slipway.serving.api import InvalidSpecError, World
+from slipway.serving.loader import beside_engine, scratch
+from slipway.serving.policies import UNMOVED
+from slipway.serving.route import Route
+from slipway.serving.server import (
+    Container,
+    ModelServer,
+    Mount,
+    Probe,
+    Probes,
+    Scale,
+    ServiceSpec,
+    failure_window_seconds,
+    variables,
+)
+from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
+from slipway.weights.source import on_node
+
+POD_SECURITY: Object = {
+    **CONFINED,
+    "fsGroup": names.GROUP_ID,
+    "fsGroupChangePolicy": "OnRootMismatch",
+}
+"""The group is not given to each file of a cache at each start."""
+START_SECONDS = 1800
+FIRST_FREE_PORT = 1024
+"""From which on every process may listen."""
+HISTORY = 10
+LOADER_VOLUME = "slipway-adapters"
+"""What no volume of the author's is likely to be called."""
+DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
+FEATURES = {"chat": "TextGeneration", "embedding": "TextEmbedding", "rerank": "Reranking"}
+OWN_LABELS = frozenset({"app", names.SERVICE_LABEL, names.MODEL_LABEL, names.RUNTIME_LABEL, MANAGED_BY})
+"""What all pods have, whatever ``podLabels`` says."""
+SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def workload_name(service: str) -> str:
+    """Of the Deployment and all that belongs to it: the service's own, as far as it can be a label's value too."""
+    return label_value(service)
+
+
+def service_name(service: str) -> str:
+    """Of the Service: the original's, hyphens for dots; told apart by a digest where that is none."""
+    plain = service.replace(".", "-")
+    if SERVICE_NAME.fullmatch(plain):
+        return plain
+    return fitting(plain if plain[:1].isalpha() else f"isvc_{plain}")
+
+
+def selector(service: str) -> dict[str, str]:
+    """The Model is not in it, so that a service can go over to another one."""
+    name = label_value(service)
+    return {"app": name, names.SERVICE_LABEL: name}
+
+
+def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer:
+    """``annotations``: of the pods. Raises InvalidSpecError for quantities that are none, and without an image."""
+    spec = service.spec
+    own = selector(service.name)
+    labels = {
+        **own,
+        names.MODEL_LABEL: label_value(spec.model_ref),
+        names.RUNTIME_LABEL: spec.runtime,
+    }
+    unmoved = UNMOVED if spec.eviction_protection else {}
+    return ModelServer(
+        name=workload_name(service.name),
+        namespace=service.namespace,
+        labels=labels,
+        selector=own,
+        pod_labels={**spec.pod_labels, **labels, MANAGED_BY: MANAGER},
+        pod_annotations={**unmoved, **annotations, **spec.pod_annotations, **_uses(service)},
+        engine=_engine(service),
+        port=service.port,
+        probes=_probes(service),
+        probe_overrides=_probe_overrides(service),
+        drain=service.engine.drain(service.settings.drain_seconds, service.launch.bind),
+        init_containers=_before(service),
+        sidecars=(_loader(service),) if service.looked_after else (),
+        volumes=_volumes(service),
+        image_pull_secrets=tuple(secret["name"] for secret in spec.image_pull_secrets if secret.get("name")),
+        device_groups=service.settings.device_groups,
+        security=_pod_security(service) if spec.pod_security_context is None else CONFINED | spec.pod_security_context,
+        scheduling=_scheduling(service),
+    )
+
+
+def _uses(service: Service) -> Object:
+    return usage.annotation(used for place in _places(service) for used in place.used)
+
+
+def _engine(service: Service) -> Container:
+    spec, engine, launch = service.spec, service.engine, service.launch
+    args, given_env, resources = engine.args(launch), _env(service), _resources(service)
+    chosen = image(service)
+    container = {"image": chosen, "args": args, "env": given_env, "resources": resources}
+    return Container(
+        name=engine.container,
+        image=chosen,
+        command=spec.command or engine.command,
+        args=args,
+        env=(*given_env, *engine.named_devices(container)),
+        resources=resources,
+        mounts=_mounts(service),
+        further_mounts=spec.extra_volume_mounts,
+        security=_security(service) if spec.security_context is None else _own_security(service, spec.security_context),
+    )
+
+
+def _pod_security(service: Service) -> Object:
+    return restricted(None) if service.settings.assigned_ids else POD_SECURITY
+
+
+def _security(service: Service) -> Object:
+    """What the restricted Pod Security Standard asks; it leaves the one capability that ports like TGI's need."""
+    if service.port >= FIRST_FREE_PORT:
+        return UNPRIVILEGED
+    return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
+
+
+def _own_security(service: Service, given: Object) -> Object:
+    """The author's, but that no process gains privileges, as Kubernetes would let it where nothing is said."""
+    return given if service.settings.authors.privileged else {"allowPrivilegeEscalation": False, **given}
+
+
+def _before(service: Service) -> tuple[Container, ...]:
+    """Loads the weights, where every pod does that for itself."""
+    named = zip(("model-downloader", "draft-downloader"), _places(service), strict=False)
+    return tuple(loader(place.loader, name, volume=place.volumes[0]) for name, place in named if place.loader)
+
+
+def _loader(service: Service) -> Container:
+    """Has the engine load adapters. All of them lie in the engine's container already."""
+    container = Container(name=agent.CONTAINER, image=service.settings.loader_image)
+    kind = "" if service.spec.runtime == "vllm" else service.spec.runtime
+    size, key = service.settings.adapters.size, service.controller_key
+    return beside_engine(container, service.port, size, key, kind=kind, volume=LOADER_VOLUME)
+
+
+def adapters(service: Service) -> AdapterSet:
+    """What the loaders are told."""
+    return loras.adapters(service.name, service.spec.runtime, service.loras, service.engine.container)
+
+
+def image(service: Service) -> str:
+    """The user's, else the one that we have. Raises InvalidSpecError: NoImage."""
+    reference = service.spec.image or service.own_image
+    if not reference:
+        raise InvalidSpecError("NoImage", f"spec.image: the runtime {service.spec.runtime} has no default image")
+    return reference
+
+
+def _env(service: Service) -> tuple[Object, ...]:
+    """The engine's own, a token for the hub, the user's; of one name the user's only."""
+    given = service.spec.env
+    home = service.settings.home()
+    own = (*variables({**home, **service.engine.env(service.launch)}), *_token(service))
+    return (*env.without(own, given), *given)
+
+
+def _token(service: Service) -> tuple[Object, ...]:
+    """From the Secret that the service names, else the Model's, else the namespace's; a missing one of those two is no
+    error, as most repositories need none."""
+    spec, variable = service.spec, service.engine.token
+    named = {
+        "vllm": spec.vllm_config.hf_token_secret_ref,
+        "tgi": spec.tgi_config.hf_token_secret_ref,
+        "sglang": spec.sglang_config.hf_token_secret_ref,
+        "personaplex": spec.persona_plex_config.hf_token_secret_ref,
+    }
+    if own := named.get(spec.runtime):
+        return ({"name": variable, "valueFrom": {"secretKeyRef": own}},)
+    if service.placed.way != "engine" and spec.runtime != "personaplex":
+        return ()
+    return hub_token(service.model, service.settings, variable)
+
+
+def _resources(service: Service) -> Object:
+    """Memory is asked for and not limited, as the original does: what a model needs is not known well enough."""
+    resources = service.spec.resources
+    memory = ("hostMemory", resources.host_memory) if resources.host_memory else ("memory", resources.memory)
+    fields = {
+        "cpu": ("cpu", resources.cpu),
+        "memory": memory,
+        "ephemeral-storage": ("ephemeralStorage", resources.ephemeral_storage),
+    }
+    requests = {name: quantity(f"resources.{field}", text) for name, (field, text) in fields.items() if text}
+    disk = {name: size for name, size in requests.items() if name == "ephemeral-storage"}
+    limits = {**disk, **service.accelerators.limits}
+    claims = [{"name": claim["name"]} for claim in service.accelerators.claims]
+    requirements = {"requests": requests, "limits": limits, "claims": claims}
+    return {part: amounts for part, amounts in requirements.items() if amounts}
+
+
+def asks_for(service: Service, resource: str) -> bool:
+    """Whether pods ask for some ``cpu`` or ``memory``."""
+    resources = service.spec.resources
+    return bool({"cpu": resources.cpu, "memory": resources.host_memory or resources.memory}.get(resource))
+
+
+def _places(service: Service) -> tuple[Placed, ...]:
+    return (service.placed, service.draft) if service.draft else (service.placed,)
+
+
+def _volumes(service: Service) -> tuple[Object, ...]:
+    for volume in service.spec.extra_volumes:
+        _check_place(service, volume)
+    pod_volumes = [volume for place in _places(service) for volume in place.volumes]
+    pod_volumes += [volume for volume, _mount in _folders(service)]
+    pod_volumes += [scratch(service.settings.adapters.size, LOADER_VOLUME)] if service.looked_after else []
+    # The target and its draft may lie on the same volume.
+    return (*{volume["name"]: volume for volume in pod_volumes}.values(), *service.spec.extra_volumes)
+
+
+def _check_place(service: Service, volume: Object) -> None:
+    """Raises InvalidSpecError for a path of the node that the operator does not allow, or that pods could write to: a
+    link that they make there would lead whoever reads it anywhere on the node."""
+    path = (volume.get("hostPath") or {}).get("path")
+    if path is None:
+        return
+    if not on_node(path, service.settings.sources):
+        text = f"spec.extraVolumes: {path} is not in a node directory that the operator allows"
+        raise InvalidSpecError("SourceNotAllowed", text)
+    mounts = (mount for mount in service.spec.extra_volume_mounts if mount.get("name") == volume["name"])
+    if not all(mount.get("readOnly") for mount in mounts):
+        text = f"spec.extraVolumeMounts: {volume['name']} is a node directory, so it must be readOnly"
+        raise InvalidSpecError("SourceNotAllowed", text)
+
+
+def _mounts(service: Service) -> tuple[Mount, ...]:
+    mounts = [mount for place in _places(service) for mount in place.mounts]
+    return tuple(dict.fromkeys((*mounts, *(mount for _volume, mount in _folders(service)))))
+
+
+def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
+    """Empty folders that the engine needs, but for those that the user mounts something at."""
+    engine, folders = service.engine, []
+    if engine.shared_memory:
+        folders.append((volumes.shared_memory(SHARED_MEMORY), Mount(SHARED_MEMORY, "/dev/shm")))  # noqa: S108
+    if engine.cache_path and service.placed.way == "engine":
+        folders.append((volumes.scratch(DOWNLOADS), Mount(DOWNLOADS, engine.cache_path)))
+    taken = {str(mount.get("mountPath", "")).rstrip("/") for mount in service.spec.extra_volume_mounts}
+    return tuple((volume, mount) for volume, mount in folders if mount.path not in taken)
+
+
+def _probes(service: Service) -> Probes:
+    """The original's, but that the start is looked at each second: a request may wait for this very replica."""
+    defaults = service.engine.probes
+    return Probes(
+        startup=Probe(path=defaults.startup.path, period=1, timeout=5, failures=START_SECONDS),
+        readiness=Probe(path=defaults.readiness.path, period=10, timeout=5, failures=3),
+        liveness=Probe(path=defaults.liveness.path, period=15, timeout=5, failures=3),
+    )
+
+
+def startup_seconds(service: Service) -> int:
+    """What a start of the engine may take."""
+    given = service.spec.probe_overrides.startup
+    return START_SECONDS if given is None else failure_window_seconds(given)
+
+
+def _probe_overrides(service: Service) -> dict[str, Object]:
+    given = service.spec.probe_overrides
+    overrides = {
+        "startupProbe": given.startup,
+        "readinessProbe": given.readiness,
+        "livenessProbe": given.liveness,
+    }
+    return {field: probe for field, probe in overrides.items() if probe is not None}
+
+
+def _scheduling(service: Service) -> Object:
+    spec, accelerators = service.spec, service.accelerators
+    shared = spec.resources.gpu_sharing.mode == "shared" and accelerators.vendor != "amd"
+    nodes = llmkube(service.settings).shared_gpu_nodes if shared else {}
+    return {
+        "nodeSelector": {**nodes, **spec.node_selector, **(service.pool.nodes if service.pool else {})},
+        "resourceClaims": list(accelerators.claims),
+        "affinity": affinity(spec, accelerators),
+        "tolerations": [
+            *(taint for taint in accelerators.tolerations if taint not in spec.tolerations),
+            *spec.tolerations,
+        ],
+        "topologySpreadConstraints": list(spec.topology_spread_constraints),
+        "runtimeClassName": spec.runtime_class_name,
+        "priorityClassName": spec.priority_class_name or class_name(spec.priority),
+    }
+
+
+def scale(world: World, service: Service) -> Scale:
+    """A GPU that the old pod holds is one that the new pod would wait for.
+
+    The other way is always said in full: what the API server has filled in would stand in the way of this one.
+    """
+    history = service.spec.revision_history_limit
+    spec, gpus = service.spec, service.accelerators.count > 0
+    several = (spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas) > 1
+    one_by_one = spec.max_pod_lifetime_seconds is not None or (service.waits_for_idle and several)
+    return Scale(
+        autoscaling.replicas(world, service, workload_name(service.name)),
+        surge=0 if gpus else 1,
+        recreate=gpus and not one_by_one,
+        revision_history_limit=HISTORY if history is None else history,
+    )
+
+
+def address(service: Service, container: Container) -> ServiceSpec:
+    """``container``: that of the engine."""
+    endpoint = service.endpoint
+    route = Route(
+        models=(service.name, *service.further_names),
+        created=created_unix(service.resource),
+        owned_by="llmkube",
+        source=redact_url(service.model.source),
+        name=service.name,
+        features=(FEATURES[mode(service.spec)],),
+        wake_seconds=service.pool.wait_seconds if service.pool else 0,
+        paths=service.engine.paths_of(container, service.spec.image, service.spec.command),
+    )
+    return ServiceSpec(
+        service_name(service.name),
+        selector(service.name),
+        route,
+        port=endpoint.port,
+        type=endpoint.type,
+        node_port=endpoint.node_port if endpoint.type != "ClusterIP" else None,
+    )
+
+
+def endpoint_url(service: Service) -> str:
+    path = service.endpoint.path
+    host = f"{service_name(service.name)}.{service.namespace}.svc.cluster.local"
+    return f"http://{host}:{service.endpoint.port}{path if path.startswith('/') else f'/{path}'}"

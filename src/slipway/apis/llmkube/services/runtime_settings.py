@@ -1,0 +1,52 @@
+"""Runtime settings: the conditions that report which settings of vLLM and SGLang have an effect. Pure."""
+
+from __future__ import annotations
+
+from slipway.apis.llmkube.rules import ranks
+from slipway.apis.llmkube.services.resolve import Service
+from slipway.apis.llmkube.services.surroundings import draft_of
+from slipway.kube.conditions import Condition
+from slipway.kube.objects import Object
+from slipway.serving.api import Rejection, World
+
+SPEC_VALID = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}
+"""Runtime -> the condition of its settings."""
+
+
+def conditions(world: World, service: Service) -> list[Condition]:
+    """Of a valid service."""
+    if service.spec.runtime == "vllm":
+        return _vllm(world, service)
+    if service.spec.runtime == "sglang" and world.resource["spec"].get("sglangConfig"):
+        return [_sglang(service)]
+    return []
+
+
+def invalid(spec: Object, rejection: Rejection | None) -> tuple[Condition, ...]:
+    """The runtime's own condition, if its settings are why the spec is refused."""
+    kind = SPEC_VALID.get(spec.get("runtime", ""))
+    if kind and rejection and rejection.message.startswith(ranks.PLACES):
+        return (Condition(kind, "False", rejection.reason, rejection.message),)
+    return ()
+
+
+def _vllm(world: World, service: Service) -> list[Condition]:
+    """What of the settings of vLLM is taken, and what it goes without."""
+    config = service.spec.vllm_config
+    speculative = config.speculative
+    if speculative.enabled and not (speculative.model and draft_of(world)):
+        what = f"there is no Model {speculative.model}" if speculative.model else "speculative.model names no Model"
+        text = f"Speculative decoding is off: {what}."
+        return [
+            Condition("VLLMSpecValid", "False", "SpeculativeMissingModel", text),
+            Condition("SpeculativeInvalid", "True", "SpeculativeMissingModel", text),
+        ]
+    return [Condition("VLLMSpecValid", "True", "Valid", "The vLLM settings are valid.")]
+
+
+def _sglang(service: Service) -> Condition:
+    speculative = service.spec.sglang_config.speculative
+    if speculative.enabled and not speculative.active:
+        text = "Speculative decoding is off: sglangConfig.speculative needs algorithm and draftModelPath."
+        return Condition("SGLangSpecValid", "False", "SpeculativeMissingConfig", text)
+    return Condition("SGLangSpecValid", "True", "Valid", "The SGLang settings are valid.")

@@ -1,0 +1,50 @@
+"""Surroundings: the Models, the class and the pool that an InferenceService refers to, as last observed. Pure."""
+
+from __future__ import annotations
+
+from slipway.apis.llmkube.models import usage
+from slipway.apis.llmkube.rules import pools
+from slipway.apis.llmkube.types.model import KIND as MODEL
+from slipway.kube.names import label_value
+from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, key
+from slipway.serving.api import Reference, World
+from slipway.serving.watches import NAMESPACE
+from slipway.spelling import NAMES, did_you_mean
+
+
+def references(resource: Object) -> tuple[Reference, ...]:
+    """The Models of a service, and its PriorityClass."""
+    spec, namespace = resource["spec"], resource["metadata"]["namespace"]
+    models = tuple(Reference(MODEL, namespace, name) for name in usage.model_names(resource))
+    priority_class = spec.get("priorityClassName")
+    return (*models, Reference(PRIORITY_CLASS, "", priority_class)) if priority_class else models
+
+
+def model_of(world: World, name: str) -> Object | None:
+    """A Model of the service's namespace as last observed."""
+    return world.get(Reference(MODEL, world.resource["metadata"]["namespace"], name))
+
+
+def suggestion(world: World, name: str) -> str:
+    """The end of a message about a missing Model: Models of the namespace with a similar name. Empty if the namespace
+    has many Models."""
+    namespace = world.resource["metadata"]["namespace"]
+    if world.listers.count(MODEL, NAMESPACE, namespace) > NAMES:
+        return "."
+    models = (key(model).name for model in world.list(MODEL, NAMESPACE, namespace))
+    return did_you_mean(name, models) or "."
+
+
+def draft_of(world: World) -> Object | None:
+    return model_of(world, usage.draft_name(world.resource["spec"]))
+
+
+def pool_of(world: World) -> Object | None:
+    """The ModelPool that the service belongs to."""
+    return pools.pool_of(world.listers, key(world.resource))
+
+
+def runs(world: World) -> bool:
+    """Whether its Deployment wants replicas."""
+    deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
+    return bool(deployment and deployment["spec"].get("replicas", 1))

@@ -1,0 +1,68 @@
+"""The LoRAAdapter kind of LLMKube: an adapter that the engine of a running InferenceService loads. The
+CustomResourceDefinition is made from this module."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from slipway.apis.llmkube.types.model import Number64, Time
+from slipway.kube.conditions import CHECKED, Condition
+from slipway.kube.crd import Column, CustomResource
+from slipway.kube.objects import Kind
+
+KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="LoRAAdapter", plural="loraadapters")
+
+Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class ServiceReference(msgspec.Struct, frozen=True, kw_only=True):
+    """An InferenceService."""
+
+    name: str
+    """Name of the InferenceService."""
+    namespace: str = ""
+    """Namespace of the InferenceService, which must be the adapter's own. Empty means that."""
+
+
+class LoRAAdapterSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Adapter, and the service that loads it."""
+
+    inference_service_ref: ServiceReference
+    """InferenceService whose engine loads the adapter. Its runtime must be sglang or vllm."""
+    name: Name
+    """Name of the adapter in the engine. Its model ID is <service>:<name>."""
+    path: Annotated[str, Meta(min_length=1)]
+    """Directory of the adapter in the engine's container, for example on a PVC in the service's extraVolumes."""
+
+
+class LoRAAdapterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Observed state of the adapter."""
+
+    loaded_path: str | UnsetType = UNSET
+    """Path from which every replica has loaded the adapter."""
+    last_loaded_at: Time | UnsetType = UNSET
+    """Time since when all replicas have it."""
+    model_id: str | UnsetType = UNSET
+    """The ID that clients send. Missing if there is none."""
+    observed_generation: Number64 | UnsetType = UNSET
+    """The spec generation that this status describes."""
+    conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
+    """Available, Loaded, Error and Routed."""
+
+
+LORA_ADAPTER = CustomResource(
+    kind=KIND,
+    spec=LoRAAdapterSpec,
+    status=LoRAAdapterStatus,
+    description="A LoRA adapter that the running engine of an InferenceService loads.",
+    short_names=("lora",),
+    columns=(
+        Column("Service", "string", ".spec.inferenceServiceRef.name"),
+        Column("Adapter", "string", ".spec.name"),
+        Column("Loaded", "string", '.status.conditions[?(@.type=="Loaded")].status'),
+        Column("Age", "date", ".metadata.creationTimestamp"),
+    ),
+)

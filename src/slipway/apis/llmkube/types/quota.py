@@ -1,0 +1,94 @@
+"""The GPUQuota kind of LLMKube: how many GPUs the services of some namespaces may have together. The
+CustomResourceDefinition is made from this module."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from slipway.apis.llmkube.types.model import ATOMIC, INT32, INT64, Number64, Time
+from slipway.apis.llmkube.types.service import Count, Priority
+from slipway.kube.conditions import CHECKED, Condition
+from slipway.kube.crd import Column, CustomResource, Rule
+from slipway.kube.objects import Kind
+
+KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="GPUQuota", plural="gpuquotas")
+
+
+class Requirement(msgspec.Struct, frozen=True, kw_only=True):
+    """A label requirement."""
+
+    key: str
+    """Name of the label."""
+    operator: str
+    """In, NotIn, Exists or DoesNotExist."""
+    values: tuple[str, ...] = ()
+    """Values for In and NotIn."""
+
+
+class Selector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A label selector for namespaces."""
+
+    match_labels: dict[str, str] = {}
+    """Required labels."""
+    match_expressions: tuple[Requirement, ...] = ()
+    """Additional requirements. All must match."""
+
+
+class GPUQuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Limit for the GPUs of InferenceServices."""
+
+    selector: Annotated[Selector, Meta(extra_json_schema=ATOMIC)] | None = None
+    """Namespaces with these labels, which share the quota."""
+    namespace_ref: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    """The only namespace of the quota."""
+    gpu_count: Annotated[int, Meta(ge=0, extra_json_schema=INT32)]
+    """Maximum total number of GPUs: replicas, or the autoscaling maximum, times GPUs per pod."""
+    vram_bytes: Annotated[int, Meta(ge=0, extra_json_schema=INT64)] = msgspec.field(default=0, name="vramBytes")
+    """GPU memory in bytes. It has no effect; the condition FieldsUsed reports this."""
+    min_priority: Priority | None = None
+    """Minimum priority of services under this quota."""
+    cost_budget_ref: str = ""
+    """Name of a CostBudget. It has no effect; the condition FieldsUsed reports this."""
+
+    validations: ClassVar[tuple[Rule, ...]] = (
+        Rule("has(self.selector) != has(self.namespaceRef)", "exactly one of selector or namespaceRef must be set."),
+    )
+
+
+class GPUQuotaStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Observed state of the quota."""
+
+    used_gpu_count: Count | UnsetType = msgspec.field(default=UNSET, name="usedGPUCount")
+    """Number of GPUs that services use, or will get."""
+    used_vram_bytes: Number64 | UnsetType = msgspec.field(default=UNSET, name="usedVRAMBytes")
+    """Always 0, because GPU memory is not measured."""
+    waiting: Count | UnsetType = UNSET
+    """Number of services that wait for quota."""
+    waiting_digests: tuple[str, ...] | UnsetType = UNSET
+    """Digests of the UIDs of these services, which prevent counting a denial twice. Empty with more than 256."""
+    admission_denials: Number64 | UnsetType = UNSET
+    """Total number of services that had to wait."""
+    last_denial: Time | UnsetType = UNSET
+    """Time of the last denial."""
+    observed_generation: Number64 | UnsetType = UNSET
+    """The spec generation that this status describes."""
+    conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
+    """Accepted, Exceeded and FieldsUsed."""
+
+
+GPU_QUOTA = CustomResource(
+    kind=KIND,
+    spec=GPUQuotaSpec,
+    status=GPUQuotaStatus,
+    description="Limit for the total number of GPUs of InferenceServices. It can affect other namespaces.",
+    short_names=("gq",),
+    columns=(
+        Column("GPU Count", "integer", ".spec.gpuCount"),
+        Column("Used GPUs", "integer", ".status.usedGPUCount"),
+        Column("Waiting", "integer", ".status.waiting"),
+        Column("Age", "date", ".metadata.creationTimestamp"),
+    ),
+)
