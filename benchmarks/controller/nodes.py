@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from slipway.apis.ome import names, storage
-from slipway.apis.ome.model_resolve import View
-from slipway.apis.ome.models import MODELS
+from slipway.apis.ome import names
+from slipway.apis.ome.models import storage
+from slipway.apis.ome.models.resolve import View
+from slipway.apis.ome.models.table import MODELS
 from slipway.kube.objects import NODE, POD, Key, Object
 from slipway.kube.store import Change, Store, Stores
 from slipway.serving.api import World

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from slipway.apis.ome.candidates import candidate, parse_size
-from slipway.apis.ome.model_types import BaseModelSpec, ModelFormat
-from slipway.apis.ome.runtime_types import ServingRuntimeSpec, SupportedModelFormat
-from slipway.apis.ome.selection import excluded_status, facts, runtime_status, select
-from slipway.apis.ome.versions import GREATER, GREATER_OR_EQUAL, parse
+from slipway.apis.ome.runtimes.candidates import candidate, parse_size
+from slipway.apis.ome.runtimes.selection import excluded_status, facts, runtime_status, select
+from slipway.apis.ome.runtimes.versions import GREATER, GREATER_OR_EQUAL, parse
+from slipway.apis.ome.types.model import BaseModelSpec, ModelFormat
+from slipway.apis.ome.types.runtime import ServingRuntimeSpec, SupportedModelFormat
 from slipway.kube.objects import Object
 
 MODELS, RUNTIMES = 1000, 200

@@ -22,7 +22,7 @@ from pathlib import Path
 from nodes import Known, milliseconds, node
 
 from slipway.apis.ome import names
-from slipway.apis.ome.models import MODELS
+from slipway.apis.ome.models.table import MODELS
 from slipway.kube.objects import JOB, NODE, Key, Object
 from slipway.kube.store import Change
 from slipway.serving.api import World

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slipway.apis import APIS
-from slipway.apis.ome.service_types import LATER
+from slipway.apis.ome.types.service import LATER
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
 from tests import documents, goldens

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome import model_status, names, storage
-from slipway.apis.ome.models import MODELS
+from slipway.apis.ome import names
+from slipway.apis.ome.models import status as model_status
+from slipway.apis.ome.models import storage
+from slipway.apis.ome.models.table import MODELS
 from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp

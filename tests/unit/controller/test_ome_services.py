@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.services import SERVICES
+from slipway.apis.ome.services.table import SERVICES
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import DEPLOYMENT, SERVICE, Kind
 from slipway.serving.groups import LEADER_WORKER_SET

@@ -24,11 +24,11 @@ from slipway.apis.llmkube.rules.engines import ENGINES as LLMKUBE_ENGINES
 from slipway.apis.llmkube.types import model as model_types
 from slipway.apis.llmkube.types import runtime as runtime_types
 from slipway.apis.llmkube.types import service as service_types
-from slipway.apis.ome import benchmark_types as ome_benchmarks
-from slipway.apis.ome import component_types as ome_components
-from slipway.apis.ome import model_types as ome_models
-from slipway.apis.ome import runtime_types as ome_runtimes
-from slipway.apis.ome import service_types as ome_services
+from slipway.apis.ome.types import benchmark as ome_benchmarks
+from slipway.apis.ome.types import component as ome_components
+from slipway.apis.ome.types import model as ome_models
+from slipway.apis.ome.types import runtime as ome_runtimes
+from slipway.apis.ome.types import service as ome_services
 from slipway.controller.settings import ACCELERATORS, ControllerSettings
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA

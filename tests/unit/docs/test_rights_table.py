@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from slipway.apis import DESCRIPTIONS
-from slipway.apis.ome.service_plan import POD_READER
+from slipway.apis.ome.services.plan import POD_READER
 
 from ...docs.pages import ROOT
 from ..plugins.importable import make_importable

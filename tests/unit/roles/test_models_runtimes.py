@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.ome.candidates import Candidate, candidate
-from slipway.apis.ome.runtime_types import ServingRuntimeSpec
-from slipway.apis.ome.selection import select
+from slipway.apis.ome.runtimes.candidates import Candidate, candidate
+from slipway.apis.ome.runtimes.selection import select
+from slipway.apis.ome.types.runtime import ServingRuntimeSpec
 from slipway.artifacts.config import facts_of_gguf
 from slipway.artifacts.gguf import Gguf
 from slipway.engines.engine import Engine

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from slipway.apis.ome import benchmark, benchmark_job, names, readiness, runtime_status
-from slipway.apis.ome.benchmark_types import BENCHMARK_JOB
-from slipway.apis.ome.models import MODELS
-from slipway.apis.ome.runtime_types import CLUSTER_SERVING_RUNTIME, SERVING_RUNTIME
-from slipway.apis.ome.services import SERVICES
+from slipway.apis.ome import names, readiness
+from slipway.apis.ome.benchmarks import job as benchmark_job
+from slipway.apis.ome.benchmarks import resolve as benchmark
+from slipway.apis.ome.models.table import MODELS
+from slipway.apis.ome.runtimes import status as runtime_status
+from slipway.apis.ome.services.table import SERVICES
+from slipway.apis.ome.types.benchmark import BENCHMARK_JOB
+from slipway.apis.ome.types.runtime import CLUSTER_SERVING_RUNTIME, SERVING_RUNTIME
 from slipway.kube.crd import CustomResource
 from slipway.serving.api import Plan, World
 from slipway.serving.table import Table

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from slipway.apis.ome.model_resolve import View
-from slipway.apis.ome.models import MODELS
-from slipway.apis.ome.storage import use_of
+from slipway.apis.ome.models.resolve import View
+from slipway.apis.ome.models.storage import use_of
+from slipway.apis.ome.models.table import MODELS
 from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp

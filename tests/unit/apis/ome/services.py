@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.services import SERVICES
+from slipway.apis.ome.services.table import SERVICES
 from slipway.kube.objects import DEPLOYMENT, Key, Kind, Object
 from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
 from slipway.serving.settings import Settings

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.model_types import CLUSTER_BASE_MODEL
-from slipway.apis.ome.runtime_types import CLUSTER_SERVING_RUNTIME
-from slipway.apis.ome.service_types import SERVICE
-from slipway.apis.ome.services import SERVICES
+from slipway.apis.ome.services.table import SERVICES
+from slipway.apis.ome.types.model import CLUSTER_BASE_MODEL
+from slipway.apis.ome.types.runtime import CLUSTER_SERVING_RUNTIME
+from slipway.apis.ome.types.service import SERVICE
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import Object
 from slipway.serving.api import InvalidSpecError, Rejection, World

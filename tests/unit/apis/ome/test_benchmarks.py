@@ -10,8 +10,8 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
-from slipway.apis.ome.benchmark import SPEC, TOKENIZER_ANNOTATION
-from slipway.apis.ome.benchmark_job import SUMMARY_SECONDS
+from slipway.apis.ome.benchmarks.job import SUMMARY_SECONDS
+from slipway.apis.ome.benchmarks.resolve import SPEC, TOKENIZER_ANNOTATION
 from slipway.artifacts.benchmark import Run, Summary, written
 from slipway.kube.objects import JOB, Key, Object
 from slipway.kube.store import Change

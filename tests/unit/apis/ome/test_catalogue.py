@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.ome.candidates import candidate
-from slipway.apis.ome.model_types import BaseModelSpec
-from slipway.apis.ome.selection import facts, select
+from slipway.apis.ome.runtimes.candidates import candidate
+from slipway.apis.ome.runtimes.selection import facts, select
+from slipway.apis.ome.types.model import BaseModelSpec
 from slipway.artifacts.config import facts_of
 from tests.tables import each
 

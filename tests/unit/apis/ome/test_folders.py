@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome import folders
-from slipway.apis.ome import storage as ome_storage
+from slipway.apis.ome.models import folders
+from slipway.apis.ome.models import storage as ome_storage
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import Key
 from slipway.kube.store import Change

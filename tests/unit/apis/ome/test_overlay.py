@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome.overlay import Component, bare, components, runner
+from slipway.apis.ome.components.overlay import Component, bare, components, runner
 from slipway.kube.objects import Object
 from slipway.serving.api import InvalidSpecError
 from tests.unit.apis.ome.cases import rows

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from slipway.apis.ome import names
-from slipway.apis.ome.adapters import Adapter, adapter_of
-from slipway.apis.ome.overlay import components, runner
-from slipway.apis.ome.pods import OWN_LABELS, PodContext, template
-from slipway.apis.ome.storage import Mount
+from slipway.apis.ome.components.adapters import Adapter, adapter_of
+from slipway.apis.ome.components.overlay import components, runner
+from slipway.apis.ome.components.pods import OWN_LABELS, PodContext, template
+from slipway.apis.ome.models.storage import Mount
 from slipway.engines.recognition import recognise
 from slipway.engines.sglang import SGLANG as ENGINE
 from slipway.kube.core import core_schema

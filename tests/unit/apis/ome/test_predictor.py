@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome.predictor import migrated, used
+from slipway.apis.ome.components.predictor import migrated, used
 from slipway.kube.objects import Object
 from tests.unit.apis.ome.cases import rows
 

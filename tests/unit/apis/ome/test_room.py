@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.apis.ome import room
+from slipway.apis.ome.models import room
 from slipway.kube.objects import NODE, Object
 from slipway.kube.store import Change
 from slipway.weights import nodes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.runtime_status import SELECTED, status, watch
+from slipway.apis.ome.runtimes.status import SELECTED, status, watch
 from slipway.kube.objects import Key, Object
 from slipway.kube.store import Change, Store, Stores
 from slipway.serving.api import World

@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.candidates import Broken, Candidate, candidate, parse_size
-from slipway.apis.ome.model_types import BaseModelSpec
-from slipway.apis.ome.selection import (
+from slipway.apis.ome.runtimes.candidates import Broken, Candidate, candidate, parse_size
+from slipway.apis.ome.runtimes.selection import (
     MOST_EXCLUDED,
     Selection,
     excluded_status,
@@ -22,6 +21,7 @@ from slipway.apis.ome.selection import (
     runtime_status,
     select,
 )
+from slipway.apis.ome.types.model import BaseModelSpec
 from slipway.artifacts.config import ModelFacts, Named
 from slipway.kube.objects import Object
 from slipway.serving.api import Reference

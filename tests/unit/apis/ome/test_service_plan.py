@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.service_types import SERVICE as SERVICE_DEFINITION
-from slipway.apis.ome.services import SERVICES
+from slipway.apis.ome.services.table import SERVICES
+from slipway.apis.ome.types.service import SERVICE as SERVICE_DEFINITION
 from slipway.kube.objects import DEPLOYMENT, ROLE, ROLE_BINDING, SCALED_OBJECT, SERVICE, SERVICE_ACCOUNT, Object
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.authors import NOT_ALLOWED, planned

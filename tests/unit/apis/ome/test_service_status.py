@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.ome import fields_ignored
-from slipway.apis.ome.service_types import LATER
-from slipway.apis.ome.services import SERVICES
+from slipway.apis.ome.services.table import SERVICES
+from slipway.apis.ome.types import fields_ignored
+from slipway.apis.ome.types.service import LATER
 from slipway.kube.objects import DEPLOYMENT, Object
 from slipway.serving.diagnosis import TEMPLATE
 from slipway.serving.groups import LEADER_WORKER_SET

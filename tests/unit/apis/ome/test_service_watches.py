@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.service_watches import of_model, of_runtime
-from slipway.apis.ome.services import SERVICES
+from slipway.apis.ome.services.table import SERVICES
+from slipway.apis.ome.services.watches import of_model, of_runtime
 from slipway.kube.objects import Object
 from slipway.kube.store import Change
 from tests import worlds

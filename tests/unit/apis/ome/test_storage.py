@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome import storage
-from slipway.apis.ome.storage import Mount, mount_of, read
+from slipway.apis.ome.models import storage
+from slipway.apis.ome.models.storage import Mount, mount_of, read
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.settings import Settings
 

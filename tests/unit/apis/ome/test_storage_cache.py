@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome import storage
+from slipway.apis.ome.models import storage
 from slipway.apis.ome.names import BASE_MODEL
 from slipway.serving.settings import Settings
 from tests import worlds

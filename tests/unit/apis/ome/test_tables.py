@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.overlay import components
-from slipway.apis.ome.service_types import SERVICE
-from slipway.apis.ome.storage import read
+from slipway.apis.ome.components.overlay import components
+from slipway.apis.ome.models.storage import read
+from slipway.apis.ome.types.service import SERVICE
 from slipway.kube.objects import SERVICE as KUBERNETES_SERVICE
 from slipway.kube.objects import Object
 from slipway.serving.api import InvalidSpecError

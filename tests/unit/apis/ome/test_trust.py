@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.ome.services import SERVICES
+from slipway.apis.ome.services.table import SERVICES
 from slipway.kube.objects import Object
 from slipway.serving.api import InvalidSpecError, Plan, World
 from slipway.serving.authors import NOT_ALLOWED, planned

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.ome import line, room, turns
+from slipway.apis.ome.models import line, room, turns
 from slipway.apis.ome.names import BASE_MODEL
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key

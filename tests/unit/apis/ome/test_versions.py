@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome.versions import EQUAL, GREATER, GREATER_OR_EQUAL, agrees, parse
+from slipway.apis.ome.runtimes.versions import EQUAL, GREATER, GREATER_OR_EQUAL, agrees, parse
 
 REFERENCE = Path(__file__).parents[5] / "shared/reference/samples/ome/selector-cases"
 COMPARED: list[dict[str, Any]] = [

@@ -1,0 +1,1 @@
+"""The BenchmarkJob: resolve, plan and status. Pure."""

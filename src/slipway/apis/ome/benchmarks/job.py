@@ -1,0 +1,286 @@
+"""BenchmarkJob, planned and told: one Job of genai-bench, and a sidecar that reads what it leaves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.benchmarks.resolve import RESULTS, RESULTS_VOLUME, SPEC, TOKEN_KEY, View, spec_digest
+from slipway.artifacts import benchmark as results
+from slipway.artifacts.benchmark import Summary
+from slipway.kube.conditions import Condition
+from slipway.kube.merge import merged
+from slipway.kube.names import label_value
+from slipway.kube.objects import JOB, MANAGED_BY, Object, created_unix, generation, key
+from slipway.serving import genai_bench, volumes
+from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose, sentence
+from slipway.serving.freedoms import Freedom, freedoms
+from slipway.serving.job import Task, ended, job, last_error, without_pods
+from slipway.serving.report import Pending
+from slipway.serving.server import Container, Mount, variables
+from slipway.serving.status import build_status, permanent, verdict
+from slipway.serving.workload import MANAGER, UNPRIVILEGED, container_spec, restricted
+from slipway.weights.credentials import Access, mounted
+
+CONTAINER, SIDECAR = "genai-bench", "summary"
+SCRATCH, SCRATCH_VOLUME = "/tmp", "scratch"  # noqa: S108 - a volume of the pod
+RESOURCES: Object = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}
+SIDECAR_RESOURCES: Object = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
+TOLERATION: Object = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+OF_CONTAINER: dict[str, type] = {"image": str, "env": list, "envFrom": list, "volumeMounts": list, "resources": dict}
+OF_POD: dict[str, type] = {"tolerations": list, "nodeSelector": dict, "affinity": dict, "volumes": list}
+GRACE_SECONDS = 60
+"""What the sidecar may take to read the results of a long run."""
+SUMMARY_SECONDS = 60
+"""After a Job is over, its pod's last words are waited for."""
+SIDECAR_READY: Object = {
+    "exec": {"command": ["test", "-s", "/dev/termination-log"]},
+    "periodSeconds": 1,
+    "failureThreshold": 300,
+}
+"""The sidecar writes there when it is ready; the tool is not started before."""
+CONDITIONS = frozenset({"Accepted", "Available", "Progressing"})
+PASSED_THROUGH = frozenset({"WaitingForService", "WaitingForPod", "Running"})
+"""Reasons that benchmarks go through."""
+OWN_LABELS = frozenset({names.BENCHMARK_LABEL})
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a benchmark is. With a failure it is over, or will not begin by itself."""
+
+    state: str = "Pending"
+    pending: Pending | None = None
+    failure: Failure | None = None
+    summary: Summary | None = None
+    recheck_seconds: float | None = None
+
+
+def plan(view: View) -> Plan:
+    """A Job is made once for a spec, and stays as it was made; with another spec it goes, and is made anew. Raises
+    InvalidSpecError."""
+    if view.fault:
+        raise view.fault
+    if view.kept and view.made:
+        return Plan(children=(_kept(view.made),))
+    if view.made or view.pending:
+        return Plan(children=())
+    return Plan(children=(_made(view, view.world.resource["spec"].get("podOverride") or {}),))
+
+
+def granted(view: View, planned: Plan) -> frozenset[Freedom]:
+    """All but what podOverride brings. Raises InvalidSpecError."""
+    return freedoms([_made(view, {})] if view.job else planned.children)
+
+
+def _kept(observed: Object) -> Object:
+    """A Job as it is: nothing of it can be changed."""
+    metadata = {field: observed["metadata"].get(field) or {} for field in ("name", "namespace", "labels")}
+    metadata["annotations"] = {SPEC: observed["metadata"]["annotations"][SPEC]}
+    return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": metadata, "spec": observed["spec"]}
+
+
+def _made(view: View, override: Object) -> Object:
+    """``override``: podOverride as it is written. Raises InvalidSpecError."""
+    desired, world = view.job, view.world
+    if desired is None:
+        raise view.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
+    (namespace, name), settings = key(world.resource), world.settings
+    scratch = mounted(volumes.scratch(SCRATCH_VOLUME), SCRATCH)
+    home = {"HOME": SCRATCH, "HF_HOME": f"{SCRATCH}/huggingface", "MPLCONFIGDIR": SCRATCH, "ENABLE_UI": "false"}
+    access = Access(env=variables(home)) + scratch + desired.access
+    task = Task(
+        name=name,
+        namespace=namespace,
+        labels={names.BENCHMARK_LABEL: label_value(name), MANAGED_BY: MANAGER},
+        container=Container(
+            name=CONTAINER,
+            image=settings.images.get(CONTAINER, genai_bench.IMAGE),
+            args=(*genai_bench.arguments(desired.benchmark), "--log-dir", SCRATCH),
+            env=access.env,
+            mounts=access.mounts,
+            resources=RESOURCES,
+            security=UNPRIVILEGED,
+        ),
+        volumes=access.volumes,
+        retries=0,
+        security=restricted(settings.user(settings.run_as_user)),
+        tolerations=(TOLERATION,),
+    )
+    manifest = job(task)
+    manifest["metadata"]["annotations"] = {SPEC: spec_digest(world)}
+    template = manifest["spec"]["template"]
+    template["metadata"]["annotations"] = {"logging-forward": "true"}
+    node = {"nodeSelector": {desired.node_label: names.READY}} if desired.node_label else {}
+    template["spec"] |= {
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        **node,
+        "initContainers": [_sidecar(view, access)],
+    }
+    template["spec"] = _overridden(template["spec"], override)
+    return manifest
+
+
+def _sidecar(view: View, access: Access) -> Object:
+    """Is ready before the tool begins, and is stopped when that has ended, however it did."""
+    where = next(mount for mount in access.mounts if mount.volume == RESULTS_VOLUME)
+    reader = Container(
+        name=SIDECAR,
+        image=view.world.settings.loader_image,
+        args=("loader", "summary", RESULTS),
+        mounts=(Mount(where.volume, where.path, sub_path=where.sub_path, read_only=True),),
+        resources=SIDECAR_RESOURCES,
+        security=UNPRIVILEGED,
+    )
+    return container_spec(reader, reader.mounts) | {"restartPolicy": "Always", "startupProbe": SIDECAR_READY}
+
+
+def _overridden(pod: Object, override: Object) -> Object:
+    """The pod with podOverride laid over it, and the command that keeps its secrets to itself. Raises
+    InvalidSpecError."""
+    container, patch = _given(override, OF_CONTAINER), _given(override, OF_POD)
+    if container:
+        patch["containers"] = [{"name": CONTAINER, **container}]
+    laid = merged(pod, patch, "PodSpec")
+    (tool,) = laid["containers"]
+    return {**laid, "containers": [{**tool, "command": list(genai_bench.command(_secrets(tool)))}]}
+
+
+def _given(override: Object, fields: Mapping[str, type]) -> Object:
+    """Those of these fields that it has. Raises InvalidSpecError where one is no such thing."""
+    given = {field: override[field] for field in fields if override.get(field)}
+    for field, value in given.items():
+        items = value if isinstance(value, list) else ()
+        if not isinstance(value, fields[field]) or not all(isinstance(item, dict) for item in items):
+            raise InvalidSpecError("InvalidSpec", f"spec.podOverride.{field} is not valid in a pod.")
+    return given
+
+
+def _secrets(container: Object) -> list[str]:
+    """The variables with secrets that the tool would tell of; with a Secret as a whole, whatever it may have."""
+    env = [(str(one.get("name")), one) for one in container.get("env", [])]
+    named = [name for name, one in env if one.get("valueFrom")]
+    given = [name for name, one in env if one.get("value") and name in genai_bench.TOLD]
+    whole = [TOKEN_KEY for one in container.get("envFrom", []) if "secretRef" in one]
+    return [*named, *given, *whole]
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    """Once a benchmark is over, what was told of it stays."""
+    resource, manifest = view.world.resource, view.made or {}
+    before = resource.get("status") or {}
+    over = before.get("state") in ("Completed", "Failed") and before.get("observedGeneration") == generation(resource)
+    refused = permanent(rejection)
+    if over and view.kept and not refused and before.get("completionTime"):
+        own = [one for one in before.get("conditions") or () if one.get("type") in CONDITIONS]
+        return StatusResult({**before, "conditions": own})
+    outcome = _refused(refused) if refused else _told(view)
+    observed = manifest.get("status") or {}
+    failed: Object = next((one for one in observed.get("conditions") or () if one["type"] == "Failed"), {})
+    times = {"startTime": observed.get("startTime")}
+    if outcome.state in ("Completed", "Failed"):
+        times["completionTime"] = observed.get("completionTime") or failed.get("lastTransitionTime")
+    times["lastReconcileTime"] = times.get("completionTime") or times["startTime"]
+    fields = {
+        "state": outcome.state,
+        **{name: value for name, value in times.items() if value and view.kept},
+        **({"failureMessage": outcome.failure.message} if outcome.failure else {}),
+        **({"details": results.details(outcome.summary)} if outcome.summary else {}),
+    }
+    return build_status(
+        resource,
+        fields,
+        _conditions(outcome, rejection),
+        rechecks=(outcome.recheck_seconds,),
+        passed_through=PASSED_THROUGH,
+    )
+
+
+def _refused(rejection: Rejection) -> Told:
+    failure = Failure(rejection.reason, rejection.message)
+    return Told(state="Failed", failure=failure)
+
+
+def _told(view: View) -> Told:
+    if view.pending:
+        return Told(pending=view.pending)
+    if not view.kept:
+        return Told(pending=Pending("WaitingForPod", "The benchmark's Job is being created."))
+    over = ended(view.made, "Complete"), ended(view.made, "Failed")
+    if any(over):
+        return _outcome(view, max(time for time in over if time is not None), failed=over[1] is not None)
+    diagnosis = (
+        diagnose(None, view.pods, _limits(view.world), view.world.now, lambda _log: None) if view.pods else Diagnosis()
+    )
+    diagnosis = diagnosis if view.pods else without_pods(view.made, "measures the service", view.world.now)
+    running = any(pod.get("status", {}).get("phase") == "Running" for pod in view.pods)
+    waiting = (
+        Pending("Running", "Requests are being sent.") if running else Pending("WaitingForPod", "Its pod is starting.")
+    )
+    return Told(
+        state="Running" if running else "Pending",
+        pending=waiting,
+        failure=diagnosis.failure,
+        recheck_seconds=diagnosis.recheck_seconds,
+    )
+
+
+def _outcome(view: View, at: float, *, failed: bool) -> Told:
+    """Of a Job that is over since ``at``, in Unix seconds."""
+    summary, remaining = _summary(view), at + SUMMARY_SECONDS - view.world.now
+    if summary is None and remaining > 0:
+        waiting = Pending("Running", "The benchmark has ended, and its results are being read.")
+        return Told(state="Running", pending=waiting, recheck_seconds=remaining)
+    failure = _failure(view, summary, failed=failed)
+    return Told(state="Failed" if failure else "Completed", failure=failure, summary=summary)
+
+
+def _failure(view: View, summary: Summary | None, *, failed: bool) -> Failure | None:
+    last = sentence(last_error(view.pods) or "no reason is given")
+    if summary and summary.failed:
+        text = f"{summary.failed} of {summary.requests} requests failed, the first with {summary.error or 'no reason'}"
+        return Failure("RequestsFailed", sentence(text))
+    if not view.pods:
+        # genai-bench ends well when it is stopped, so the Job of a pod that was preempted is Complete.
+        text = "The pod was removed before its results were read: it was evicted, preempted or deleted."
+        return Failure("PodRemoved", f"{text} Delete the BenchmarkJob and create it again.")
+    if failed:
+        return Failure("BenchmarkFailed", f"genai-bench ended early: {last}")
+    if summary is None:
+        return Failure("NoResults", "genai-bench succeeded, but its results could not be read.")
+    if not summary.requests:
+        text = "No request was answered during a run. Raise maxTimePerIteration, or request fewer tokens."
+        return Failure("NoRequests", text)
+    return None
+
+
+def _summary(view: View) -> Summary | None:
+    """What the sidecar of the newest pod wrote last."""
+    for pod in sorted(view.pods, key=created_unix, reverse=True):
+        for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
+            message = ((container.get("state") or {}).get("terminated") or {}).get("message")
+            if container.get("name") == SIDECAR and message:
+                return results.read(message)
+    return None
+
+
+def _limits(world: World) -> Limits:
+    """None of its containers is an engine's."""
+    grace = world.settings.unschedulable_grace_seconds
+    return Limits(startup_seconds=0, unschedulable_grace_seconds=grace, container="")
+
+
+def _conditions(outcome: Told, rejection: Rejection | None) -> tuple[Condition, ...]:
+    if outcome.failure:
+        available = ("Available", "False", outcome.failure.reason, outcome.failure.message)
+        progressing = ("Progressing", "False", outcome.failure.reason, "See the condition Available.")
+    elif outcome.pending:
+        available = ("Available", "False", outcome.pending.reason, outcome.pending.message)
+        progressing = ("Progressing", "True", outcome.pending.reason, outcome.pending.message)
+    else:
+        count = outcome.summary.requests if outcome.summary else 0
+        available = ("Available", "True", "Completed", f"{count} requests were answered, and none failed.")
+        progressing = ("Progressing", "False", "Complete", "The benchmark is complete.")
+    return verdict(rejection, "The spec is valid."), Condition(*available), Condition(*progressing)

@@ -1,0 +1,331 @@
+"""BenchmarkJob, resolved: what is measured, with which tokenizer, and where the results go. Pure.
+
+A service of another namespace can be measured like any other address, as whoever reaches its Service could do without
+this. What only its own namespace may see is neither told nor mounted: the job waits in the same words for a service
+that is not ready and for one that is not there, and the files of a BaseModel or of a claim are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.models import folders
+from slipway.apis.ome.types.benchmark import BenchmarkJobSpec, Endpoint, InferenceServiceReference
+from slipway.apis.ome.types.model import StorageSpec
+from slipway.artifacts.paths import fault_inside
+from slipway.kube.conditions import find
+from slipway.kube.objects import JOB, Key, Object, annotations_of, deleting, generation, key
+from slipway.kube.store import Change
+from slipway.serving import genai_bench, volumes
+from slipway.serving.api import InvalidSpecError, Listers, Reference, Watch, World
+from slipway.serving.genai_bench import OPENAI, Benchmark
+from slipway.serving.job import pods_of
+from slipway.serving.report import Pending
+from slipway.serving.settings import Settings
+from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.workload import digest
+from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
+from slipway.weights.source import CLAIM
+
+SPEC = "slipway.inference/spec"
+"""Annotation of a Job with a digest of the spec that it was made for."""
+TOKENIZER = "tokenizer"
+"""Key of a model's additionalMetadata, and with TOKENIZER_ANNOTATION's prefix of an endpoint's job."""
+TOKENIZER_ANNOTATION = "slipway.inference/tokenizer"
+"""Annotation of a BenchmarkJob with the hub's repository of the tokenizer."""
+TOKEN_KEY = "HUGGINGFACE_API_KEY"  # noqa: S105 - the key of a Secret
+OF_MODEL = "benchmarked-model"
+"""Index of services: the name of their model."""
+RESULTS, RESULTS_VOLUME = "/results", "results"
+DATASETS, DATASET_VOLUME = "/datasets", "dataset"
+MODEL_VOLUME, GOOGLE_KEY = "model", "credentials.json"
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+FOLDER = re.compile(r"[\w.-]{1,200}", re.ASCII)
+IN_ORACLE = re.compile(r"oci://n/(?P<namespace>[^/]+)/b/(?P<bucket>[^/]+)(/o/(?P<prefix>.+))?")
+ORACLE = {"auth": "--auth", "config_file": "--config-file", "profile": "--profile", "region": "--region"}
+AMAZON = {"aws_profile": "--storage-aws-profile", "aws_region": "--storage-aws-region"}
+SECRET = re.compile("secret|token|password|access_key|account_key|connection_string", re.IGNORECASE)
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A benchmark that can be made."""
+
+    benchmark: Benchmark
+    access: Access
+    """To the tokenizer, the dataset and the place of the results."""
+    node_label: str = ""
+    """Of the nodes that have the tokenizer; empty: any will do."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A BenchmarkJob and the world around it."""
+
+    world: World
+    made: Object | None = None
+    """The Job that there is."""
+    pods: Sequence[Object] = ()
+    """Of that Job, the newest first."""
+    job: Job | None = None
+    pending: Pending | None = None
+    """What the benchmark waits for."""
+    fault: InvalidSpecError | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the Job was made for this spec: then it is the one, whatever becomes of all else."""
+        return (
+            self.made is not None
+            and not deleting(self.made)
+            and annotations_of(self.made).get(SPEC) == spec_digest(self.world)
+        )
+
+
+def watches(settings: Settings) -> tuple[Watch, ...]:
+    """What benchmarks read: their Jobs, the service that they measure, and its model."""
+    kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
+    return (
+        *owned_by(kind, JOB),
+        Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
+        Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
+        Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
+        Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
+        Watch(kind=names.FINE_TUNED_WEIGHT, enqueue=nobody, indexes=indexes),
+        folders.NODES,
+    )
+
+
+_measuring = referenced_by(names.BENCHMARK_JOB, names.INFERENCE_SERVICE)
+
+
+def _of_changed_model(change: Change, listers: Listers) -> Iterable[Key]:
+    """The benchmarks of the services that name a model. They read its spec only."""
+    if change.old and change.new and generation(change.old) == generation(change.new):
+        return
+    namespace, name = change.key
+    for service in listers.list(names.INFERENCE_SERVICE, OF_MODEL, name):
+        if namespace in ("", key(service).namespace):
+            yield from _measuring(Change(service, service), listers)
+
+
+def _by_model(service: Object) -> Iterable[str]:
+    """Index function for :data:`OF_MODEL`."""
+    name = _named_model(service).get("name")
+    return (name,) if name else ()
+
+
+def resolve(world: World) -> View:
+    """Raises nothing: why there can be no benchmark is part of its view."""
+    job = world.child(JOB, key(world.resource).name)
+    view = View(world=world, made=job, pods=pods_of(job, world.pods))
+    if view.kept:
+        return view
+    try:
+        outcome = _job(world)
+    except InvalidSpecError as error:
+        return msgspec.structs.replace(view, fault=error)
+    return msgspec.structs.replace(view, **({"job": outcome} if isinstance(outcome, Job) else {"pending": outcome}))
+
+
+def references(resource: Object) -> tuple[Reference, ...]:
+    """The service that is measured; none of a resource that names none."""
+    named = (resource["spec"].get("endpoint") or {}).get("inferenceService") or {}
+    namespace, name = named.get("namespace"), named.get("name")
+    return (Reference(names.INFERENCE_SERVICE, namespace, name),) if namespace and name else ()
+
+
+def spec_digest(world: World) -> str:
+    return digest(world.resource["spec"])
+
+
+def _job(world: World) -> Job | Pending:
+    """Raises InvalidSpecError."""
+    try:
+        spec = msgspec.convert(world.resource["spec"], BenchmarkJobSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError("InvalidSpec", str(error)) from None
+    service, endpoint = spec.endpoint.inference_service, spec.endpoint.endpoint
+    if (service is None) == (endpoint is None):
+        raise _invalid("spec.endpoint needs exactly one of inferenceService and endpoint")
+    if min(spec.max_time_per_iteration, spec.max_requests_per_iteration, *spec.num_concurrency) < 1:
+        raise _invalid("maxTimePerIteration, maxRequestsPerIteration and numConcurrency must be positive")
+    subject = _of_service(world, service) if service else _of_endpoint(world, endpoint)
+    if isinstance(subject, Pending):
+        return subject
+    target, access, node_label = subject
+    output, results = _output(spec.output_location)
+    dataset, data = _dataset(spec.dataset)
+    if spec.result_folder_name and not (
+        FOLDER.fullmatch(spec.result_folder_name) and spec.result_folder_name.strip(".")
+    ):
+        raise _invalid(f"resultFolderName {spec.result_folder_name[:60]!r} is not a directory name")
+    metadata = spec.service_metadata
+    server = {"engine": metadata.engine, "gpu-type": metadata.gpu_type, "version": metadata.version} if metadata else {}
+    benchmark = Benchmark(
+        **target,
+        task=spec.task,
+        minutes=spec.max_time_per_iteration,
+        requests=spec.max_requests_per_iteration,
+        scenarios=spec.traffic_scenarios,
+        concurrency=spec.num_concurrency,
+        folder=spec.result_folder_name or "",
+        params=spec.additional_request_params,
+        dataset=dataset,
+        server=server | ({"gpu-count": str(metadata.gpu_count)} if metadata else {}),
+        output=output,
+    )
+    wrong = genai_bench.fault(benchmark)
+    if wrong:
+        raise _invalid(wrong)
+    token = spec.hugging_face_secret_reference
+    hub = Access(env=from_secret(token.name, {"HF_TOKEN": TOKEN_KEY})) if token else Access()
+    own = of_operator(world.settings.loader) + Access(env=hub_mirror(world.settings.hugging_face_endpoint))
+    return Job(benchmark=benchmark, access=own + hub + access + data + results, node_label=node_label)
+
+
+Target = tuple[Mapping[str, str], Access, str]
+"""Fields of a Benchmark, what its tokenizer needs, and the label of the nodes that have it."""
+
+
+def _of_service(world: World, named: InferenceServiceReference) -> Target | Pending:
+    """Raises InvalidSpecError."""
+    service = world.get(Reference(names.INFERENCE_SERVICE, named.namespace, named.name))
+    own = named.namespace == key(world.resource).namespace
+    url = urlsplit(str(((service or {}).get("status") or {}).get("url") or ""))
+    ready = find(service, "Ready") if service else None
+    if service is None or not url.netloc or (ready or {}).get("status") != "True":
+        why = (ready or {}).get("message", "") if own else ""
+        missing = "The service does not exist." if own and service is None else why
+        text = f"The InferenceService {named.namespace}/{named.name} is not ready yet. {missing}"
+        return Pending("WaitingForService", text.strip())
+    tokenizer, access, node_label = _tokenizer(world, service)
+    target = {"backend": OPENAI, "url": f"{url.scheme}://{url.netloc}", "model": named.name, "tokenizer": tokenizer}
+    return target, access, node_label
+
+
+def _of_endpoint(world: World, endpoint: Endpoint | None) -> Target:
+    """Raises InvalidSpecError."""
+    assert endpoint is not None  # noqa: S101 - one of the two is there
+    parts = urlsplit(endpoint.url)
+    if not parts.hostname or parts.username or parts.password or not endpoint.url.isprintable():
+        raise _invalid("endpoint.url must be a URL without credentials. Set MODEL_API_KEY in podOverride")
+    if not endpoint.model_name:
+        raise _invalid("endpoint.modelName is required: the model name in the requests")
+    tokenizer = annotations_of(world.resource).get(TOKENIZER_ANNOTATION) or endpoint.model_name
+    if not REPOSITORY.fullmatch(tokenizer):
+        text = f"there is no tokenizer for {endpoint.model_name[:80]!r}: set a repository of the hub in the annotation"
+        raise InvalidSpecError("TokenizerUnknown", f"{text[:1].upper()}{text[1:]} {TOKENIZER_ANNOTATION}.")
+    url = endpoint.url.rstrip("/").removesuffix("/v1")
+    target = {"backend": endpoint.api_format, "url": url, "model": endpoint.model_name, "tokenizer": tokenizer}
+    return target, Access(), ""
+
+
+def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
+    """Raises InvalidSpecError."""
+    model = _model(world, service)
+    metadata = ((model or {}).get("spec") or {}).get("additionalMetadata") or {}
+    tokenizer = str(annotations_of(world.resource).get(TOKENIZER_ANNOTATION) or metadata.get(TOKENIZER) or "")
+    if tokenizer and not REPOSITORY.fullmatch(tokenizer):
+        raise InvalidSpecError("TokenizerUnknown", f"The tokenizer {tokenizer[:80]!r} is not a repository of the hub.")
+    if tokenizer:
+        return tokenizer, Access(), ""
+    text = "Set additionalMetadata.tokenizer of the model to a repository of the hub."
+    if model is None:
+        raise InvalidSpecError("TokenizerUnknown", f"The service's model is unknown. {text}")
+    own, (namespace, name) = key(world.resource).namespace, key(model)
+    mount = folders.mount(world, model) if namespace in ("", own) else None
+    if mount is None or not mount.path or own != (mount.claim_namespace or own):
+        raise InvalidSpecError("TokenizerUnknown", f"This job cannot read the files of the model {name}. {text}")
+    if mount.claim:
+        volume = volumes.claim(MODEL_VOLUME, mount.claim, read_only=True)
+    else:
+        volume = volumes.of_the_node(MODEL_VOLUME, mount.path, "Directory")
+    return mount.path, mounted(volume, mount.path, sub_path=mount.sub_path, read_only=True), mount.node_label
+
+
+def _model(world: World, service: Object) -> Object | None:
+    """The model that a service names, of its namespace or of the cluster; what its kind says goes first."""
+    namespace, named = key(service).namespace, _named_model(service)
+    name = named.get("name")
+    if not name:
+        return None
+    places = [Reference(names.CLUSTER_BASE_MODEL, "", name), Reference(names.BASE_MODEL, namespace, name)]
+    if named.get("kind") == names.BASE_MODEL.kind:
+        places.reverse()
+    return next((model for place in places if (model := world.get(place)) is not None), None)
+
+
+def _named_model(service: Object) -> Object:
+    """Kind and name of the model in the spec of a service."""
+    spec: Object = service.get("spec") or {}
+    return spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
+
+
+def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:
+    """Arguments and access of the place of the results, which is mounted in any case. Raises InvalidSpecError."""
+    scheme, _separator, rest = location.storage_uri.partition("://")
+    secret = next((name for name in location.parameters if SECRET.search(name)), "")
+    if secret:
+        text = f"outputLocation.parameters.{secret[:40]} would be visible to everyone"
+        raise _invalid(f"{text}: store it in a Secret, and set outputLocation.key")
+    base, bucket = ("--experiment-base-dir", RESULTS), rest.partition("/")
+    scratch = mounted(volumes.scratch(RESULTS_VOLUME), RESULTS)
+    if scheme == "pvc":
+        name, path = _on_claim(rest, "outputLocation")
+        return base, mounted(volumes.claim(RESULTS_VOLUME, name), RESULTS, sub_path=path)
+    if scheme == "s3" and bucket[0]:
+        keys = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL")
+        opened = Access(env=from_secret(location.key or "", {name: name for name in keys}))
+        return (*base, *_upload("aws", bucket[0], bucket[2]), *_options(location, AMAZON)), scratch + opened
+    if scheme == "gs" and bucket[0]:
+        project = _options(location, {"gcp_project_id": "--storage-gcp-project-id"})
+        opened = from_google(location.key or "", location.parameters.get("secretKey", GOOGLE_KEY))
+        return (*base, *_upload("gcp", bucket[0], bucket[2]), *project), scratch + opened
+    oracle = IN_ORACLE.fullmatch(location.storage_uri)
+    if oracle:
+        prefix = oracle["prefix"] or ""
+        into = ("--namespace", oracle["namespace"], *_upload("oci", oracle["bucket"], prefix))
+        return (*base, *into, *_options(location, ORACLE)), scratch
+    text = "Use pvc://claim/path, s3://bucket/prefix, gs://bucket/prefix or oci://n/namespace/b/bucket/o/prefix."
+    raise InvalidSpecError("OutputNotServed", text)
+
+
+def _upload(provider: str, bucket: str, prefix: str) -> tuple[str, ...]:
+    into = ("--upload-results", "--storage-provider", provider, "--storage-bucket", bucket)
+    return (*into, "--storage-prefix", prefix) if prefix else into
+
+
+def _options(location: StorageSpec, options: Mapping[str, str]) -> tuple[str, ...]:
+    given = location.parameters
+    return tuple(word for name, option in options.items() if given.get(name) for word in (option, given[name]))
+
+
+def _dataset(location: StorageSpec | None) -> tuple[str, Access]:
+    """Raises InvalidSpecError."""
+    if location is None:
+        return "", Access()
+    scheme, _separator, rest = location.storage_uri.partition("://")
+    if scheme == "hf" and REPOSITORY.fullmatch(rest.removeprefix("datasets/")):
+        return rest.removeprefix("datasets/"), Access()
+    if scheme == "pvc":
+        name, path = _on_claim(rest, "dataset")
+        volume = volumes.claim(DATASET_VOLUME, name, read_only=True)
+        return f"{DATASETS}/{path}".rstrip("/"), mounted(volume, DATASETS, read_only=True)
+    raise InvalidSpecError("SourceNotServed", "Datasets can be read from hf://owner/dataset or pvc://claim/file.")
+
+
+def _on_claim(rest: str, field: str) -> tuple[str, str]:
+    """Name and path inside. Raises InvalidSpecError."""
+    name, _slash, path = rest.partition("/")
+    path = path.rstrip("/")
+    if not CLAIM.fullmatch(name) or (path and fault_inside(path)):
+        raise _invalid(f"{field} does not name a claim in this namespace: write pvc://claim/path")
+    return name, path
+
+
+def _invalid(message: str) -> InvalidSpecError:
+    return InvalidSpecError("InvalidSpec", f"{message[:1].upper()}{message[1:]}.")

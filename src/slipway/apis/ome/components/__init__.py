@@ -1,0 +1,1 @@
+"""The components of a service (engine, decoder, router) as finished pods. Pure."""

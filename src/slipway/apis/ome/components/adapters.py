@@ -1,0 +1,90 @@
+"""Adapters: FineTunedWeights that a service adds to its model, and how its engine is told of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.apis.ome.models.storage import Mount, mount_of, read
+from slipway.engines import arguments
+from slipway.engines.recognition import Recognised, given
+from slipway.engines.vllm import VLLM
+from slipway.kube.objects import Object, as_object
+from slipway.serving.api import InvalidSpecError
+from slipway.serving.settings import Settings
+
+LORA = frozenset(("", "lora"))
+"""Strategies of what engines take at their start; empty: it does not say."""
+
+
+class Adapter(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights that are added to the model, or take its place."""
+
+    mount: Mount
+    strategy: str = ""
+    """How they were trained, in lower case."""
+    merged: bool = False
+    """Whether they are a whole model."""
+    file: str = ""
+    """The one file that they are; empty: a folder."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.mount.path}/{self.file}" if self.file else self.mount.path
+
+
+def adapter_of(weight: Object, settings: Settings) -> Adapter:
+    """A FineTunedWeight as pods use it. Raises InvalidSpecError where its storage cannot be served."""
+    spec = weight["spec"]
+    hyper, configuration = (as_object(spec.get(field)) for field in ("hyperParameters", "configuration"))
+    stored = read(weight, settings)
+    return Adapter(
+        mount=mount_of(weight, settings),
+        strategy=str(hyper.get("strategy", "")).lower(),
+        merged=configuration.get("merged_weights") is True,
+        file=stored.stored_as or (stored.files[0] if len(stored.files) == 1 else ""),
+    )
+
+
+def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
+    """The container whose engine knows its adapters, and the service's ``name`` where it would refuse that.
+
+    ``seen``: what the container runs. Raises InvalidSpecError where that cannot serve these adapters.
+    """
+    added = [adapter for adapter in adapters if not adapter.merged]
+    if len(adapters) - len(added) > 1:
+        raise _refused(adapters, "only one can replace the model")
+    flags = (*(_flags(seen, added) if added else ()), *_names(seen, name))
+    extended = arguments.told(container, flags) if flags else container
+    if extended is None and added:
+        raise _refused(
+            adapters, "the engine's script does not end with the command: write the command as a list of words"
+        )
+    return container if extended is None else extended
+
+
+def _flags(seen: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
+    if other := next((adapter for adapter in added if adapter.strategy not in LORA), None):
+        raise _refused(added, f"{other.mount.name} is of the strategy {other.strategy[:64]}, not LoRA")
+    taken = seen.engine.program.adapters if seen.engine and seen.engine.program else None
+    if taken is None:
+        what = seen.engine.name if seen.engine else "an unknown engine"
+        raise _refused(added, f"{what} cannot load them at startup. Use vLLM, SGLang, TGI or llama.cpp")
+    flags = taken({adapter.mount.name: adapter.path for adapter in added})
+    if duplicate := next((flag for flag in flags if flag.startswith("--") and given(seen.args, flag)), None):
+        raise _refused(added, f"the engine's arguments already contain {duplicate}")
+    return flags
+
+
+def _names(seen: Recognised, name: str) -> tuple[str, ...]:
+    """vLLM answers to no name that it was not told, and the gateway knows the service by its own."""
+    if seen.engine is not VLLM or name in seen.served_names:
+        return ()
+    names = (*seen.served_names, name) if seen.served_names else (name, *given(seen.args, "--model")[:1])
+    return ("--served-model-name", *names)
+
+
+def _refused(adapters: Sequence[Adapter], why: str) -> InvalidSpecError:
+    names = ", ".join(adapter.mount.name for adapter in adapters)
+    return InvalidSpecError("FineTunedWeightNotServed", f"spec.model.fineTunedWeights: {names} cannot be served: {why}")

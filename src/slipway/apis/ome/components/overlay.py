@@ -1,0 +1,252 @@
+"""Overlay: a service laid over its runtime, component by component. Pure.
+
+A component is there if the service declares it. What the runtime says of it is the base, what the service says goes
+before, by the keys of Kubernetes' own lists. The runner is the container that answers: it is merged into the one of its
+name, and comes first among the containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any, Literal
+
+import msgspec
+
+from slipway.apis.ome.components import predictor
+from slipway.apis.ome.types.component import ComponentExtensionSpec
+from slipway.kube.core import definition
+from slipway.kube.merge import merged
+from slipway.kube.objects import Object, as_object
+from slipway.serving.api import InvalidSpecError
+
+Name = Literal["engine", "decoder", "router"]
+NAMES: tuple[Name, ...] = ("engine", "decoder", "router")
+MOST_REPLICAS: Mapping[Name, int] = {"engine": 3, "decoder": 3, "router": 2}
+"""Where nobody says it."""
+POD_FIELDS = frozenset(definition("PodSpec")["properties"])
+EXTENSION = frozenset(field.encode_name for field in msgspec.structs.fields(ComponentExtensionSpec))
+WHOLE = {
+    "deploymentStrategy": ("deploymentStrategy",),
+    "minAvailable": ("minAvailable", "maxUnavailable"),
+    "maxUnavailable": ("minAvailable", "maxUnavailable"),
+}
+"""Field of a component -> those by which a service takes the place of what the runtime says there: two halves need not
+fit together."""
+GROUP = ("leader", "worker")
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a service, with its runtime's share."""
+
+    name: Name
+    extension: ComponentExtensionSpec
+    """With the bounds of its replicas."""
+    pod: Object
+    """Spec of its pods, the runner first among the containers."""
+    leader: Object | None = None
+    """The same of the pod that leads a group of several nodes; None: it is not on several nodes."""
+    worker: Object | None = None
+    """The same of the others."""
+    worker_size: int = 0
+    """How many others a group has."""
+    config: Mapping[str, str] = {}
+    """Further variables of the runner."""
+
+
+def components(service: Object, runtime: Object | None) -> tuple[Component, ...]:
+    """The components that a service declares. ``service``: as :func:`slipway.apis.ome.components.predictor.migrated`
+    has it; ``runtime``: None where it needs none.
+
+    Raises InvalidSpecError where what comes out cannot be a pod.
+    """
+    spec, base = as_object(service.get("spec")), as_object((runtime or {}).get("spec"))
+    return tuple(
+        _component(name, base, _of_runtime(base, name), as_object(spec[name]))
+        for name in NAMES
+        if spec.get(name) is not None
+    )
+
+
+def bare(service: Object, runtime: Object) -> Object:
+    """A service that says nothing of its components, but declares those that the runtime has by itself: what comes of
+    it is the runtime's."""
+    spec = as_object(service.get("spec"))
+    chosen = {field: spec[field] for field in ("model", "runtime") if spec.get(field) is not None}
+    stated = [name for name in NAMES if spec.get(name) is not None and _stands(name, runtime)]
+    return {**service, "spec": chosen | {name: Object() for name in stated}}
+
+
+def _stands(name: Name, runtime: Object) -> bool:
+    """Whether a runtime alone defines what runs in a component."""
+    try:
+        return bool(components({"spec": {name: {}}}, runtime))
+    except InvalidSpecError:
+        return False
+
+
+def runner(pod: Object) -> Object:
+    """The container that answers, of a component's pod."""
+    container: Object = pod["containers"][0]
+    return container
+
+
+def _of_runtime(spec: Object, name: Name) -> Object:
+    """What a runtime says of a component. One of earlier versions says it of the engine alone, as a pod."""
+    config = spec.get(f"{name}Config")
+    if config is not None or name != "engine":
+        return as_object(config)
+    pod = {field: value for field, value in spec.items() if field in POD_FIELDS or field in ("labels", "annotations")}
+    return pod | ({"worker": spec["workers"]} if spec.get("workers") else {})
+
+
+def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Component:
+    extension = _extension(name, base, patch)
+    config = merged(*_both("config", base, patch))
+    whole = Laid.over(base, patch)
+    computes = runtime if name != "router" else {}
+    component = Component(
+        name=name,
+        extension=extension,
+        pod={},
+        config={str(key): str(value) for key, value in config.items()},
+    )
+    if not any(layer.get(field) is not None for layer in (base, patch) for field in GROUP):
+        return msgspec.structs.replace(component, pod=_pod(whole, name, computes, base, patch))
+    first = Laid.over(*_both("leader", base, patch)).within(whole)
+    leader = _pod(first, f"{name}.leader", computes, base, patch, "leader")
+    component = msgspec.structs.replace(component, pod=whole.pod_spec(name) if whole.runs else leader, leader=leader)
+    if base.get("worker") is None and patch.get("worker") is None:
+        return component
+    worker_layers = _both("worker", base, patch)
+    others = Laid.over(*worker_layers).within(whole)
+    worker = _pod(others, f"{name}.worker", computes, base, patch, "worker")
+    return msgspec.structs.replace(
+        component, worker=worker, worker_size=_size(name, merged(*worker_layers).get("size", 1))
+    )
+
+
+def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
+    """The spec of a pod, with what the runtime says of all its pods. ``role``: leader or worker; empty: no group."""
+    spec, roles = laid.pod_spec(place), (role,) if role else ()
+    layers = [(one, *(as_object(one.get(role)) for role in roles)) for one in (base, patch)]
+    # As in OME, the runtime's own selector takes precedence over its parts', and the service's over both.
+    selectors = (as_object(one.get("nodeSelector")) for one in (*layers[0], runtime, *layers[1]))
+    selector = reduce(merged, selectors, Object())
+    if not any(as_object(as_object(one.get("runner")).get("resources")) for one in layers[1]):
+        spec["containers"] = [_with_resources(spec["containers"][0], runtime), *spec["containers"][1:]]
+    return spec | ({"nodeSelector": selector} if selector else {})
+
+
+def _with_resources(container: Object, runtime: Object) -> Object:
+    """The container, with resources of the runtime's own container of its name where it has none itself."""
+    own = (one for one in _objects(runtime.get("containers")) if one.get("name") == container.get("name"))
+    base, given = (as_object(one.get("resources")) for one in (next(own, {}), container))
+    base = {field: base[field] for field in ("limits", "requests") if field in base}
+    return container | ({"resources": merged(base, given)} if base else {})
+
+
+class Laid(msgspec.Struct, frozen=True):
+    """A pod of the service over one of the runtime, its runner apart."""
+
+    pod: Object
+    runner: Object
+    first: tuple[str, ...] = ()
+    """Names of the runtime's containers."""
+
+    @classmethod
+    def over(cls, base: Object, patch: Object) -> Laid:
+        below, above = (_with_account(one) for one in _both_of(POD_FIELDS, base, patch))
+        for field in ("containers", "initContainers"):
+            if above.get(field):
+                above[field] = [_named(one) for one in _objects(above[field])]
+        runners = _both("runner", base, patch)
+        return cls(
+            merged(below, above, "PodSpec"),
+            merged(runners[0], _named(runners[1]), "Container"),
+            tuple(str(one.get("name")) for one in _objects(below.get("containers"))),
+        )
+
+    @property
+    def runs(self) -> bool:
+        """Whether it says what runs in it."""
+        return bool(self.runner or self.pod.get("containers"))
+
+    def within(self, whole: Laid) -> Laid:
+        """This pod of a group, laid over the component's own; what runs in that one only counts if it says nothing of
+        it."""
+        if not self.runs:
+            return Laid(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
+        shared = {field: value for field, value in whole.pod.items() if field != "containers"}
+        return msgspec.structs.replace(self, pod=merged(shared, self.pod, "PodSpec"))
+
+    def pod_spec(self, place: str) -> Object:
+        """The spec of the pod, its runner the first container. Raises InvalidSpecError where nothing runs in it."""
+        containers = _objects(self.pod.get("containers"))
+        name = str(self.runner.get("name") or predictor.RUNNER)
+        candidates = (
+            (name,) if self.runner else (predictor.RUNNER, *self.first, *(one.get("name") for one in containers))
+        )
+        container = next((one for name in candidates for one in containers if one.get("name") == name), {})
+        main = merged(container, {**self.runner, "name": name}, "Container") if self.runner else container
+        if self.runner.get("args") and container.get("args"):
+            main["args"] = [*container["args"], *self.runner["args"]]
+        if not main:
+            text = f"spec.{place}: neither the service nor its runtime has a container: it needs a runner with an image"
+            raise InvalidSpecError("NoRunner", text)
+        if not main.get("image"):
+            text = (
+                f"spec.{place}: the container {main.get('name')} has no image, neither in the service nor its runtime"
+            )
+            raise InvalidSpecError("NoImage", text)
+        return {**self.pod, "containers": [main, *(one for one in containers if one is not container)]}
+
+
+def _with_account(pod: Object) -> Object:
+    """A pod with the current name of the field serviceAccount, by which the service's replaces the runtime's."""
+    account = pod.pop("serviceAccount", None)
+    return pod | ({"serviceAccountName": account} if account and not pod.get("serviceAccountName") else {})
+
+
+def _named(container: Object) -> Object:
+    """A container without texts that are empty as a typed client has to write them: they are no names and no images."""
+    return {field: value for field, value in container.items() if value or field not in ("image", "name")}
+
+
+def _extension(name: Name, base: Object, patch: Object) -> ComponentExtensionSpec:
+    bases, patches = _both_of(EXTENSION, base, patch)
+    for field, rivals in WHOLE.items():
+        if any(rival in patches for rival in rivals):
+            bases.pop(field, None)
+    try:
+        mine, extension = (
+            msgspec.convert(fields, ComponentExtensionSpec) for fields in (patches, merged(bases, patches))
+        )
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError("InvalidSpec", f"spec.{name}: {error}") from error
+    least = 1 if extension.min_replicas is None else extension.min_replicas
+    most = extension.max_replicas or max(MOST_REPLICAS[name], least)
+    # Of a bound of the service's and one of the runtime's, the service's stays. Of two of one author, as in OME, the
+    # lower one does.
+    if mine.max_replicas and mine.min_replicas is None:
+        least = min(least, most)
+    return msgspec.structs.replace(extension, min_replicas=least, max_replicas=max(least, most))
+
+
+def _size(name: Name, size: Any) -> int:
+    if not isinstance(size, int) or size < 1:
+        raise InvalidSpecError("InvalidSpec", f"spec.{name}.worker.size is {size}: a group needs at least one worker")
+    return size
+
+
+def _both_of(fields: frozenset[str], base: Object, patch: Object) -> tuple[Object, Object]:
+    below, above = ({field: value for field, value in layer.items() if field in fields} for layer in (base, patch))
+    return below, above
+
+
+def _both(field: str, base: Object, patch: Object) -> tuple[Object, Object]:
+    return as_object(base.get(field)), as_object(patch.get(field))
+
+
+def _objects(value: Any) -> list[Object]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []

@@ -1,0 +1,302 @@
+"""Pods: a component becomes a finished pod template. Pure.
+
+What the manifests say stays as they say it. Added is what they leave out: the model's files and where they are, names,
+variables, a probe, the time to drain, and as little privilege as the manifest can do with.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.labels import RESERVED
+from slipway.apis.ome import names
+from slipway.apis.ome.components import adapters
+from slipway.apis.ome.components.adapters import Adapter
+from slipway.apis.ome.components.overlay import Component
+from slipway.apis.ome.models.storage import Mount, use_of
+from slipway.engines.recognition import Recognised, given, recognise
+from slipway.kube.names import NAME_LENGTH, ending
+from slipway.kube.objects import Object, as_object
+from slipway.kube.quantity import amount
+from slipway.serving import env, manifests, volumes
+from slipway.serving.api import USES, InvalidSpecError
+from slipway.serving.devices import with_groups
+from slipway.serving.diagnosis import TEMPLATE
+from slipway.serving.drain import Drain
+from slipway.serving.server import variables
+from slipway.serving.workload import digest
+
+Role = Literal["pod", "leader", "worker"]
+OWN_LABELS = frozenset(
+    (
+        *("app", names.SERVICE_LABEL, names.COMPONENT_LABEL, names.RUNTIME_LABEL, names.FINE_TUNED_LABEL),
+        *(names.MODEL_NAME_LABEL, names.MODEL_SIZE_LABEL, names.MODEL_TYPE_LABEL, names.MODEL_VENDOR_LABEL),
+        *(names.STRATEGY_LABEL, names.MERGED_LABEL, names.ENGINE_LABEL),
+    )
+)
+"""What pods have, whatever a service says of them."""
+OURS = "slipway.inference/"
+NOT_OF_PODS = (
+    OURS,
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "autoscaling.knative.dev/min-scale",
+    "autoscaling.knative.dev/max-scale",
+    "internal.serving.",
+)
+"""Beginnings of annotations that a service does not pass on."""
+SCRAPED = "prometheus.io/"
+"""Beginning of the annotations by which Prometheus finds what it asks. Workers of a group have nothing to tell."""
+MODEL_PATH, PARALLELISM, SERVED_NAME = "MODEL_PATH", "PARALLELISM_SIZE", "SERVED_MODEL_NAME"
+PLACEHOLDER = re.compile(r"\{\{\s*\.(?:(Name|Namespace)|(Labels|Annotations)\.(\w+))\s*\}\}")
+MOST_RENDERED = 1 << 20
+"""Characters that placeholders may come to, which are the author's."""
+VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+
+
+class PodContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pods of a service have in common."""
+
+    service: Object
+    runtime: str = ""
+    """Name of the runtime; empty: there is none."""
+    model: Mount | None = None
+    adapters: tuple[Adapter, ...] = ()
+    drain_seconds: int
+    device_groups: tuple[int, ...] = ()
+
+    @property
+    def served(self) -> Mount | None:
+        """What the engine loads: the model, or the weights that take its place."""
+        return next((adapter.mount for adapter in self.adapters if adapter.merged), self.model)
+
+    @property
+    def folders(self) -> frozenset[str]:
+        """Of the nodes, that its pods read."""
+        mounts = (self.model, *(adapter.mount for adapter in self.adapters))
+        return frozenset(mount.path for mount in mounts if mount and mount.path and not mount.claim)
+
+
+def template(component: Component, role: Role, context: PodContext) -> Object:
+    """A pod template, finished: ``{"metadata": ..., "spec": ...}``. ``role``: which pod of the component.
+
+    Raises InvalidSpecError where the manifests ask for what cannot be served.
+    """
+    pod = {"pod": component.pod, "leader": component.leader, "worker": component.worker}[role]
+    spec = _rendered(pod or component.pod, context.service)
+    own = _variables(component, role, spec["containers"][0], context)
+    mounts = _mounts(component, spec["containers"][0], context)
+    main = _with_models(_with_variables(spec["containers"][0], own), mounts)
+    seen = recognise(main)
+    if component.name != "router":
+        main = adapters.told(main, seen, context.service["metadata"]["name"], context.adapters)
+    main = _unsealed(main, seen)
+    if role != "worker":
+        _check_port(main, seen)
+        main = manifests.answering(main, seen.port, on_node=bool(spec.get("hostNetwork")))
+    spec = {**_account(component, spec, context), **spec, "containers": [main, *spec["containers"][1:]]}
+    spec = manifests.finished(_with_folders(spec, mounts, context), seen.port, _drain(seen, role, context))
+    spec = with_groups(spec, context.device_groups)
+    annotations = _annotations(component, role, context, mounts)
+    # Files that come from elsewhere are others, though they lie where the former did.
+    annotations[TEMPLATE] = digest([spec, *(mount.wanted for mount in mounts)])
+    labels = _labels(component, context)
+    if seen.engine and role != "worker":
+        labels[names.ENGINE_LABEL] = seen.engine.name
+    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _unsealed(container: Object, seen: Recognised) -> Object:
+    """Without a key that its engine might have from a Secret or a ConfigMap."""
+    env, env_from = container.get("env") or (), container.get("envFrom") or ()
+    empty = seen.engine.cleared(env, env_from, str(container.get("image", ""))) if seen.engine else ()
+    return {**container, "env": [*env, *empty]} if empty else container
+
+
+def _drain(seen: Recognised, role: Role, context: PodContext) -> Drain:
+    """The pods of a group go together, whatever one of them has to do: a hook in each would part them."""
+    if seen.engine and role == "pod":
+        return seen.engine.drain(context.drain_seconds, "".join(given(seen.args, "--host")[:1]))
+    return Drain(seconds=context.drain_seconds, shell=False)
+
+
+def _rendered(pod: Object, service: Object) -> Object:
+    """The pod with its placeholders replaced. Other braces, as in templates of chats, stay."""
+    text = msgspec.json.encode(pod).decode()
+    if "{{" not in text:
+        return pod
+    values = [_value(match, service["metadata"]) for match in PLACEHOLDER.finditer(text)]
+    if sum(map(len, values)) > MOST_RENDERED:
+        message = f"its rendered text has more than {MOST_RENDERED} characters: shorten the annotations"
+        raise InvalidSpecError("InvalidSpec", message)
+    rest = iter(values)
+    rendered: Object = msgspec.json.decode(PLACEHOLDER.sub(lambda _found: json.dumps(next(rest))[1:-1], text))
+    return rendered
+
+
+def _value(match: re.Match[str], metadata: Object) -> str:
+    """Empty for a label or an annotation that is not there."""
+    if match[1]:
+        return str(metadata.get(match[1].lower(), ""))
+    return str((metadata.get(match[2].lower()) or {}).get(match[3], ""))
+
+
+def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mount, ...]:
+    """The folders that a component reads. A router does where its command line says so, as for a tokenizer."""
+    served = context.served
+    if component.name == "router":
+        line = " ".join(map(str, (*(main.get("command") or ()), *(main.get("args") or ()))))
+        reads = served and served.path and (MODEL_PATH in line or served.path in line)
+        return (served,) if served and reads else ()
+    mounts = [*([served] if served else []), *(adapter.mount for adapter in context.adapters if not adapter.merged)]
+    return tuple({mount.path: mount for mount in mounts if mount.path}.values())
+
+
+def _variables(component: Component, role: Role, main: Object, context: PodContext) -> tuple[Object, ...]:
+    """Before those of the manifest, which may refer to them."""
+    environment: dict[str, str] = {}
+    if context.served and context.served.path:
+        environment[MODEL_PATH] = context.served.path
+    if component.name != "router":
+        gpus = _gpus(main) * (1 if role == "pod" else 1 + component.worker_size)
+        environment |= {PARALLELISM: str(gpus)} if gpus else {}
+        environment[SERVED_NAME] = context.service["metadata"]["name"]
+    if wrong := [name for name in component.config if not VARIABLE.fullmatch(name)]:
+        text = f"spec.router.config: {wrong[0][:64]!r} is not a variable name: use only letters, digits and -._"
+        raise InvalidSpecError("InvalidSpec", text)
+    return variables({**environment, **component.config})
+
+
+def _with_variables(main: Object, own: Sequence[Object]) -> Object:
+    declared = main.get("env") or ()
+    combined = [*env.without(own, declared), *declared]
+    return {**main, "env": combined} if combined else main
+
+
+def _check_port(main: Object, seen: Recognised) -> None:
+    """Raises InvalidSpecError for arguments that move the engine to a port of which nothing else knows."""
+    declared = [port.get("containerPort") for port in main.get("ports") or ()]
+    if declared and seen.told_port and seen.told_port not in declared:
+        ports = ", ".join(map(str, declared))
+        text = f"the arguments of {main['name']} set port {seen.told_port}, but its ports are {ports}"
+        raise InvalidSpecError("InvalidSpec", f"{text}. Make them match")
+
+
+def router_account(pod: Object, service: str) -> str:
+    """The service account of a service's router, which lists the pods of its engines."""
+    return str(pod.get("serviceAccountName") or names.component_name(service, "router"))
+
+
+def _account(component: Component, spec: Object, context: PodContext) -> Object:
+    if component.name == "router":
+        return {"serviceAccountName": router_account(spec, context.service["metadata"]["name"])}
+    return {} if spec.get("serviceAccountName") else {"automountServiceAccountToken": False}
+
+
+def _gpus(container: Object) -> int:
+    """GPUs of a container, of whatever make."""
+    resources = container.get("resources") or {}
+    limits, requests = (as_object(resources.get(field)) for field in ("limits", "requests"))
+    try:
+        return sum(int(amount(str(size))) for name, size in {**requests, **limits}.items() if name.endswith("/gpu"))
+    except ValueError as error:
+        raise InvalidSpecError("InvalidSpec", f"resources of {container.get('name')}: {error}") from error
+
+
+def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
+    """Read-only, and in place of what the manifest mounts there."""
+    if not mounts:
+        return main
+    paths, taken = {mount.path for mount in mounts}, {volume_name(mount) for mount in mounts}
+    kept = [
+        one
+        for one in main.get("volumeMounts") or ()
+        if one.get("name") not in taken and str(one.get("mountPath", "")).rstrip("/") not in paths
+    ]
+    own = [
+        {"name": volume_name(mount), "mountPath": mount.path, "readOnly": True}
+        | ({"subPath": mount.sub_path} if mount.claim and mount.sub_path else {})
+        for mount in mounts
+    ]
+    return {**main, "volumeMounts": [*kept, *own]}
+
+
+def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) -> Object:
+    """With the volumes of the models, on nodes that have them."""
+    if not mounts:
+        return spec
+    own = [_volume(mount, context) for mount in mounts]
+    taken = {volume["name"] for volume in own}
+    pod_spec = {**spec, "volumes": [*(one for one in spec.get("volumes") or () if one.get("name") not in taken), *own]}
+    labels = {mount.node_label: names.READY for mount in mounts if mount.node_label}
+    selected = {**labels, **(spec.get("nodeSelector") or {})}
+    return pod_spec | ({"nodeSelector": selected} if selected else {})
+
+
+def _volume(mount: Mount, context: PodContext) -> Object:
+    """Raises InvalidSpecError for a claim that the pods cannot reach."""
+    name = volume_name(mount)
+    if not mount.claim:
+        return volumes.of_the_node(name, mount.path, "Directory")
+    namespace = context.service["metadata"]["namespace"]
+    if mount.claim_namespace != namespace:
+        text = f"The claim {mount.claim} of {mount.name} is in the namespace {mount.claim_namespace}"
+        raise InvalidSpecError("ClaimOfOtherNamespace", f"{text}, and pods can only use claims in {namespace}")
+    return volumes.claim(name, mount.claim, read_only=True)
+
+
+def volume_name(mount: Mount) -> str:
+    """Of the volume with a model's files, in every pod that reads them."""
+    plain = mount.name if mount.kind != names.FINE_TUNED_WEIGHT else f"weights-{mount.name}"
+    return ending(plain.replace(".", "-"), NAME_LENGTH)
+
+
+def _labels(component: Component, context: PodContext) -> Object:
+    metadata, model, weights = context.service["metadata"], context.model, context.adapters
+    own = {
+        names.SERVICE_LABEL: metadata["name"],
+        names.COMPONENT_LABEL: component.name,
+        names.RUNTIME_LABEL: context.runtime,
+        names.FINE_TUNED_LABEL: _flag(weights),
+    }
+    if model:
+        own |= {
+            names.MODEL_NAME_LABEL: model.name,
+            names.MODEL_SIZE_LABEL: model.category,
+            names.MODEL_TYPE_LABEL: "Serving",
+            names.MODEL_VENDOR_LABEL: model.vendor,
+        }
+    if weights:
+        merged = [one for one in weights if one.merged]
+        own |= {names.STRATEGY_LABEL: weights[0].strategy, names.MERGED_LABEL: _flag(merged)}
+    # Those of the service are not written for pods, so that what a pod must not have is none of its faults.
+    passed = {name: text for name, text in as_object(metadata.get("labels")).items() if name not in RESERVED}
+    ours = {name: names.text_value(text) for name, text in own.items() if text}
+    return {**passed, **component.extension.labels, **ours}
+
+
+def _flag(given: Sequence[object]) -> str:
+    return "true" if given else "false"
+
+
+def _annotations(component: Component, role: Role, context: PodContext, mounts: Iterable[Mount]) -> Object:
+    inherited = {**as_object(context.service["metadata"].get("annotations")), **component.extension.annotations}
+    dropped = (*NOT_OF_PODS, SCRAPED) if role == "worker" else NOT_OF_PODS
+    kept = {name: text for name, text in inherited.items() if not name.startswith(dropped)}
+    model, weights = context.model, context.adapters
+    own = {"ome.io/serving-runtime": context.runtime}
+    if model:
+        own |= {
+            "ome.io/base-model-name": model.name,
+            "ome.io/base-model-vendor": model.vendor,
+            "ome.io/base-model-format": model.format_name,
+            "ome.io/base-model-format-version": model.format_version,
+        }
+    if weights:
+        own["ome.io/fine-tuned-weight-ft-strategy"] = weights[0].strategy
+    own[USES] = " ".join(use_of(mount.path) for mount in mounts if not mount.claim)
+    return {**kept, **{name: text for name, text in own.items() if text}}

@@ -1,0 +1,138 @@
+"""Scaling: what the replicas of a component follow. Pure.
+
+Kubernetes' autoscaler follows cpu and memory, KEDA a query to Prometheus, ours the requests at the gateway: it is the
+only one that goes to zero, as the gateway has the requests wait. Groups of several nodes follow nothing unless they
+ask for requests or KEDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.types.component import ComponentExtensionSpec, KedaConfig
+from slipway.engines.engine import Metrics
+from slipway.serving.api import InvalidSpecError
+from slipway.serving.keda import Trigger
+
+CLASSES = ("hpa", "keda", "external")
+UTILIZATION, CONCURRENCY = 80, 100
+"""Percent, and requests of a replica, where nothing is said."""
+INTERVAL, WINDOW, DELAY = 10.0, 600.0, 30.0
+"""Pace of our autoscaler, in seconds; see :class:`slipway.serving.scaling.Scaling`."""
+ANNOTATIONS = {
+    "server": ("autoscaling.keda.sh/prometheus.serverAddress", "prom_server_address"),
+    "query": ("autoscaling.keda.sh/prometheus.query", "custom_prom_query"),
+    "threshold": ("autoscaling.keda.sh/threshold", "scaling_threshold"),
+    "operator": ("autoscaling.keda.sh/operator", "scaling_operator"),
+    "auth_modes": ("", "auth_modes"),
+}
+"""Field of a Trigger -> the annotation that goes first, and the field of a KedaConfig."""
+RUNNING = "vllm:num_requests_running"
+"""What KEDA follows of an engine of which no metrics are known."""
+
+
+class Scaler(msgspec.Struct, frozen=True, kw_only=True):
+    """What the replicas of one component follow."""
+
+    by: Literal["nobody", "resources", "requests", "keda", "external"]
+    lowest: int
+    highest: int
+    metric: str = ""
+    target: int = 0
+    """Of the metric: percent that a replica shall use, or requests that it shall have on average."""
+
+
+def scaler(
+    name: str,
+    extension: ComponentExtensionSpec,
+    annotations: Mapping[str, str],
+    keda: KedaConfig | None,
+    *,
+    group: bool,
+) -> Scaler:
+    """What a component asks for. ``annotations``: the service's with the component's own; ``keda``: the service's;
+    ``group``: whether a replica is several pods. Raises InvalidSpecError."""
+    lowest = 1 if extension.min_replicas is None else extension.min_replicas
+    highest = max(extension.max_replicas or lowest, lowest)
+    metric = extension.scale_metric or annotations.get(names.METRICS) or "cpu"
+    chosen, utilization = _class(annotations, extension.keda_config, keda), _utilization(annotations)
+    if chosen == "external":
+        return Scaler(by="external", lowest=lowest, highest=highest)
+    if chosen == "keda":
+        return Scaler(by="keda", lowest=max(lowest, 1), highest=highest, metric=extension.scale_metric or "tps")
+    if metric in ("rps", "tps"):
+        instead = f"set the annotation {names.AUTOSCALER_CLASS}: keda, or use scaleMetric: concurrency"
+        raise InvalidSpecError("ScaleMetricNotServed", f"spec.{name}: only KEDA scales by {metric}: {instead}")
+    if metric == "concurrency" or lowest == 0:
+        own_target = extension.scale_target if metric == "concurrency" else None
+        target = max(own_target or extension.container_concurrency or CONCURRENCY, 1)
+        return Scaler(by="requests", lowest=lowest, highest=highest, metric=metric, target=target)
+    if metric not in ("cpu", "memory"):
+        raise InvalidSpecError("InvalidSpec", f"{names.METRICS}: {metric[:32]!r} is neither cpu nor memory")
+    if group or lowest == highest:
+        return Scaler(by="nobody", lowest=lowest, highest=lowest)
+    target = max(utilization or extension.scale_target or UTILIZATION, 1)
+    return Scaler(by="resources", lowest=lowest, highest=highest, metric=metric, target=target)
+
+
+def trigger(
+    name: str,
+    workload: str,
+    extension: ComponentExtensionSpec,
+    annotations: Mapping[str, str],
+    keda: KedaConfig | None,
+    usual: str,
+) -> Trigger:
+    """What KEDA follows for a component: an annotation goes before the component's own word, that before the service's.
+    ``usual``: the query where none is given; in one that is, ``%s`` stands for the workload.
+
+    Raises InvalidSpecError.
+    """
+    configs = [one for one in (extension.keda_config, keda) if one]
+    settings = {
+        field: next((text for text in (annotations.get(first), *(getattr(one, second) for one in configs)) if text), "")
+        for field, (first, second) in ANNOTATIONS.items()
+    }
+    settings["query"] = settings["query"].replace("%s", workload) or usual
+    credentials = next((one.authentication_ref for one in configs if one.authentication_ref), None)
+    keda_trigger = Trigger(
+        metric=extension.scale_metric or "tps",
+        authentication=msgspec.to_builtins(credentials) if credentials else None,
+        **{field: text for field, text in settings.items() if text},
+    )
+    if fault := keda_trigger.fault():
+        raise InvalidSpecError("InvalidSpec", f"spec.{name}: KEDA cannot scale it: {fault}")
+    return keda_trigger
+
+
+def running_requests(metrics: Metrics | None, namespace: str, workload: str) -> str:
+    """A query for the requests that the pods of a workload are answering."""
+    metric = (metrics.running if metrics else "") or RUNNING
+    return f'sum({metric}{{namespace="{namespace}",pod=~"{workload}-.*"}})'
+
+
+def _class(annotations: Mapping[str, str], *configs: KedaConfig | None) -> str:
+    class_name = annotations.get(names.AUTOSCALER_CLASS)
+    if class_name is None:
+        enabled = next((one.enable_keda for one in configs if one and one.enable_keda is not None), False)
+        return "keda" if enabled else "hpa"
+    if class_name not in CLASSES:
+        raise InvalidSpecError(
+            "InvalidSpec", f"{names.AUTOSCALER_CLASS}: {class_name[:32]!r} is not one of {', '.join(CLASSES)}"
+        )
+    return class_name
+
+
+def _utilization(annotations: Mapping[str, str]) -> int:
+    """Percent; 0: nothing is said."""
+    text = annotations.get(names.TARGET_UTILIZATION)
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= 100):
+        text = f"{names.TARGET_UTILIZATION}: {text[:32]!r} is not a percentage from 1 to 100"
+        raise InvalidSpecError("InvalidSpec", text)
+    return int(text)

@@ -1,0 +1,236 @@
+"""Folders: which model has which folder of the nodes. Pure.
+
+Models of the cluster, which are the operator's, come first. Next are models below their namespace's folder, or below a
+folder that the operator shares with all namespaces. Last are models whose files an earlier version loaded
+elsewhere: the nodes' records name these paths, and only the controller writes the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.apis.ome.models import storage
+from slipway.apis.ome.models.storage import KINDS, Mount, Stored, mount_of
+from slipway.kube.objects import NODE, Kind, Object, deleting, key, uid
+from slipway.kube.store import IndexFunction
+from slipway.serving.api import InvalidSpecError, Listers, Watch, World
+from slipway.serving.settings import Settings
+from slipway.serving.watches import nobody
+from slipway.weights import nodes
+from slipway.weights.nodes import Node
+from slipway.weights.turns import age
+
+PATH, FORMER = "path", "former"
+"""Indexes of models: the folder of their files, all above it, and behind EXACTLY that folder alone; the same of models
+that may have such a folder only if a node's record names it."""
+EXACTLY = "="
+TAKEN = "PathTaken"
+CLUSTER_KINDS = tuple(kind for kind in KINDS.values() if not kind.namespaced)
+
+
+class _Anything(Container[str]):
+    def __contains__(self, _path: object) -> bool:
+        return True
+
+
+ANY_PATH = _Anything()
+
+
+class Rank(NamedTuple):
+    """Orders models that want one folder. Of one group, a model whose files are there comes before new ones."""
+
+    group: int
+    comes: bool
+    age: tuple[str, ...]
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A model that has, or wants, a folder of the nodes."""
+
+    model: Object
+    stored: Stored
+    former: bool = False
+    """Whether it may have the folder only as nodes have its files there already."""
+
+    @property
+    def owner(self) -> str:
+        """The namespace of its authors; empty: the operator."""
+        return key(self.model).namespace
+
+    @property
+    def group(self) -> int:
+        return 2 if self.former else int(bool(self.owner))
+
+
+def settle(world: World, model: Object) -> Stored:
+    """The model's storage. Raises InvalidSpecError if it cannot be served, or if another model has the folder."""
+    kept = recorded_paths(world, model) if _may_be_former(model, world.settings) else frozenset[str]()
+    stored = storage.read(model, world.settings, kept)
+    if stored.root:
+        mine = Claim(model, stored, not storage.is_placed(stored.path, key(model).namespace, world.settings))
+        if rival := next(_rivals(world, mine), None):
+            raise InvalidSpecError(TAKEN, _taken(mine, rival))
+    return stored
+
+
+def mount(world: World, model: Object) -> Mount:
+    """How pods read a model. Raises InvalidSpecError if they may not, or if there is nothing that can be served."""
+    namespaced = bool(key(model).namespace)
+    return mount_of(model, world.settings, settle(world, model) if namespaced else None)
+
+
+def wished_paths(model: Object, settings: Settings) -> frozenset[str]:
+    """The folders that a model might have if it were alone: here, or by an earlier version."""
+    return frozenset(path for path in (_path(model, settings), _path(model, settings, ANY_PATH)) if path)
+
+
+def _path(model: Object, settings: Settings, kept: Container[str] = ()) -> str:
+    try:
+        stored = storage.read(model, settings, kept)
+    except InvalidSpecError:
+        return ""
+    return stored.path if stored.root else ""
+
+
+def recorded_paths(world: World, model: Object) -> frozenset[str]:
+    """The folders that nodes have of a model, by their records. A folder that contains those of all models without a
+    path belongs to no single model."""
+    paths = {_record_path(nodes.read(node), model) for node in world.list(NODE)} - {""}
+    shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in paths for scheme in storage.FETCHED}
+    return frozenset(paths - shared)
+
+
+def may_have(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
+    """Whether a model may have a folder wherever it is asked for, or as a node has its files there."""
+    placed = storage.is_placed(path, key(model).namespace, settings)
+    return placed or any(_record_path(nodes.read(node), model) == path for node in listers.list(NODE))
+
+
+def occupied(world: World, node: Node, path: str) -> bool:
+    """Whether a folder stays on a node though the world's model leaves it: it is in or around the folder of a model
+    that comes first, or another model of the same owner has it or one inside."""
+    mine, settings = world.resource, world.settings
+    group = 0 if not key(mine).namespace else 1 if storage.is_placed(path, key(mine).namespace, settings) else 2
+    for one in overlapping(world.listers, settings, path):
+        if uid(one.model) == uid(mine):
+            continue
+        there = _record_path(node, one.model) == one.stored.path
+        if one.owner != key(mine).namespace:
+            if there or (one.group <= group and not one.owner):
+                return True
+        elif (there or not one.former) and not deleting(one.model) and _within(one.stored.path, path):
+            return True
+    return False
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two folders are the same, or one is inside the other."""
+    return _within(one, other) or _within(other, one)
+
+
+def overlapping(
+    listers: Listers,
+    settings: Settings,
+    path: str,
+    kinds: Collection[Kind] = tuple(KINDS.values()),
+    among: Collection[str] = (PATH, FORMER),
+) -> Iterator[Claim]:
+    """The models of these indexes that may have this folder, one inside of it, or one around it."""
+    values = (path, *(f"{EXACTLY}{above}" for above in _with_parents(path)[:-1]))
+    for kind in kinds:
+        for index in among if kind.namespaced else [one for one in among if one == PATH]:
+            former = index == FORMER
+            for model in (one for value in values for one in listers.list(kind, index, value)):
+                yield Claim(model, storage.read(model, settings, ANY_PATH if former else ()), former)
+
+
+# Precedence
+
+
+def _rivals(world: World, mine: Claim) -> Iterator[Claim]:
+    """The models that keep a model from its folder."""
+    kinds = tuple(KINDS.values()) if mine.owner else CLUSTER_KINDS
+    rank: Rank | None = None
+    among = (PATH, FORMER) if mine.former else (PATH,)  # there may be any number of the others, and all come after it
+    for other in overlapping(world.listers, world.settings, mine.stored.path, kinds, among):
+        same_owner = other.owner == mine.owner
+        if uid(other.model) == uid(mine.model) or other.group > mine.group or (same_owner and _get_along(mine, other)):
+            continue
+        rank = rank or _rank(world, mine)
+        theirs = _rank(world, other) if other.group == mine.group else Rank(other.group, True, ())
+        if other.former and theirs.comes:  # no node has files of it, so that it has no right to the folder
+            continue
+        nested = other.stored.path != mine.stored.path
+        if theirs < rank and not (same_owner and nested and not rank.comes):
+            yield other
+
+
+def _get_along(one: Claim, other: Claim) -> bool:
+    """Whether two models of one owner may share the folder: only loads of different files spoil each other."""
+    if deleting(other.model) or not one.stored.url or not other.stored.url:
+        return True
+    return one.stored.path == other.stored.path and one.stored.wanted == other.stored.wanted
+
+
+def _rank(world: World, claim: Claim) -> Rank:
+    return Rank(claim.group, claim.stored.path not in recorded_paths(world, claim.model), age(claim.model))
+
+
+def _taken(mine: Claim, rival: Claim) -> str:
+    mine_path, path = mine.stored.path, rival.stored.path
+    other = f"The {rival.model['kind']} {key(rival.model)}"
+    if rival.owner not in ("", mine.owner):  # authors learn nothing of models of other namespaces
+        text = f"The directory {mine_path} overlaps with the directory of another namespace's model"
+    elif path != mine_path:
+        text = f"{other} already uses the directory {path}, and {mine_path} overlaps with it"
+    else:
+        text = f"{other} already uses the directory {path}" + (", for other files" if rival.owner == mine.owner else "")
+    return f"{text}. Use another path."
+
+
+# What leads to a model
+
+
+NODES = Watch(kind=NODE, enqueue=nobody, trim=nodes.trimmed)
+"""What other kinds read to know a model's folder, in addition to models."""
+
+
+def indexes(settings: Settings) -> dict[str, IndexFunction]:
+    return {PATH: _ByPath(settings, former=False), FORMER: _ByPath(settings, former=True)}
+
+
+class _ByPath(msgspec.Struct, frozen=True):
+    """Index function for :data:`PATH` and :data:`FORMER`; of the same settings two are equal."""
+
+    settings: Settings
+    former: bool
+
+    def __call__(self, model: Object) -> Iterable[str]:
+        if self.former and not _may_be_former(model, self.settings):
+            return ()
+        path = _path(model, self.settings, ANY_PATH if self.former else ())
+        return (*_with_parents(path), f"{EXACTLY}{path}") if path else ()
+
+
+def _may_be_former(model: Object, settings: Settings) -> bool:
+    """Whether an earlier version may have put the files where this one would not."""
+    namespace = key(model).namespace
+    path = _path(model, settings, ANY_PATH) if namespace else ""
+    return bool(path) and not storage.is_placed(path, namespace, settings)
+
+
+def _record_path(node: Node, model: Object) -> str:
+    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+    return record.path if record else ""
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _with_parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]

@@ -1,0 +1,199 @@
+"""Jobs: the runs of the loader that a model wants, on a node or beside a claim. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.models.resolve import View
+from slipway.apis.ome.models.storage import Stored
+from slipway.apis.ome.settings import ome
+from slipway.artifacts import huggingface
+from slipway.kube.names import label_value
+from slipway.kube.objects import JOB, MANAGED_BY, Key, Object, deleting, key, uid
+from slipway.serving import agent, volumes
+from slipway.serving.server import Container, variables
+from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
+from slipway.weights import jobs, nodes
+from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
+from slipway.weights.jobs import (
+    ANSWER_SECONDS,
+    EVERYWHERE,
+    INSTANCE_LABEL,
+    LOAD_SECONDS,
+    NAME_LABEL,
+    Run,
+    Runner,
+    words_of,
+)
+from slipway.weights.nodes import Node
+
+OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
+VOLUME, DONOR = "models", "donor"
+REUSE = "--reuse="
+DEADLINES = {"load": LOAD_SECONDS, "evict": 0, "inspect": ANSWER_SECONDS}
+"""Seconds after which a Job fails; 0: never."""
+CLAIM_FOLDER = "/mnt/claim"
+"""Where the loader finds a claim."""
+BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
+TOKEN_KEY, GOOGLE_KEY = "token", "credentials.json"
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is wanted. A Job is made of it only where one is needed: there may be thousands of nodes."""
+
+    what: Literal["load", "evict", "inspect"]
+    words: tuple[str, ...]
+    access: Access
+    place: tuple[str, ...] = ()
+    """Tells it from others of the model."""
+    node: str = ""
+
+    def to(self, node: Node) -> Errand:
+        """The same on a node, once for each start of it."""
+        return msgspec.structs.replace(self, place=(node.uid, node.boot), node=node.name)
+
+    def knowing(self, seal: str, donor: str) -> Errand:
+        """The same with the folder's seal, and with another folder of the node that may have the same files."""
+        words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
+        access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
+        return msgspec.structs.replace(self, words=words, access=access)
+
+
+def load(view: View, stored: Stored) -> Errand:
+    """Brings the files onto a node, or looks at what the node has."""
+    folder = _folder(stored.path, read_only=not stored.url)
+    if not stored.url:
+        return Errand(what="load", words=("inspect", stored.path, *_header(view)), access=folder)
+    options = [f"--file={one}" for one in stored.files] + ([f"--as={stored.stored_as}"] if stored.stored_as else [])
+    options.append(f"--owner={uid(view.resource)}")
+    words = ("stage", stored.url, stored.path, *options, *_header(view), *_guard(view, stored))
+    return Errand(what="load", words=words, access=folder + _source(view, stored))
+
+
+def evict(node: Node, path: str, root: str) -> Errand:
+    """Takes all that is in a folder off a node: the folder itself is the pod's only volume, and stays."""
+    words = ("evict", path, f"--below={root}")
+    return Errand(what="evict", words=words, access=_folder(path), place=(node.uid, path), node=node.name)
+
+
+def inspection(view: View, stored: Stored) -> Errand | None:
+    """Of files that lie on a claim, where they are read; None: they do not."""
+    if stored.claim is None:
+        return None
+    claim = mounted(volumes.claim(VOLUME, stored.claim.name, read_only=True), CLAIM_FOLDER, read_only=True)
+    place = f"{CLAIM_FOLDER}/{stored.sub_path}".rstrip("/")
+    return Errand(what="inspect", words=("inspect", place, *_header(view)), access=claim, place=(stored.claim.name,))
+
+
+def is_bound(view: View, stored: Stored) -> bool:
+    claim = view.world.get(stored.claim) if stored.claim else None
+    return claim is not None and not deleting(claim) and claim.get("status", {}).get("phase") == "Bound"
+
+
+def made(view: View, errand: Errand) -> Object:
+    """The Job."""
+    runner, name = _runner(view, errand), _name(view, errand)
+    container = jobs.container(
+        runner, errand.words, errand.access, name="evictor" if errand.what == "evict" else agent.CONTAINER
+    )
+    return jobs.task(
+        runner,
+        name.name,
+        name.namespace,
+        container,
+        errand.access.volumes,
+        tolerations=(EVERYWHERE,) if errand.node else (),
+        affinity=nodes.pinned(errand.node) if errand.node else {},
+        init=_owner(view, runner, errand),
+        deadline_seconds=DEADLINES[errand.what],
+    )
+
+
+def observed(view: View, errand: Errand) -> Run:
+    """What is known of the Job that there is."""
+    return jobs.observed(view.world, _name(view, errand), ("loader", *errand.words))
+
+
+def donor_of(view: View, errand: Errand) -> str | None:
+    """The folder whose files the existing Job may reuse, by its own words, which may be forged. Empty: it reuses none;
+    None: there is no Job."""
+    job = view.world.children.get((JOB, _name(view, errand)))
+    if job is None or deleting(job):
+        return None
+    return next((word.removeprefix(REUSE) for word in words_of(job) if word.startswith(REUSE)), "")
+
+
+def _name(view: View, errand: Errand) -> Key:
+    """Models of the cluster have their Jobs, and their Secrets, where the operator says."""
+    name = key(view.resource).name
+    identity = "\0".join((uid(view.resource), errand.what, *errand.place))
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
+    beginning = f"{name[:40].rstrip('-.')}-{errand.what}-{digest}"
+    return Key(view.namespace, beginning)
+
+
+def _owner(view: View, runner: Runner, errand: Errand) -> tuple[Container, ...]:
+    """Gives a folder to the user who fills it: the kubelet creates it as root's, and versions before 0.5 filled it so.
+    Nothing of a source is read here."""
+    user = view.world.settings.user(ome(view.world.settings).run_as_user)
+    if not user or not errand.node or errand.words[0] not in ("stage", "evict"):
+        return ()
+    powers = {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}
+    root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
+    path = errand.words[2] if errand.words[0] == "stage" else errand.words[1]
+    mine = Access(mounts=errand.access.mounts[:1])
+    as_root = msgspec.structs.replace(runner, security={**root, **powers})
+    return (jobs.container(as_root, ("own", path, f"--user={user}"), mine, name="owner"),)
+
+
+def _runner(view: View, errand: Errand) -> Runner:
+    """On a node, a user who owns nothing but the folder, or root without its powers if the operator sets it."""
+    settings = view.world.settings
+    user = settings.user(ome(settings).run_as_user)
+    ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}
+    security = {**ids, **CONFINED} if errand.node else restricted(settings.user(settings.run_as_user))
+    return Runner(
+        image=settings.loader_image,
+        manager=MANAGER,
+        labels={names.MODEL_LABEL: label_value(key(view.resource).name)},
+        security=UNPRIVILEGED,
+        pod_security=security,
+        controller_key=view.world.controller_key,
+    )
+
+
+def _folder(path: str, *, volume: str = VOLUME, read_only: bool = False) -> Access:
+    return mounted(volumes.of_the_node(volume, path, "DirectoryOrCreate"), path, read_only=read_only)
+
+
+def _header(view: View) -> tuple[str, ...]:
+    """What is to be told of the files."""
+    return () if view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind else ("--header=model",)
+
+
+def _guard(view: View, stored: Stored) -> tuple[str, ...]:
+    """Addresses are guarded that whoever wrote the spec, or its Secret, may have chosen."""
+    if stored.scheme not in ("http", "https", "s3"):
+        return ()
+    return view.world.settings.sources.options(guarded=stored.scheme != "s3" or bool(stored.spec.key))
+
+
+def _source(view: View, stored: Stored) -> Access:
+    """How the loader reaches the source, with what the model's Secret has for that and nothing else."""
+    settings, secret, parameters = view.world.settings, stored.spec.key or "", stored.spec.parameters
+    access = of_operator(settings.loader)
+    match stored.scheme:
+        case "hf":
+            inline_token = variables({huggingface.TOKEN: parameters["token"]}) if parameters.get("token") else ()
+            token = from_secret(secret, {huggingface.TOKEN: parameters.get("secretKey") or TOKEN_KEY})
+            return access + Access(env=(*hub_mirror(settings.hugging_face_endpoint), *(token or inline_token)))
+        case "s3":
+            region = variables({"AWS_REGION": stored.region} if stored.region else {})
+            return access + Access(env=from_secret(secret, {one: one for one in BUCKET_KEYS})) + Access(env=region)
+        case "gs":
+            return access + from_google(secret, parameters.get("secretKey") or GOOGLE_KEY)
+    return access

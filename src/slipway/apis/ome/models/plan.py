@@ -1,0 +1,263 @@
+"""Plan: files come onto nodes and go from them, each by a Job that is pinned to its node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.models import folders, storage
+from slipway.apis.ome.models.jobs import Errand, donor_of, evict, inspection, is_bound, load, made, observed
+from slipway.apis.ome.models.resolve import MOUNTED, REPOSITORY, View, repository_of
+from slipway.apis.ome.models.storage import KINDS, Stored
+from slipway.apis.ome.models.turns import Desired, has_turn, may_write
+from slipway.apis.ome.types.model import PARAMETER_SIZE, QUANTIZATIONS
+from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
+from slipway.kube.objects import (
+    Object,
+    annotations_of,
+    as_object,
+    deleting,
+    key,
+    uid,
+)
+from slipway.serving.api import InvalidSpecError, Plan
+from slipway.serving.diagnosis import remains
+from slipway.weights import nodes
+from slipway.weights.jobs import Run
+from slipway.weights.nodes import Node, Record, State
+
+MOST_TOKENS = 2**31 - 1
+MOST_DONORS = 32
+"""Models that are looked at for files that need not be loaded again."""
+Stage = Literal["there", "loading", "waiting", "full", "failed", "leaving", "in use"]
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a model on a node just now."""
+
+    node: Node
+    stage: Stage
+    says: Record | None
+    """What the node is to say."""
+    offered: bool = True
+    """Whether pods may select the node."""
+    errand: Errand | None = None
+    run: Run = Run(name="")
+    """Of the Job that brings the files, or takes them away."""
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    if withdrawn := _withdrawn(view):
+        return withdrawn
+    stored, done = view.valid(), visits(view)
+    runs = [one.run for one in done]
+    inspected: tuple[Object, ...] = ()
+    if errand := inspection(view, stored):
+        runs.append(run := observed(view, errand))
+        inspected = run.children(made(view, errand), view.world.now) if is_bound(view, stored) else ()
+    base = _visiting(view, done)
+    return msgspec.structs.replace(
+        base,
+        children=(*inspected, *base.children),
+        self_patch=_filled(view, runs),
+        finalizer=names.MODEL_FINALIZERS[view.resource["kind"]],
+    )
+
+
+def finalize(view: View) -> Plan | None:
+    """Ends in any case: a node that is lost, or that nothing works on, is waited for only so long."""
+    return _visiting(view, visits(view)) if view.nodes else None
+
+
+def _visiting(view: View, done: Sequence[Visit]) -> Plan:
+    """What the nodes need for the model, and are to say of it."""
+    return Plan(
+        children=tuple(made(view, visit.errand) for visit in done if visit.errand),
+        metadata_patches=tuple(nodes.noted(one.node, view.label, one.says, offered=one.offered) for one in done),
+    )
+
+
+def visits(view: View) -> tuple[Visit, ...]:
+    """For all nodes that have to do with the model, in the order of their names."""
+    errand = load(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
+    return tuple(_there(view, node, errand) if view.is_for(node) else _gone(view, node) for node in view.nodes)
+
+
+# Onto a node
+
+
+def _there(view: View, node: Node, errand: Errand | None) -> Visit:
+    stored, record = view.valid(), view.record(node)
+    if record is not None and record.has(stored.wanted, node):
+        return _left_behind(view, node, record)
+    desired = Desired(stored, record)
+    if desired.lacks_room(view.resource, node):
+        return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
+    update = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
+    if errand is None or stored.scheme == "vendor":
+        return Visit(node=node, stage="loading", says=msgspec.structs.replace(update, state="Ready"))
+    seal = record.seal_of(stored.path) if record and stored.url else ""
+    update = msgspec.structs.replace(
+        update, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
+    )
+    errand = errand.to(node)
+    errand = errand.knowing(seal, _donor(view, stored, node, errand))
+    run = observed(view, errand)
+    report, again = run.report, None if run.outlived(view.world.now) else errand
+    if report is not None and report.fault:
+        unsound = msgspec.structs.replace(update, state="Failed", message=report.fault)
+        return Visit(node=node, stage="failed", says=unsound, errand=again, run=run)
+    if report is not None:
+        ready = msgspec.structs.replace(
+            update, state="Ready", size=report.size, revision=report.revision, seal=report.seal
+        )
+        return Visit(node=node, stage="loading", says=ready, errand=errand, run=run)
+    if run.failed_since is not None:
+        failed = msgspec.structs.replace(update, state="Failed", message=run.fault[1])
+        return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
+    if run.made is not None or has_turn(view.world, node, desired):
+        return Visit(node=node, stage="loading", says=update, errand=again, run=run)
+    kept = record if record is None or record.state == "Failed" else update
+    return Visit(node=node, stage="waiting", says=kept)
+
+
+def _donor(view: View, stored: Stored, node: Node, errand: Errand) -> str:
+    """The folder whose files a load may reuse; empty: none. A load that has begun goes on with what it has, as long as
+    it may have it."""
+    candidates = list(_donors(view, stored, node))
+    begun = donor_of(view, errand)
+    if begun is not None and (not begun or begun in {path for path, _state in candidates}):
+        return begun
+    return next((path for path, state in candidates if state == "Ready"), "")
+
+
+def _donors(view: View, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
+    """The folders that the node has of the same repository, of other models of the cluster or of the same namespace,
+    and how far they are. None, unless the policy asks for them."""
+    if not stored.url or stored.spec.download_policy != "ReuseIfExists":
+        return
+    world, namespace = view.world, key(view.resource).namespace
+    owners = dict.fromkeys(("", namespace))
+    values = [repository_of(owner, stored.url) for owner in owners]
+    models = (one for kind in KINDS.values() for value in values for one in world.list(kind, REPOSITORY, value))
+    for model in islice(models, MOST_DONORS):
+        record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+        if uid(model) == uid(view.resource) or deleting(model) or record is None:
+            continue
+        if record.path in folders.wished_paths(model, world.settings) and record.path != stored.path:
+            yield record.path, record.state
+
+
+def _left_behind(view: View, node: Node, record: Record) -> Visit:
+    """A model whose files are there, and the folders that it had before."""
+    former = next(iter(record.former), "")
+    if not former:
+        return Visit(node=node, stage="there", says=record)
+    leaving = _without(view, node, former)
+    kept = tuple(one for one in record.former if one != former)
+    says = msgspec.structs.replace(record, former=kept) if leaving is None else record
+    return Visit(node=node, stage="there", says=says, errand=leaving.errand if leaving else None)
+
+
+# Off a node
+
+
+def _withdrawn(view: View) -> Plan | None:
+    """What is left of a model whose folder is that of a model which comes first, or one that an earlier version let it
+    have and this one does not: its loads stop, and no pod selects its nodes any more. The files stay for other models,
+    which keep what they can verify. None: there is nothing left."""
+    if not isinstance(view.stored, InvalidSpecError) or view.leaving:
+        return None
+    if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):
+        return None
+    busy = {nodes.node_of(job) for job in view.jobs}
+    lost = folders.wished_paths(view.resource, view.world.settings)
+    notes = []
+    for node in view.nodes:
+        record = view.record(node)
+        if record is None or record.path not in lost:
+            continue
+        former = record.moved(record.path)
+        rest = msgspec.structs.replace(record, state="Failed", path="", former=former) if former else None
+        notes.append(nodes.noted(node, view.label, record if node.name in busy else rest, offered=False))
+    finalizer = names.MODEL_FINALIZERS[view.resource["kind"]]
+    return Plan(children=(), metadata_patches=tuple(notes), finalizer=finalizer) if notes or busy else None
+
+
+def _gone(view: View, node: Node) -> Visit:
+    record = view.record(node)
+    if any(nodes.node_of(job) == node.name and may_write(job) for job in view.jobs):
+        return Visit(node=node, stage="leaving", says=record, offered=False)
+    path = next(iter(record.paths), "") if record else ""
+    leaving = _without(view, node, path) if path else None
+    if leaving is not None:
+        return msgspec.structs.replace(leaving, says=record)
+    rest = record.moved(path) if record else ()
+    if record is None or not rest:
+        return Visit(node=node, stage="leaving", says=None)
+    last = msgspec.structs.replace(record, path="", former=rest)
+    return Visit(node=node, stage="leaving", says=last, offered=False)
+
+
+def _without(view: View, node: Node, path: str) -> Visit | None:
+    """What takes a folder off a node; None: it is gone, or it stays."""
+    world = view.world
+    root = storage.root_of(path, world.settings)
+    if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
+        return None
+    readers = world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
+    if any(_reads(pod, view, path) and remains(pod, world.now) for pod in readers):
+        return Visit(node=node, stage="in use", says=None, offered=False)
+    errand = evict(node, path, root)
+    run = observed(view, errand)
+    if run.complete_since is not None or (view.late and view.leaving):
+        return None
+    again = None if run.outlived(world.now) else errand
+    return Visit(node=node, stage="leaving", says=None, offered=False, errand=again, run=run)
+
+
+def _reads(pod: Object, view: View, path: str) -> bool:
+    """Whether a pod may read the model, and mounts its folder."""
+    if key(view.resource).namespace not in ("", key(pod).namespace):
+        return False
+    volumes = (pod.get("spec") or {}).get("volumes") or ()
+    mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in volumes}
+    return path in mounted
+
+
+# What the files say
+
+
+def _filled(view: View, runs: Iterable[Run]) -> Object:
+    """The fields that the spec leaves out, by the loader's report on the files.
+
+    Runtimes are written for what OME fills in: the size counts the stored numbers, weights of PyTorch go by the name of
+    safetensors, and a quantization that OME has no word for stays out. All else would keep a model from its runtime.
+    The real size of a quantized model is in additionalMetadata, for runtimes that are written for that."""
+    spec, annotations = view.resource["spec"], annotations_of(view.resource)
+    facts = next((report.model for run in runs if (report := run.report) and report.model), None)
+    fixed = annotations.get(names.SKIP_CONFIG) == "true" or view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind
+    if facts is None or fixed:
+        return {}
+    format_ = Named(SAFETENSORS, SAFETENSORS_VERSION) if facts.format == Named(PYTORCH) else facts.format
+    fields = {
+        "modelType": facts.model_type,
+        "modelArchitecture": facts.architecture,
+        "modelFormat": format_ and msgspec.to_builtins(format_),
+        "modelFramework": facts.framework and msgspec.to_builtins(facts.framework),
+        "modelParameterSize": facts.stored_size or facts.parameter_size,
+        "modelCapabilities": list(facts.capabilities),
+        "quantization": facts.quantization if facts.quantization in QUANTIZATIONS else "",
+        "maxTokens": min(facts.max_tokens, MOST_TOKENS),
+        "diffusionPipeline": facts.diffusion_pipeline,
+    }
+    unset = {field: value for field, value in fields.items() if value and not spec.get(field)}
+    differs = facts.stored_size not in ("", facts.parameter_size)
+    if differs and "modelParameterSize" in unset and PARAMETER_SIZE not in (spec.get("additionalMetadata") or {}):
+        unset["additionalMetadata"] = {PARAMETER_SIZE: facts.parameter_size}
+    return {"spec": unset} if unset else {}

@@ -1,0 +1,223 @@
+"""Resolve: what a model asks for, and what the nodes say of it, read and checked once. Pure, but for the
+clock that decides which namespaces are next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.models import folders, storage, turns
+from slipway.apis.ome.models.storage import KINDS, Stored
+from slipway.apis.ome.settings import ome
+from slipway.kube.objects import (
+    JOB,
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    deleting,
+    key,
+    uid,
+)
+from slipway.kube.store import Change, IndexFunction
+from slipway.serving.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
+from slipway.serving.settings import Settings
+from slipway.serving.watches import owned_by, stops
+from slipway.weights import nodes
+from slipway.weights.jobs import is_late
+from slipway.weights.nodes import Node, Record
+
+MARK, CLAIM, USE, REPOSITORY = "mark", "claim", "use", "repository"
+"""Indexes of models: the mark that nodes have for them; their claim; how pods say that they read their folder; their
+namespace and source, in whatever revision."""
+MOUNTED = "mounted"
+"""Index of pods: the folders of nodes that they read."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that may not be valid, and the nodes that have to do with it."""
+
+    world: World
+    resource: Object
+    stored: Stored | InvalidSpecError
+    label: str
+    """Of nodes, for this model."""
+    nodes: tuple[Node, ...]
+    """Those that it is for, that say something of it, or that a Job of it is pinned to."""
+
+    @property
+    def leaving(self) -> bool:
+        return deleting(self.resource)
+
+    @property
+    def namespace(self) -> str:
+        """Where its Jobs run."""
+        return key(self.resource).namespace or ome(self.world.settings).namespace
+
+    @property
+    def jobs(self) -> list[Object]:
+        """Its Jobs. Those of other namespaces are of somebody who says that they are a model's of the cluster."""
+        children = self.world.children.items()
+        return [job for (kind, name), job in children if kind == JOB and name.namespace == self.namespace]
+
+    @property
+    def late(self) -> bool:
+        """Whether a model that goes has waited long enough."""
+        return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
+
+    def valid(self) -> Stored:
+        """Raises InvalidSpecError where the storage cannot be served."""
+        if isinstance(self.stored, InvalidSpecError):
+            raise self.stored
+        return self.stored
+
+    def is_for(self, node: Node) -> bool:
+        usable = isinstance(self.stored, Stored) and self.stored.claim is None
+        return usable and not self.leaving and self.valid().placement.admits(node)
+
+    def record(self, node: Node) -> Record | None:
+        return nodes.recorded(node, nodes.mark(self.label), uid(self.resource))
+
+
+def resolve(world: World) -> View:
+    resource = world.resource
+    stored, label = _stored(world), storage.node_label(resource)
+    view = View(world=world, resource=resource, stored=stored, label=label, nodes=())
+    busy = set(map(nodes.node_of, view.jobs))
+    all_nodes = (nodes.read(node) for node in world.list(NODE))
+    mine = [one for one in all_nodes if one.name in busy or _says(one, label) or view.is_for(one)]
+    return msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
+
+
+def _stored(world: World) -> Stored | InvalidSpecError:
+    try:
+        return folders.settle(world, world.resource)
+    except InvalidSpecError as error:
+        return error
+
+
+def _says(node: Node, label: str) -> bool:
+    return label in node.labels or f"{nodes.RECORDS}{nodes.mark(label)}" in node.records
+
+
+# What leads to a model
+
+
+def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
+    """What models of one kind read. Those of the other kinds may want the same folder, or their turn on a node."""
+    others = (one for one in KINDS.values() if one != kind)
+    return (
+        *(msgspec.structs.replace(watch, indexes=turns.of_jobs(settings)) for watch in owned_by(kind, JOB)),
+        *(Watch(kind=one, enqueue=_sharing(kind, settings), indexes=_indexes(settings)) for one in (kind, *others)),
+        Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind)),
+        Watch(kind=POD, enqueue=_of_reader(kind), indexes={MOUNTED: by_mounted}),
+    )
+
+
+class _ByStorage(msgspec.Struct, frozen=True):
+    """An index function that reads a model's storage; of the same settings two are equal."""
+
+    index: str
+    settings: Settings
+
+    def __call__(self, model: Object) -> Iterable[str]:
+        if self.index == USE:
+            return [storage.use_of(path) for path in folders.wished_paths(model, self.settings)]
+        try:
+            stored = storage.read(model, self.settings, folders.ANY_PATH)
+        except InvalidSpecError:
+            return ()
+        if self.index == REPOSITORY:
+            return (repository_of(key(model).namespace, stored.url),) if stored.url else ()
+        return (_place(stored.claim.namespace, stored.claim.name),) if stored.claim else ()
+
+
+def _indexes(settings: Settings) -> dict[str, IndexFunction]:
+    own = {index: _ByStorage(index, settings) for index in (CLAIM, USE, REPOSITORY)}
+    return {MARK: by_mark, turns.QUEUE: turns.ByQueue(settings), **own, **folders.indexes(settings)}
+
+
+def by_mark(model: Object) -> Iterable[str]:
+    """Index function for :data:`MARK`."""
+    return (nodes.mark(storage.node_label(model)),)
+
+
+def by_mounted(pod: Object) -> Iterable[str]:
+    """Index function for :data:`MOUNTED`."""
+    return [part for part in annotations_of(pod).get(USES, "").split() if part.startswith(storage.USED)]
+
+
+def repository_of(namespace: str, url: str) -> str:
+    """Value of the index :data:`REPOSITORY`."""
+    scheme, _separator, rest = url.partition("://")
+    return f"{namespace} {scheme}://{rest.partition('@')[0]}"
+
+
+def _place(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}"
+
+
+def _sharing(kind: Kind, settings: Settings) -> Enqueue:
+    """The models of a kind whose folder is in or around that of a model which comes, goes or turns to another one.
+    One that may not have its folder was in the way of none, except that it had it by the word of a node: then it was in
+    the way of others with such folders."""
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        old, new = change.old, change.new
+        if old and new and deleting(old) == deleting(new) and old["spec"].get("storage") == new["spec"].get("storage"):
+            return ()
+        woken: set[Key] = set()
+        for model in filter(None, (old, new)):
+            for path in folders.wished_paths(model, settings):
+                had = folders.may_have(listers, settings, model, path)
+                among = (folders.PATH, folders.FORMER) if had else (folders.FORMER,) if new is None else ()
+                woken |= {key(one.model) for one in folders.overlapping(listers, settings, path, (kind,), among)}
+        return woken - {change.key}
+
+    return enqueue
+
+
+def _of_claim(kind: Kind) -> Enqueue:
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        return [key(one) for one in listers.list(kind, CLAIM, _place(*change.key))]
+
+    return enqueue
+
+
+def _of_reader(kind: Kind) -> Enqueue:
+    """The models of a kind that may wait for a pod which reads their folder no longer."""
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        used = by_mounted(change.old) if change.old and stops(change) else ()
+        return {key(one) for use in used for one in listers.list(kind, USE, use)}
+
+    return enqueue
+
+
+def _of_node(kind: Kind, settings: Settings) -> Enqueue:
+    """The models of a kind that a change of a node concerns: those that it is or was for where that may have changed,
+    those of which it says something else, and then those whose turn on it may have come."""
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        changed = nodes.difference(change.old, change.new, names.NODE_LABEL)
+        if not changed.everybody and not changed.marks:
+            return ()
+        states = [nodes.read(one) for one in (change.old, change.new) if one is not None]
+        if changed.everybody:
+            return [key(one) for one in listers.list(kind) if _concerns(one, states, settings)]
+        marked = [key(one) for mark in changed.marks for one in listers.list(kind, MARK, mark)]
+        return [*marked, *turns.next_on(listers, settings, kind, states[-1], time.time())]
+
+    return enqueue
+
+
+def _concerns(model: Object, states: Iterable[Node], settings: Settings) -> bool:
+    label = storage.node_label(model)
+    return any(_says(node, label) or turns.desired_of(model, node, settings) for node in states)

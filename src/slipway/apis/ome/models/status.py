@@ -1,0 +1,228 @@
+"""Status of a model: which nodes have its files, how far the others are, or what its claim has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.apis.ome.models import turns
+from slipway.apis.ome.models.jobs import inspection, is_bound, observed
+from slipway.apis.ome.models.plan import Visit, visits
+from slipway.apis.ome.models.resolve import View
+from slipway.apis.ome.models.storage import Stored
+from slipway.apis.ome.types import fields_ignored
+from slipway.kube.conditions import Condition
+from slipway.kube.objects import Object, generation, key
+from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
+from slipway.serving.diagnosis import sentence
+from slipway.serving.status import build_status, first_rejection, permanent, verdict
+from slipway.weights import facts, progress
+from slipway.weights.progress import Moving
+
+CONDITIONS = frozenset({"Accepted", "Available", "Progressing", "FieldsIgnored"})
+LOADING, WAITING, LEAVING, COMPLETE = "Loading", "WaitingForTurn", "Leaving", "Complete"
+PASSED_THROUGH = frozenset({LOADING, WAITING, LEAVING})
+"""Reasons that models go through on their way."""
+UNSOUND = "UnsupportedSource"
+"""Of files that lie where they are read, and that no engine can read."""
+TURN_SECONDS, MISSING_SECONDS = turns.RECHECK_SECONDS, 30.0
+"""When to look again, where time alone may change something, or a word of the API server gets lost."""
+MOST_NAMED = 3
+"""Nodes that a message names."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a model's files."""
+
+    state: str
+    available: bool = False
+    reason: str
+    message: str
+    under_way: str = ""
+    """What is done meanwhile; empty: nothing."""
+    fields: Object = {}
+    """Further ones of the status."""
+    recheck: float | None = None
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    rejection = first_rejection(view.stored, rejection)
+    refused, outcome = permanent(rejection), _told(view)
+    if refused is not None and not outcome.available and not view.leaving:
+        outcome = msgspec.structs.replace(
+            outcome, state="Failed", reason=refused.reason, message=refused.message, under_way=""
+        )
+    conditions = [
+        verdict(rejection, "The spec is valid."),
+        Condition("Available", "True" if outcome.available else "False", outcome.reason, outcome.message),
+        Condition("Progressing", "True" if outcome.under_way else "False", *_progress(outcome)),
+        *fields_ignored.condition(view.resource.get("spec") or {}, fields_ignored.MODELS),
+    ]
+    kept = {"lifecycle": (view.resource.get("status") or {}).get("lifecycle")}
+    fields = {name: value for name, value in {**kept, **outcome.fields}.items() if value}
+    status_fields = {"state": outcome.state, **fields}
+    return build_status(
+        view.resource, status_fields, conditions, rechecks=(outcome.recheck,), passed_through=PASSED_THROUGH
+    )
+
+
+def _progress(outcome: Told) -> tuple[str, str]:
+    if outcome.under_way:
+        return LOADING, outcome.under_way
+    return (
+        (COMPLETE, "Nothing is in progress.") if outcome.available else (outcome.reason, "See the condition Available.")
+    )
+
+
+def _told(view: View) -> Told:
+    if isinstance(view.stored, InvalidSpecError) and not view.leaving:
+        return Told(state="Failed", reason=view.stored.reason, message=view.stored.message)
+    done = visits(view)
+    if view.leaving:
+        return _leaving(done)
+    stored = view.valid()
+    outcome = _on_claim(view, stored) if stored.claim else _on_nodes(view, done)
+    clears = any(one.stage in ("leaving", "in use") or (one.says and one.says.former) for one in done)
+    waits = any(one.stage in ("waiting", "full") for one in done)
+    seconds = TURN_SECONDS if clears else turns.recheck_seconds(view.world) if waits else None
+    checks = [one for one in (outcome.recheck, seconds) if one is not None]
+    return msgspec.structs.replace(outcome, recheck=min(checks, default=None))
+
+
+def _leaving(done: Sequence[Visit]) -> Told:
+    used = [one for one in done if one.stage == "in use"]
+    if used:
+        text = f"The model is being deleted, and waits for pods that still read its files, on {_named(used)}."
+        return Told(state="In_Transit", reason="InUse", message=text, recheck=TURN_SECONDS)
+    text = f"The model is being deleted. Its files are being removed from {_named(done)}."
+    return Told(state="In_Transit", reason=LEAVING, message=text, recheck=TURN_SECONDS)
+
+
+# On nodes
+
+
+def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
+    meant = [one for one in done if view.is_for(one.node)]
+    there, failed, loading, waiting, full = (
+        [one for one in meant if one.stage == stage] for stage in ("there", "failed", "loading", "waiting", "full")
+    )
+    moving = [progress.moving(one.run, view.world, does=f"{one.node.name} is downloading the files") for one in loading]
+    transfers = [one.progress for one in moving if one.progress]
+    size = max((one.says.size for one in there if one.says), default=0)
+    fields: Object = {
+        "nodesReady": [one.node.name for one in there],
+        "nodesFailed": [one.node.name for one in failed],
+        "size": facts.human(size) if size else "",
+        "doneBytes": sum(one.done_bytes for one in transfers),
+        "totalBytes": sum(one.total_bytes for one in transfers),
+    }
+    retries = [at - view.world.now for one in (*failed, *loading) if (at := one.run.retried_at()) is not None]
+    checks = [one.diagnosis.recheck_seconds for one in moving if one.diagnosis.recheck_seconds is not None]
+    checks += [max(seconds, 1.0) for seconds in retries]
+    recheck = min(checks, default=None)
+    parts = [*_parts(loading, moving, waiting, failed), *_without_room(view, full)]
+    if there:
+        text = f"{len(there)} of {len(meant)} nodes have the files."
+        reason, going = "OnNodes", " ".join(parts) if loading or waiting else ""
+        message = " ".join((text, *parts))
+        return Told(
+            state="Ready",
+            available=True,
+            reason=reason,
+            message=message,
+            under_way=going,
+            fields=fields,
+            recheck=recheck,
+        )
+    if not meant:
+        text = "No node matches storage.nodeSelector and storage.nodeAffinity. Label a node, or change them."
+        return Told(state="In_Transit", reason="NoNode", message=text, fields=fields, recheck=recheck)
+    stuck = [one.diagnosis.failure for one in moving if one.diagnosis.failure]
+    if failed or (stuck and len(stuck) == len(loading)):
+        reason = (_reason(failed[0]) if failed else stuck[0].reason if stuck[0] else None) or "LoadFailed"
+        going = " ".join(parts) if waiting or (loading and not stuck) else ""
+        return Told(
+            state="Failed", reason=reason, message=" ".join(parts), under_way=going, fields=fields, recheck=recheck
+        )
+    if full and not loading and not waiting:
+        return Told(state="Failed", reason=turns.FULL, message=" ".join(parts), fields=fields, recheck=recheck)
+    reason, message = (LOADING if loading else WAITING), " ".join(parts)
+    return Told(state="In_Transit", reason=reason, message=message, under_way=message, fields=fields, recheck=recheck)
+
+
+def _parts(
+    loading: Sequence[Visit], moving: Sequence[Moving], waiting: Sequence[Visit], failed: Sequence[Visit]
+) -> list[str]:
+    """Sentences about the nodes that do not have the files."""
+    parts = []
+    for visit, one in zip(loading[:MOST_NAMED], moving, strict=False):
+        failure = one.diagnosis.failure
+        parts.append(f"{visit.node.name}: {failure.message}" if failure else one.message)
+    if len(loading) > MOST_NAMED:
+        parts.append(f"{len(loading) - MOST_NAMED} more nodes are downloading them.")
+    if waiting:
+        parts.append(f"{_named(waiting)} wait{'s' * (len(waiting) == 1)} for other downloads.")
+    parts += [f"{one.node.name}: {_why(one)}" for one in failed[:MOST_NAMED]]
+    if len(failed) > MOST_NAMED:
+        parts.append(f"{len(failed) - MOST_NAMED} more nodes failed.")
+    return parts
+
+
+def _reason(failed: Visit) -> str | None:
+    report = failed.run.report
+    return UNSOUND if report and report.fault else failed.run.fault[0]
+
+
+def _why(failed: Visit) -> str:
+    report = failed.run.report
+    return sentence(report.fault) if report and report.fault else progress.failed("be loaded", failed.run)
+
+
+def _without_room(view: View, full: Sequence[Visit]) -> list[str]:
+    if not full:
+        return []
+    text = f"{_named(full)} cannot record more models of the namespace {key(view.resource).namespace}"
+    return [f"{text}. Delete BaseModels, or select fewer nodes with storage.nodeSelector."]
+
+
+def _named(visits_: Sequence[Visit]) -> str:
+    """The first few nodes, and how many there are beside them."""
+    names = [one.node.name for one in visits_]
+    if not names:
+        return "the nodes"
+    rest = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+# On a claim
+
+
+def _on_claim(view: View, stored: Stored) -> Told:
+    errand, claim = inspection(view, stored), stored.claim
+    if errand is None or claim is None or view.world.get(claim) is None:
+        text = f"There is no claim {claim.name if claim else ''} in the namespace {claim.namespace if claim else ''}."
+        return Told(state="Failed", reason="ClaimNotFound", message=text, recheck=MISSING_SECONDS)
+    if not is_bound(view, stored):
+        text = f"The claim {claim.name} has no volume yet."
+        return Told(state="In_Transit", reason="ClaimNotBound", message=text, under_way=text, recheck=MISSING_SECONDS)
+    run = observed(view, errand)
+    at = run.retried_at()
+    recheck = max(at - view.world.now, 1.0) if at is not None else None
+    report, before = run.report, view.resource.get("status") or {}
+    if run.failed_since is not None:
+        text, reason = progress.failed("be read", run), run.fault[0] or "InspectionFailed"
+        return Told(state="Failed", reason=reason, message=text, recheck=recheck)
+    if report is not None and report.fault:
+        return Told(state="Failed", reason=UNSOUND, message=sentence(report.fault), recheck=recheck)
+    inspected = before.get("state") == "Ready" and before.get("observedGeneration") == generation(view.resource)
+    if report is None and not inspected:
+        moving = progress.moving(run, view.world)
+        failure, seconds = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
+        if failure:
+            return Told(state="Failed", reason=failure.reason, message=failure.message, recheck=seconds)
+        text = "The files are being inspected in place."
+        return Told(state="In_Transit", reason=LOADING, message=text, under_way=text, recheck=recheck or seconds)
+    size = facts.human(report.size) if report and report.size else before.get("size", "")
+    text = sentence(f"The files are on the claim {claim.name}")
+    return Told(state="Ready", available=True, reason="OnClaim", message=text, fields={"size": size}, recheck=recheck)

@@ -1,0 +1,334 @@
+"""Storage: where a model's files come from and where they lie, on nodes or on a claim, read and checked. Pure, but
+for a cache."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Collection, Container, Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.settings import ome
+from slipway.apis.ome.types.model import StorageSpec
+from slipway.artifacts.huggingface import what_to_write
+from slipway.artifacts.paths import fault_inside
+from slipway.artifacts.redaction import redact_url
+from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Key, Kind, Object, annotations_of, key, labels
+from slipway.serving.api import InvalidSpecError, Reference
+from slipway.serving.settings import Settings
+from slipway.spelling import did_you_mean
+from slipway.weights.nodes import Placement, placement
+from slipway.weights.source import CLAIM, Request, SourceError, clean, parse
+
+FETCHED = ("hf", "s3", "gs", "http", "https")
+SCHEMES = (*FETCHED, "local", "pvc", "vendor")
+NOT_SERVED = ("az", "github", "oci")
+KINDS: dict[str, Kind] = {
+    kind.kind: kind for kind in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL, names.FINE_TUNED_WEIGHT)
+}
+NOT_ALLOWED = "PathNotAllowed"
+LONGEST_PATH = 512
+LONGEST = 64 << 10
+"""What a spec may take in memory, about: 600 names of nodes."""
+MOST_CACHED = 32 << 20
+"""What the specs in the cache may take in memory, about."""
+USED = "node:"
+"""What pods say that they use begins so, where it is a folder of their node."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's storage in parts."""
+
+    scheme: str
+    spec: StorageSpec
+    path: str
+    """Where containers find the files: the folder of the node as well, unless they are on a claim."""
+    url: str = ""
+    """What the loader fetches; empty: nothing is fetched."""
+    region: str = ""
+    files: tuple[str, ...] = ()
+    """Of a repository; empty: all."""
+    stored_as: str = ""
+    """Name of a single file."""
+    root: str = ""
+    """The operator's folder that the path is below; empty: no file of a node is read."""
+    claim: Reference | None = None
+    sub_path: str = ""
+    """Inside the claim."""
+    placement: Placement = Placement()
+
+    @property
+    def wanted(self) -> str:
+        """Tells these files, and where they lie, from any others."""
+        text = f"{self.spec.storage_uri}\0{self.path}\0{self.region}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod needs to read a model."""
+
+    name: str
+    kind: Kind
+    namespace: str
+    """Of the model; empty: it is of the cluster."""
+    path: str
+    """In containers; of the node, too, where there is no claim. Empty: there is nothing to mount."""
+    claim: str = ""
+    claim_namespace: str = ""
+    sub_path: str = ""
+    node_label: str = ""
+    """The label that nodes with the files have as Ready; empty: any node will do."""
+    vendor: str = ""
+    category: str = "SMALL"
+    format_name: str = ""
+    format_version: str = ""
+    wanted: str
+    """Differs with the source: a pod template that has it rolls with that."""
+
+
+def kind_of(model: Object) -> Kind:
+    return KINDS[model["kind"]]
+
+
+def node_label(model: Object) -> str:
+    return names.node_label(kind_of(model), *key(model))
+
+
+def mount_of(model: Object, settings: Settings, stored: Stored | None = None) -> Mount:
+    """``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot be served."""
+    stored, spec, (namespace, name) = stored or read(model, settings), model["spec"], key(model)
+    form = spec.get("modelFormat") or {}
+    return Mount(
+        name=name,
+        kind=kind_of(model),
+        namespace=namespace,
+        path=stored.path if stored.claim or stored.root else "",
+        claim=stored.claim.name if stored.claim else "",
+        claim_namespace=stored.claim.namespace if stored.claim else "",
+        sub_path=stored.sub_path,
+        node_label="" if stored.claim else node_label(model),
+        vendor=spec.get("vendor", ""),
+        category=annotations_of(model).get(names.MODEL_CATEGORY, "SMALL"),
+        format_name=form.get("name", ""),
+        format_version=form.get("version", ""),
+        wanted=stored.wanted,
+    )
+
+
+def use_of(path: str) -> str:
+    """How pods say in the annotation ``slipway.inference/uses`` that they read this folder of their node. Several are
+    parted by spaces."""
+    return f"{USED}{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+
+
+def reserved(model: Object) -> bool:
+    """Whether the files stay though the model goes."""
+    return labels(model).get(names.RESERVED_LABEL) == "true"
+
+
+def root_of(path: str, settings: Settings) -> str:
+    """The operator's folder that a path of nodes is below; empty: there is none."""
+    if not _is_path(path):
+        return ""
+    own = ome(settings)
+    return max((root for root in _roots(own.model_roots + own.shared_roots) if _below(path, root)), key=len, default="")
+
+
+def is_placed(path: str, namespace: str, settings: Settings) -> bool:
+    """Whether models of a namespace (empty: of the cluster) may have a folder of the nodes: below the namespace's own,
+    or below one that all namespaces share. A folder around one of the operator's is not allowed."""
+    if not namespace:
+        return True
+    own, root = ome(settings), root_of(path, settings)
+    if any(one == path or _below(one, path) for one in _roots(own.model_roots + own.shared_roots)):
+        return False
+    return _below(path, _own_folder(root, namespace)) or any(_below(path, one) for one in _roots(own.shared_roots))
+
+
+def _own_folder(root: str, namespace: str) -> str:
+    """Of a namespace, below one of the operator's. The folders that are named like schemes have models of the cluster
+    that name no path."""
+    return f"{root}/{namespace}/{namespace}" if namespace in FETCHED else f"{root}/{namespace}"
+
+
+def _roots(roots: Iterable[str]) -> list[str]:
+    return [root.rstrip("/") for root in roots if not fault_inside(root.strip("/"))]
+
+
+def _below(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder}/")
+
+
+def _is_path(path: str) -> bool:
+    """Whether a pod can have a volume at a path: Kubernetes takes no colon there."""
+    return len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
+
+
+class _Cached(NamedTuple):
+    """The parsed storage of one version of a model."""
+
+    spec: object
+    settings: Settings
+    stored: Stored | InvalidSpecError
+    size: int
+
+
+class Cache:
+    """Parsed storage of models that were read lately. Those of deleted models make room for others."""
+
+    def __init__(self, most: int = MOST_CACHED) -> None:
+        self._entries: OrderedDict[tuple[Key, str, Container[str]], _Cached] = OrderedDict()
+        self._most, self.size = most, 0
+
+    def read(self, model: Object, settings: Settings, kept: Container[str]) -> Stored | InvalidSpecError:
+        """The storage, or why it cannot be served. One that is too long is refused each time, and not kept."""
+        place, spec = (key(model), model["kind"], kept), model["spec"].get("storage")
+        entry = self._entries.get(place)
+        if entry is not None and entry.spec is spec and entry.settings is settings:
+            self._entries.move_to_end(place)
+            return entry.stored
+        self._drop(place)
+        size = _size(spec)
+        if size > LONGEST:
+            text = f"The storage is larger than {LONGEST >> 10} KiB. Shorten it."
+            return InvalidSpecError("InvalidSpec", text)
+        try:
+            stored: Stored | InvalidSpecError = _parsed(model, settings, kept)
+        except InvalidSpecError as error:
+            stored = InvalidSpecError(error.reason, error.message)  # without the traceback, which keeps all it saw
+        if isinstance(kept, Collection):
+            size += sum(map(len, kept))
+        self._entries[place] = _Cached(spec, settings, stored, size)
+        self.size += size
+        while self.size > self._most:
+            self._drop(next(iter(self._entries)))
+        return stored
+
+    def _drop(self, place: tuple[Key, str, Container[str]]) -> None:
+        if entry := self._entries.pop(place, None):
+            self.size -= entry.size
+
+
+def _size(spec: object) -> int:
+    """About what a spec takes in memory, with its entry in the cache; of one that is too long only as much as shows
+    this, so that it costs no more."""
+    size, rest = 1024, [spec]
+    while rest and size <= LONGEST:
+        one = rest.pop()
+        size += 64 + (len(one) if isinstance(one, str) else 0)
+        if isinstance(one, Mapping):
+            rest += islice((part for pair in one.items() for part in pair), LONGEST // 64)
+        elif isinstance(one, list):
+            rest += one[: LONGEST // 64]
+    return size
+
+
+_CACHE = Cache()
+
+
+def read(model: Object, settings: Settings, kept: Container[str] = ()) -> Stored:
+    """``kept``: folders that the model may have wherever they are, as nodes have its files there. The spec is parsed
+    once for each version of the model. Raises InvalidSpecError."""
+    stored = _CACHE.read(model, settings, kept)
+    if isinstance(stored, InvalidSpecError):
+        raise InvalidSpecError(stored.reason, stored.message)
+    return stored
+
+
+def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:
+    try:
+        spec = msgspec.convert(model["spec"].get("storage"), StorageSpec)
+        placed = placement(spec.node_selector, spec.node_affinity)
+    except ValueError as error:
+        raise InvalidSpecError("InvalidSpec", f"The storage cannot be read: {error}.") from None
+    scheme, separator, rest = spec.storage_uri.partition("://")
+    if not separator or not rest or not rest.isprintable() or any(letter.isspace() for letter in rest):
+        advice = what_to_write(spec.storage_uri, "hf://") or ": write hf://owner/repository"
+        raise _invalid(f"{redact_url(spec.storage_uri)!r} does not name any files{advice}")
+    if scheme in NOT_SERVED:
+        text = f"Files of {scheme}:// are not supported: copy them to a hub, an S3 bucket or a claim."
+        raise InvalidSpecError("SourceNotServed", text)
+    stored = Stored(scheme=scheme, spec=spec, path=(spec.path or "").rstrip("/"), placement=placed)
+    if scheme == "pvc":
+        return _on_claim(stored, rest, model, settings)
+    if scheme == "vendor":
+        return stored if not stored.path else _on_nodes(stored, model, settings, kept)
+    if scheme == "local":
+        named = msgspec.structs.replace(stored, path=stored.path or rest.rstrip("/"))
+        return _on_nodes(named, model, settings, kept)
+    if scheme not in FETCHED:
+        raise _invalid(f"unknown scheme {scheme[:40]}. Use {', '.join(SCHEMES)}{did_you_mean(scheme, SCHEMES)}")
+    return _on_nodes(_fetched(stored, rest, model, settings, kept), model, settings, kept)
+
+
+def _fetched(stored: Stored, rest: str, model: Object, settings: Settings, kept: Container[str]) -> Stored:
+    text, region = stored.spec.storage_uri, stored.spec.parameters.get("region", "")
+    if stored.scheme in ("s3", "gs"):
+        bucket, slash, place = rest.partition("/")
+        bucket, _at, bucket_region = bucket.partition("@")
+        region, text = bucket_region or region, f"s3://{bucket}{slash}{place}"
+    try:
+        source = parse(Request(text=text), settings.sources)
+    except SourceError as error:
+        raise InvalidSpecError(error.reason, f"{error.message[:1].upper()}{error.message[1:]}.") from None
+    url = source.url if stored.scheme != "gs" else f"gs{source.url.removeprefix('s3')}"
+    scheme = url.partition("://")[0]  # the address of a page of the hub names a repository, too
+    path = stored.path or _default_path(f"{scheme}/{_folder(redact_url(url))}", key(model).namespace, settings, kept)
+    return msgspec.structs.replace(
+        stored, scheme=scheme, url=url, region=region, files=source.files, stored_as=source.stored_as, path=path
+    )
+
+
+def _default_path(folder: str, namespace: str, settings: Settings, kept: Container[str]) -> str:
+    """Below the namespace's own folder, unless nodes have the files where earlier versions put them."""
+    root = _first_root(settings)
+    former = f"{root}/{folder}"
+    return former if not namespace or former in kept else f"{_own_folder(root, namespace)}/{folder}"
+
+
+def _folder(url: str) -> str:
+    """A folder for what names none, which no other source has."""
+    digest = hashlib.sha256(url.encode()).hexdigest()[:8]
+    return f"{clean(url.partition('://')[2])[-80:]}-{digest}"
+
+
+def _first_root(settings: Settings) -> str:
+    roots = ome(settings).model_roots
+    return roots[0].rstrip("/") if roots else ""
+
+
+def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container[str]) -> Stored:
+    root, namespace = root_of(stored.path, settings), key(model).namespace
+    if not root or not (is_placed(stored.path, namespace, settings) or stored.path in kept):
+        own = ome(settings)
+        folders = [_own_folder(one, namespace) if namespace else one for one in _roots(own.model_roots)]
+        allowed = ", ".join((*folders, *_roots(own.shared_roots))) or "there is none"
+        text = f"{stored.path!r} is not in a node directory that the operator allows: {allowed}."
+        raise InvalidSpecError(NOT_ALLOWED, text)
+    return msgspec.structs.replace(stored, root=root)
+
+
+def _on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> Stored:
+    place, _slash, sub_path = rest.partition("/")
+    home, colon, claim = place.rpartition(":")
+    own = key(model).namespace or ome(settings).namespace
+    sub_path = sub_path.rstrip("/")
+    if not CLAIM.fullmatch(claim) or (colon and not home) or (sub_path and fault_inside(sub_path)):
+        raise _invalid(f"{stored.spec.storage_uri!r} does not name a path in a claim: write pvc://claim/path")
+    if home not in ("", own):
+        text = f"The claim {claim} is in the namespace {home}. Pods can only use claims in their own: copy it to {own}."
+        raise InvalidSpecError("ClaimOfOtherNamespace", text)
+    path = stored.path or f"{_first_root(settings) or '/mnt/models'}/{key(model).name}"
+    if not _is_path(path):
+        raise InvalidSpecError(NOT_ALLOWED, f"{path!r} is not a valid path for files in a container.")
+    return msgspec.structs.replace(
+        stored, path=path, claim=Reference(PERSISTENT_VOLUME_CLAIM, own, claim), sub_path=sub_path
+    )
+
+
+def _invalid(message: str) -> InvalidSpecError:
+    return InvalidSpecError("InvalidSource", f"{message[:1].upper()}{message[1:]}.")

@@ -1,0 +1,391 @@
+"""Turns: which models a node loads next. Pure, but for a cache.
+
+Each namespace has its own queue on each node, the oldest model first. The first models of all queues wait in one line:
+the namespace with the fewest loads on the node is next, and namespaces with equally many take turns. So a look at a
+model costs the same however many models other authors have. Models of the cluster, which are the operator's, are one
+queue, and one of them can load even if namespaces hold all turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.models import folders, storage
+from slipway.apis.ome.models.line import Heads, Held, Written
+from slipway.apis.ome.models.room import ROOM, space_of
+from slipway.apis.ome.models.storage import KINDS, Stored
+from slipway.apis.ome.settings import ome
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import JOB, Key, Kind, Object, OwnerReference, controller_owner, deleting, key, uid
+from slipway.kube.store import IndexFunction
+from slipway.serving.api import InvalidSpecError, Listers, World
+from slipway.serving.job import PODLESS_SECONDS, ended
+from slipway.serving.settings import Settings
+from slipway.weights import nodes
+from slipway.weights.jobs import in_place, is_late, words_of
+from slipway.weights.nodes import Node, Record
+from slipway.weights.turns import age
+
+QUEUE = "queue"
+"""Index of models: the namespace in whose queue they may be."""
+PINNED, LOADERS = "pinned", "loaders"
+"""Indexes of Jobs that load a model onto a node: the node with the namespace, if the Job may still write, and both with
+the model's uid; the namespace, if the Job has not ended."""
+WORKING, NEW = "working", "new"
+"""Indexes of Jobs that hold a turn: the node with the namespace of the authors. New ones have no pods yet."""
+MOST_EXAMINED = 16
+"""Models of one kind in a queue that are examined, the oldest first, to find those that wait for a node. The others are
+examined in groups of so many, one after the other: the first models may not be for this node."""
+WOKEN, MOST_WOKEN = 2, 16
+"""Models of one queue, and queues, that are examined again when a model is on a node."""
+MOST_JOBS = 16
+"""Jobs of one namespace on one node that are examined to know where they write. If there are more, because authors
+forge Jobs, the node's records say where the namespace's models lie."""
+OF_NAMESPACES = tuple(kind for kind in KINDS.values() if kind.namespaced)
+RECHECK_SECONDS = 30.0
+FULL = "NodeFull"
+"""Reason of models that no node has room for."""
+SLOT_SECONDS = 600
+"""How long the order of namespaces with equally many loads remains."""
+HEADS = Heads()
+
+
+class Desired(NamedTuple):
+    """What a model is to have on a node, and the node's record of it."""
+
+    stored: Stored
+    record: Record | None
+
+    def lacks_room(self, model: Object, node: Node) -> bool:
+        """Whether the node has no room for a further record of the model's namespace, or for a further folder in
+        one."""
+        path = self.stored.path if self.stored.url else ""
+        grows = self.record is None or (bool(path) and self.record.path != path)
+        return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
+
+    @property
+    def failed(self) -> bool:
+        """Whether these files failed to load onto the node before."""
+        return self.record is not None and (self.record.state, self.record.wanted) == ("Failed", self.stored.wanted)
+
+
+def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
+    """What a model is to have on a node where it is not yet as far as that says; None: nothing. One that is refused is
+    not waited for."""
+    if deleting(model) or _verdict(model, "Accepted") == "False":
+        return None
+    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+    try:
+        stored = storage.read(model, settings, record.paths if record else ())
+    except InvalidSpecError:
+        return None
+    there = record is not None and record.has(stored.wanted, node)
+    return Desired(stored, record) if stored.root and not there and stored.placement.admits(node) else None
+
+
+# Indexes
+
+
+class ByQueue(msgspec.Struct, frozen=True):
+    """Index function for :data:`QUEUE`: of models whose files come onto nodes, if some may not be there yet. A model
+    without conditions is new."""
+
+    settings: Settings
+
+    def __call__(self, model: Object) -> Iterable[str]:
+        moves = _verdict(model, "Progressing") in ("", "True") or _condition(model, "Available").get("reason") == FULL
+        # A model whose Jobs a quota rejects keeps no other one waiting.
+        accepted = _verdict(model, "Accepted") in ("", "True")
+        if deleting(model) or not moves or not accepted:
+            return ()
+        try:
+            stored = storage.read(model, self.settings, folders.ANY_PATH)
+        except InvalidSpecError:
+            return ()
+        return (key(model).namespace,) if stored.root and stored.scheme != "vendor" else ()
+
+
+def _verdict(model: Object, condition: str) -> str:
+    """Status of a model's condition; empty: there is none."""
+    return str(_condition(model, condition).get("status", ""))
+
+
+def _condition(model: Object, condition: str) -> Object:
+    conditions = (model.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == condition), {})
+
+
+def by_node(job: Object) -> Iterable[str]:
+    """Index function for :data:`PINNED`."""
+    node, owner = _node_of(job), controller_owner(job)
+    if not node or not owner:
+        return ()
+    place = _place(node, key(job).namespace)
+    return (*((place,) if may_write(job) else ()), _place(place, owner.uid))
+
+
+def by_loader(job: Object) -> Iterable[str]:
+    """Index function for :data:`LOADERS`."""
+    return (key(job).namespace,) if _node_of(job) and not _is_over(job) else ()
+
+
+class ByLoad(msgspec.Struct, frozen=True):
+    """Index function for :data:`WORKING` and :data:`NEW`. ``system``: the namespace with the Jobs of cluster models."""
+
+    system: str
+    new: bool
+
+    def __call__(self, job: Object) -> Iterable[str]:
+        node, status = _node_of(job), job.get("status") or {}
+        active, failed = status.get("active"), status.get("failed")
+        idle = job["spec"].get("suspend") and not active
+        if not node or _is_over(job) or idle or not in_place(job, KINDS.values(), self.system):
+            return ()
+        return (_place(node, _author(job)),) if self.new != bool(active or failed) else ()
+
+
+def of_jobs(settings: Settings) -> dict[str, IndexFunction]:
+    """Index functions of Jobs."""
+    system = ome(settings).namespace
+    return {PINNED: by_node, LOADERS: by_loader, WORKING: ByLoad(system, new=False), NEW: ByLoad(system, new=True)}
+
+
+def _node_of(job: Object) -> str:
+    """The node that a Job brings files onto; empty: none."""
+    node, brings = nodes.node_of(job), words_of(job)[1:2] in (["stage"], ["inspect"])
+    return node if brings and "/" not in node else ""
+
+
+def _is_over(job: Object) -> bool:
+    return ended(job, "Complete") is not None or ended(job, "Failed") is not None
+
+
+def _place(*parts: str) -> str:
+    return "/".join(parts)
+
+
+# Turns
+
+
+def has_turn(world: World, node: Node, desired: Desired) -> bool:
+    """Whether the load of the world's model may begin on a node."""
+    model, listers, slot = world.resource, world.listers, _slot(node, world.now)
+    namespace, held = key(model).namespace, _held(world, node)
+    free = held.free
+    if (free <= 0 and namespace) or held.loads[namespace] >= held.most(namespace):
+        return False
+    if not _position(world).is_examined or _is_written(world, node, held, model, desired.stored.path):
+        return False
+    mine = (desired.failed, age(model))
+    position = sum((one.failed, age(other)) < mine for other, one in _able(world, node, namespace, held))
+    turn = held.loads[namespace] + position
+    if not namespace and turn == 0:
+        return True  # beside those of namespaces
+    if turn >= held.most(namespace):
+        return False
+    ahead, order, examined = position, _order(namespace, slot), dict[str, bool]()
+    queues = HEADS.first(node.name, partial(_queues, listers))
+    while ahead < free and (other := next(queues, None)) is not None:
+        begun = held.loads.get(other, 0)
+        if other == namespace or begun > turn:
+            continue
+        last = turn if _order(other, slot) < order else turn - 1
+        if earlier := max(min(last + 1, held.most(other)) - begun, 0):
+            count = sum(1 for _one in islice(_able(world, node, other, held), earlier))
+            examined[other] = count > 0
+            ahead += count
+    HEADS.keep(node.name, examined, lambda one: (held.loads.get(one, 0), _order(one, slot)))
+    return ahead < free
+
+
+def recheck_seconds(world: World) -> float:
+    """When a model that waits is examined again though nothing changes: one that is behind, with its group."""
+    position = _position(world)
+    rounds = (position.group - position.round) % position.groups or position.groups
+    return RECHECK_SECONDS if position.is_first else rounds * RECHECK_SECONDS - world.now % RECHECK_SECONDS
+
+
+def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: float) -> list[Key]:
+    """The models of a kind whose turn on a node may have come: the first ones of the queues that are next."""
+    woken: list[Object] = []
+    loads, slot = _loads(listers, node, now), _slot(node, now)
+    queues = sorted(_queues(listers), key=lambda one: (loads[one], _order(one, slot)))
+    for namespace in queues[:MOST_WOKEN]:
+        waiting = _waiting(listers, settings, node, namespace, now)
+        woken += [model for model, _desired in islice(waiting, WOKEN)]
+    return [key(one) for one in woken if one["kind"] == kind.kind]
+
+
+def _held(world: World, node: Node) -> Held:
+    """Jobs that are forged count against the namespace that they are in. Which folder a Job fills, the node's record
+    says, for the same reason."""
+    listers, now, own = world.listers, world.now, ome(world.settings)
+    written = list[Written]()
+    for namespace in _loaders(listers):
+        place = _place(node.name, namespace)
+        if namespace != own.namespace and listers.count(JOB, PINNED, place) > MOST_JOBS:
+            written += _recorded_folders(node, namespace)
+            continue
+        for job in listers.list(JOB, PINNED, place):
+            owner = controller_owner(job)
+            placed = owner and in_place(job, KINDS.values(), own.namespace)
+            if owner and placed and _may_write(job, now) and (record := _record_of(node, job, owner)):
+                written.append(Written(owner.uid, record.path))
+    return Held(loads=_loads(listers, node, now), written=written, at_once=own.loads_at_once)
+
+
+def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
+    """How many Jobs load onto a node, by the namespace of their authors; empty: of the operator. The cost does not grow
+    with the number of Jobs. One without pods counts only while it is new: the cluster may refuse its pods."""
+    loads = Counter[str]()
+    for namespace in ("", *_loaders(listers)):
+        place = _place(node.name, namespace)
+        loads[namespace] = listers.count(JOB, WORKING, place)
+        if new := listers.count(JOB, NEW, place):
+            since = {"metadata": {"name": "", "creationTimestamp": timestamp(math.floor(now - PODLESS_SECONDS) + 1)}}
+            loads[namespace] += new - listers.older(JOB, NEW, place, since)
+    return loads
+
+
+def _has_job(listers: Listers, settings: Settings, node: Node, model: Object) -> bool:
+    """Whether a Job, which may have ended, brings a model onto a node."""
+    namespace = key(model).namespace or ome(settings).namespace
+    return listers.count(JOB, PINNED, _place(node.name, namespace, uid(model))) > 0
+
+
+def _recorded_folders(node: Node, namespace: str) -> Iterator[Written]:
+    """The folders that a node has of a namespace's models."""
+    spaces = {namespace, names.space(namespace)}
+    texts = [text for name, text in node.records.items() if space_of(name.removeprefix(nodes.RECORDS)) in spaces]
+    return (Written(one.of, one.path, namespace) for text in texts if (one := nodes.decoded(text)) and one.path)
+
+
+def _able(world: World, node: Node, namespace: str, held: Held) -> Iterator[tuple[Object, Desired]]:
+    """The models of a queue, but for the world's, that wait for nothing but their turn on a node."""
+    for model, desired in _waiting(world.listers, world.settings, node, namespace, world.now):
+        written = _is_written(world, node, held, model, desired.stored.path)
+        if uid(model) != uid(world.resource) and not written:
+            yield model, desired
+
+
+def _is_written(world: World, node: Node, held: Held, model: Object, path: str) -> bool:
+    """Whether the load of another model than this one, from before it had the folder, may still write there or
+    around."""
+    for one in held.written:
+        if one.of != uid(model) and folders.overlap(one.path, path):
+            jobs = world.list(JOB, PINNED, _place(node.name, one.namespace, one.of)) if one.namespace else ()
+            if not one.namespace or any(_may_write(job, world.now) for job in jobs):
+                return True
+    return False
+
+
+def _waiting(
+    listers: Listers, settings: Settings, node: Node, namespace: str, now: float
+) -> Iterator[tuple[Object, Desired]]:
+    """The models of a queue that a node lacks and no Job brings, the oldest first."""
+    for model in _oldest(listers, namespace, now):
+        desired = desired_of(model, node, settings)
+        if desired and not desired.lacks_room(model, node) and not _has_job(listers, settings, node, model):
+            yield model, desired
+
+
+def _oldest(listers: Listers, namespace: str, now: float) -> Iterator[Object]:
+    """The models of a queue that are examined now."""
+    kinds = OF_NAMESPACES if namespace else folders.CLUSTER_KINDS
+    yield from _merged([listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds])
+    later = []
+    for kind in kinds:
+        behind = listers.count(kind, QUEUE, namespace) - MOST_EXAMINED
+        if behind > 0:
+            skip = MOST_EXAMINED * (1 + _round(now) % math.ceil(behind / MOST_EXAMINED))
+            later.append(listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED, skip))
+    yield from _merged(later)
+
+
+def _merged(queues: Sequence[Sequence[Object]]) -> Iterable[Object]:
+    return queues[0] if len(queues) == 1 else heapq.merge(*queues, key=age)
+
+
+class Position(NamedTuple):
+    """Where a model is among those of its kind in its queue."""
+
+    group: int
+    """-1: it is one of the first, which are always examined."""
+    groups: int
+    """Of all that are not. They are examined in turn."""
+    round: int
+
+    @property
+    def is_first(self) -> bool:
+        return self.group < 0
+
+    @property
+    def is_examined(self) -> bool:
+        return self.is_first or (self.group - self.round) % self.groups == 0
+
+
+def _position(world: World) -> Position:
+    kind, model = storage.kind_of(world.resource), world.resource
+    older = world.listers.older(kind, QUEUE, key(model).namespace, model)
+    behind = world.listers.count(kind, QUEUE, key(model).namespace) - MOST_EXAMINED
+    groups = max(math.ceil(behind / MOST_EXAMINED), 1)
+    return Position(older // MOST_EXAMINED - 1, groups, _round(world.now))
+
+
+def _round(now: float) -> int:
+    """Changes when the next group of each queue is examined."""
+    return int(now // RECHECK_SECONDS)
+
+
+def _queues(listers: Listers) -> set[str]:
+    """The namespaces with models that may wait."""
+    return {one for kind in KINDS.values() for one in listers.values(kind, QUEUE)}
+
+
+def _loaders(listers: Listers) -> Iterable[str]:
+    """The namespaces with Jobs that bring files onto nodes."""
+    return listers.values(JOB, LOADERS)
+
+
+def _slot(node: Node, now: float) -> str:
+    return f"{node.name}/{int(now // SLOT_SECONDS)}"
+
+
+def _order(namespace: str, slot: str) -> int:
+    """Orders queues with equally many loads. ``slot``: changes, so that each namespace is the first one at times."""
+    return 1 + zlib.crc32(f"{slot}/{namespace}".encode()) if namespace else 0
+
+
+def _author(job: Object) -> str:
+    """The namespace whose authors may have created a Job; empty: the operator did, for a model of the cluster."""
+    owner = controller_owner(job)
+    kind = KINDS.get(owner.kind) if owner else None
+    return key(job).namespace if kind is None or kind.namespaced else ""
+
+
+def _may_write(job: Object, now: float) -> bool:
+    """One that is deleted and does not go is waited for only so long: its author may have given it a finalizer."""
+    return may_write(job) and not is_late(job["metadata"].get("deletionTimestamp"), now)
+
+
+def may_write(job: Object) -> bool:
+    """Whether a Job may still write."""
+    return words_of(job)[1:2] == ["stage"] and not _is_over(job)
+
+
+def _record_of(node: Node, job: Object, owner: OwnerReference) -> Record | None:
+    """What a node says of the folder of a Job's model; None: nothing."""
+    kind = KINDS[owner.kind]
+    label = names.node_label(kind, key(job).namespace if kind.namespaced else "", owner.name)
+    record = nodes.recorded(node, nodes.mark(label), owner.uid)
+    return record if record and record.path else None

@@ -1,0 +1,192 @@
+"""Candidates: ServingRuntimes and ClusterServingRuntimes as a selection reads them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.types.model import DiffusionPipelineSpec, ModelFormat
+from slipway.apis.ome.types.runtime import AcceleratorRequirements, ModelSizeRangeSpec
+from slipway.decoding import said
+from slipway.kube.objects import Object, key
+from slipway.serving.api import Reference
+
+NOTHING = ModelFormat(name="")
+FORMAT_WEIGHT, FRAMEWORK_WEIGHT = 10, 5
+"""Of an entry whose weight is 0, which stands for none."""
+SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([KMBT]?)", re.IGNORECASE | re.ASCII)
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of model that a runtime serves."""
+
+    format: ModelFormat
+    framework: ModelFormat = NOTHING
+    architecture: str = ""
+    quantization: str = ""
+    diffusion: Mapping[str, Any] | None = None
+    """As a model's spec has it; what is empty may be anything."""
+    auto_select: bool | None = None
+    """False keeps it out of the selection. Unset does not, where another entry of the runtime is in it."""
+    priority: int = 1
+
+    @property
+    def score(self) -> int:
+        """What the runtime scores by it."""
+        weight = self.format.weight or FORMAT_WEIGHT
+        if self.framework.name:
+            weight += self.framework.weight or FRAMEWORK_WEIGHT
+        return self.priority * weight
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A runtime, read once for all selections."""
+
+    reference: Reference
+    entries: tuple[Entry, ...]
+    """Those that count in a selection first, and of these the one with the highest score."""
+    smallest: int | None
+    """Parameters that a model has at least; None: no bound. Of ``largest`` as well."""
+    largest: int | None
+    size_range: str
+    """The bounds in words; empty: there are none."""
+    disabled: bool
+    protocols: frozenset[str]
+    classes: frozenset[str]
+    """Accelerator classes that it lists."""
+
+    @property
+    def offered(self) -> bool:
+        """Whether any entry is for automatic selection."""
+        return any(entry.auto_select for entry in self.entries)
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A runtime that cannot be read."""
+
+    reference: Reference
+    message: str
+    """What follows its name: ``cannot be read: ...``."""
+
+
+class _Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What counts of a SupportedModelFormat, which may be older than the rule that it has format and framework."""
+
+    model_format: ModelFormat | None = None
+    model_framework: ModelFormat | None = None
+    model_architecture: str | None = None
+    quantization: str | None = None
+    diffusion_pipeline: DiffusionPipelineSpec | None = None
+    auto_select: bool | None = None
+    priority: int | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What counts of a runtime's spec: faults elsewhere are for who uses it."""
+
+    supported_model_formats: tuple[_Format, ...] | None = None
+    model_size_range: ModelSizeRangeSpec | None = None
+    disabled: bool | None = None
+    protocol_versions: tuple[str, ...] | None = None
+    accelerator_requirements: AcceleratorRequirements | None = None
+
+
+class _Same:
+    """An object as the key of a cache: only the very same one is equal, and a changed one is another."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object_: Object) -> None:
+        self.object = object_
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.object is other.object
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+
+def candidate(runtime: Object) -> Candidate | Broken:
+    """Reads a ServingRuntime or a ClusterServingRuntime. Raises nothing."""
+    return _remembered(_Same(runtime))
+
+
+def parse_size(text: str) -> int:
+    """The number of parameters that ``7B``, ``1.5b``, ``350M``, ``20K`` or ``1000`` says. Raises ValueError."""
+    match = SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:32]!r} is not a size such as 7B or 350M")
+    return int(Decimal(match[1]) * UNITS[match[2].upper()])
+
+
+def covers(entry: Mapping[str, Any], pipeline: Mapping[str, Any] | None) -> bool:
+    """Whether a diffusion pipeline has all that an entry asks of one."""
+    if pipeline is None:
+        return False
+    for name, requirement in entry.items():
+        component = pipeline.get(name)
+        if isinstance(requirement, Mapping):
+            if not covers(requirement, component if isinstance(component, Mapping) else None):
+                return False
+        elif requirement and requirement != component:
+            return False
+    return True
+
+
+def _read(same: _Same) -> Candidate | Broken:
+    runtime = same.object
+    namespace, name = key(runtime)
+    reference = Reference(names.SERVING_RUNTIME if namespace else names.CLUSTER_SERVING_RUNTIME, namespace, name)
+    try:
+        spec = msgspec.convert(runtime.get("spec") or {}, _Spec)
+        bounds = spec.model_size_range or ModelSizeRangeSpec()
+        smallest, largest = _bound("min", bounds.min), _bound("max", bounds.max)
+    except ValueError as error:  # msgspec's are ValueErrors, too
+        return Broken(reference, f"cannot be read: {said(error)}")
+    entries = [_entry(one, one.model_format) for one in spec.supported_model_formats or () if one.model_format]
+    requirements = spec.accelerator_requirements or AcceleratorRequirements()
+    return Candidate(
+        reference=reference,
+        entries=tuple(sorted(entries, key=lambda entry: (entry.auto_select is False, -entry.score))),
+        smallest=smallest,
+        largest=largest,
+        size_range=_in_words(bounds.min, bounds.max),
+        disabled=bool(spec.disabled),
+        protocols=frozenset(spec.protocol_versions or ()),
+        classes=frozenset(requirements.accelerator_classes),
+    )
+
+
+_remembered = lru_cache(maxsize=1024)(_read)
+
+
+def _entry(one: _Format, format_: ModelFormat) -> Entry:
+    return Entry(
+        format=format_,
+        framework=one.model_framework or NOTHING,
+        architecture=one.model_architecture or "",
+        quantization=one.quantization or "",
+        diffusion=msgspec.to_builtins(one.diffusion_pipeline) if one.diffusion_pipeline else None,
+        auto_select=one.auto_select,
+        priority=one.priority or 1,
+    )
+
+
+def _bound(field: str, text: str | None) -> int | None:
+    try:
+        return parse_size(text) if text else None
+    except ValueError as error:
+        raise ValueError(f"modelSizeRange.{field} {error}") from error
+
+
+def _in_words(smallest: str | None, largest: str | None) -> str:
+    if smallest and largest:
+        return f"{smallest} to {largest}"
+    return f"{smallest} and more" if smallest else f"{largest} and less" if largest else ""

@@ -1,0 +1,144 @@
+"""Fit: what keeps a runtime from a model, in numbers that compare and in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from slipway.apis.ome.runtimes.candidates import NOTHING, Candidate, Entry, covers, parse_size
+from slipway.apis.ome.runtimes.versions import GREATER, GREATER_OR_EQUAL, agrees
+from slipway.apis.ome.types.model import QUANTIZATIONS, ModelFormat
+from slipway.artifacts.config import ModelFacts, Named
+
+# What keeps a runtime from a model, the slightest first: the smaller the sum of these, the closer is the runtime.
+NOT_OFFERED, DISABLED, CLASSES, SIZES, FRAMEWORK_VERSION, FORMAT_VERSION = 1, 2, 4, 8, 16, 32
+QUANTIZATION, ARCHITECTURE, FRAMEWORK, FORMAT, DIFFUSION, NO_ENTRY = 64, 128, 256, 512, 1024, 2048
+
+
+class Judged(NamedTuple):
+    """A runtime beside a model."""
+
+    gaps: int
+    """Sum of what keeps it from the model; 0: it fits."""
+    candidate: Candidate
+    entry: Entry | None
+    """The one that fits best, or is closest to it."""
+    score: int
+
+
+class Asked:
+    """A model as it is compared with runtimes: what is read of it is read once."""
+
+    def __init__(self, model: ModelFacts, classes: frozenset[str]) -> None:
+        self.model, self.classes = model, classes
+        self.format, self.framework = model.format or Named(""), model.framework or Named("")
+        self.size, self.size_fault = None, ""
+        try:
+            self.size = parse_size(model.parameter_size) if model.parameter_size else None
+        except ValueError as error:
+            self.size_fault = str(error)
+
+    def judge(self, candidate: Candidate) -> Judged:
+        """What keeps a runtime from the model. Of one for other models altogether no more than that."""
+        gaps, closest = NO_ENTRY, None
+        for entry in candidate.entries:
+            entry_gaps = self._gaps(entry)
+            if entry_gaps < gaps:
+                gaps, closest = entry_gaps, entry
+                if not entry_gaps:
+                    break
+        if gaps >= ARCHITECTURE:
+            return Judged(gaps, candidate, closest, 0)
+        score = closest.score if closest and not gaps else 0
+        if not self._holds(candidate):
+            gaps |= SIZES
+        if not self.classes <= candidate.classes:
+            gaps |= CLASSES
+        if candidate.disabled:
+            gaps |= DISABLED
+        if not gaps and not (candidate.offered and closest and closest.auto_select is not False and score > 0):
+            gaps = NOT_OFFERED
+        return Judged(gaps, candidate, closest, score)
+
+    def _gaps(self, entry: Entry) -> int:
+        gaps, model = 0, self.model
+        if entry.architecture != model.architecture:
+            gaps |= ARCHITECTURE
+        if entry.format.name != self.format.name:
+            gaps |= FORMAT
+        if entry.framework.name != self.framework.name:
+            gaps |= FRAMEWORK
+        if entry.diffusion is not None and not covers(entry.diffusion, model.diffusion_pipeline):
+            gaps |= DIFFUSION
+        if gaps:
+            return gaps
+        # A runtime cannot name any other word in OME, so any other word does not keep it from the model.
+        quantization = model.quantization if model.quantization in QUANTIZATIONS else ""
+        if entry.quantization not in (model.quantization, quantization):
+            gaps |= QUANTIZATION
+        if not agrees(entry.format.version, self.format.version, entry.format.operator):
+            gaps |= FORMAT_VERSION
+        if not agrees(entry.framework.version, self.framework.version, entry.framework.operator):
+            gaps |= FRAMEWORK_VERSION
+        return gaps
+
+    def _holds(self, candidate: Candidate) -> bool:
+        if not (candidate.size_range and self.model.parameter_size):
+            return True
+        smallest, largest = candidate.smallest, candidate.largest
+        return self.size is not None and (smallest or 0) <= self.size and (largest is None or self.size <= largest)
+
+    def order(self, judged: Judged) -> tuple[Any, ...]:
+        """Sorts the runtimes that fit, as OME does: by score, then by the distance of the model's size from both bounds
+        of the runtime's range, which is 0 without one."""
+        one, size = judged.candidate, self.size
+        bounds = [bound for bound in (one.smallest, one.largest) if size is not None and bound is not None]
+        distance = sum(abs(bound - (size or 0)) for bound in bounds)
+        return not one.reference.kind.namespaced, -judged.score, distance, one.reference.name
+
+    def reasons(self, judged: Judged) -> tuple[str, ...]:
+        """All that keeps a runtime from the model, the weightiest first."""
+        return tuple(
+            word(self, judged.candidate, judged.entry or Entry(format=NOTHING))
+            for gap, word in REASONS
+            if judged.gaps & gap
+        )
+
+    def said_size(self) -> str:
+        """The model's size, for the end of a sentence about a range."""
+        return (
+            f"but the model's {self.size_fault}"
+            if self.size_fault
+            else f"the model has {self.model.parameter_size:.64}"
+        )
+
+
+def _other(what: str, runtimes: str, models: str) -> str:
+    ours = f"it is for the {what} {runtimes:.64}" if runtimes else f"it is for models without {what}"
+    return f"{ours}, the model's is {models:.64}" if models else f"{ours}, the model has none"
+
+
+def _other_version(entry: ModelFormat, model: Named) -> str:
+    relation = {GREATER: "before ", GREATER_OR_EQUAL: "up to "}.get(entry.operator, "")
+    ours = f"{relation}{entry.version:.64}" if entry.version else "no version"
+    return f"it is for {ours} of {entry.name:.64}, the model's is {model.version or 'not said':.64}"
+
+
+REASONS: Sequence[tuple[int, Callable[[Asked, Candidate, Entry], str]]] = (
+    (NO_ENTRY, lambda *_: "it lists no model format"),
+    (DIFFUSION, lambda *_: "it is for another diffusion pipeline"),
+    (FORMAT, lambda request, _, entry: _other("format", entry.format.name, request.format.name)),
+    (FRAMEWORK, lambda request, _, entry: _other("framework", entry.framework.name, request.framework.name)),
+    (ARCHITECTURE, lambda request, _, entry: _other("architecture", entry.architecture, request.model.architecture)),
+    (QUANTIZATION, lambda request, _, entry: _other("quantization", entry.quantization, request.model.quantization)),
+    (FORMAT_VERSION, lambda request, _, entry: _other_version(entry.format, request.format)),
+    (FRAMEWORK_VERSION, lambda request, _, entry: _other_version(entry.framework, request.framework)),
+    (SIZES, lambda request, one, _: f"it is for models of {one.size_range}, {request.said_size()}"),
+    (
+        CLASSES,
+        lambda request, one, _: f"it does not list the accelerator class {min(request.classes - one.classes):.64}",
+    ),
+    (DISABLED, lambda *_: "it is disabled"),
+    (NOT_OFFERED, lambda *_: "it matches, but is not for automatic selection: set it in spec.runtime"),
+)
+"""What is said of each gap, the weightiest first."""

@@ -1,0 +1,231 @@
+"""Selection: which runtime serves a model, and what keeps each other one from it. Pure.
+
+A runtime lists the formats that it serves. An entry fits a model that has its format, framework, architecture and
+quantization; what an entry leaves out the model must not have either. Of the runtimes with an entry that fits, those of
+the namespace go before the cluster's, those for models of its size before those for any, then the higher score, then
+the narrower range of sizes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.runtimes.candidates import Broken, Candidate, parse_size
+from slipway.apis.ome.runtimes.fit import NOT_OFFERED, Asked, Judged
+from slipway.apis.ome.types.model import PARAMETER_SIZE, BaseModelSpec, ModelFormat
+from slipway.artifacts.config import ModelFacts, Named
+from slipway.artifacts.parameters import in_words
+from slipway.kube.objects import Object, annotations_of, as_object
+from slipway.serving.api import InvalidSpecError, Reference
+from slipway.spelling import did_you_mean
+
+MOST_EXCLUDED = 50
+NAMED = 3
+"""Runtimes that a message names; the others stand in the status."""
+UNKNOWN = (
+    "the model's format is unknown until it is downloaded; a runtime is selected then, or when its spec sets the format"
+)
+PARTS = ("engine", "decoder")
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """A runtime that may serve."""
+
+    reference: Reference
+    score: int
+    by: Literal["Service", "Selection"] = "Selection"
+    """Who chose it."""
+    unfit: tuple[str, ...] = ()
+    """Why it does not fit; such a one serves only where the service names it."""
+
+
+class Excluded(msgspec.Struct, frozen=True):
+    """A runtime that does not fit, and all that keeps it from it, the weightiest first."""
+
+    reference: Reference
+    reasons: tuple[str, ...]
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    chosen: Chosen | None = None
+    ranked: tuple[Chosen, ...] = ()
+    """All that fit, the best first. None where the service names its runtime."""
+    excluded: tuple[Excluded, ...] = ()
+    """Where none fits, the closest MOST_EXCLUDED runtimes, the closest first."""
+    excluded_count: int = 0
+    """How many there are."""
+    better: Chosen | None = None
+    """What would be chosen, were it not for the one that serves already."""
+    fault: InvalidSpecError | None = None
+    """Why nothing is chosen. With the reason BaseModelNotReady it is only not known yet what the model is."""
+
+    @property
+    def fits(self) -> bool:
+        """False: the service names a runtime that does not fit the model."""
+        return self.chosen is None or not self.chosen.unfit
+
+
+def select(
+    model: ModelFacts,
+    candidates: Sequence[Candidate | Broken],
+    *,
+    wanted: Reference | None = None,
+    current: Reference | None = None,
+    required_classes: frozenset[str] = frozenset(),
+) -> Selection:
+    """The runtime for a model among those of a namespace and of the cluster.
+
+    ``wanted``: the one that the service names. It serves though it does not fit, and is looked for by its name in the
+    namespace, then in the cluster: its kind has a default that few mean. ``current``: the one that serves already, kept
+    while it fits. ``required_classes``: accelerator classes that the service asks for.
+
+    ``model.parameter_size`` is what OME counts, the numbers that are stored. Of a quantized model ``model.parameters``
+    are more: a runtime for models of that size serves it where none for the other does.
+    """
+    selection = _select(model, candidates, wanted, current, required_classes)
+    size = in_words(model.parameters)
+    if not size or size == model.parameter_size or (selection.chosen is not None and selection.fits):
+        return selection
+    real = msgspec.structs.replace(model, parameter_size=size)
+    other = _select(real, candidates, wanted, current, required_classes)
+    return other if other.chosen is not None and other.fits else selection
+
+
+def _select(
+    model: ModelFacts,
+    candidates: Sequence[Candidate | Broken],
+    reference: Reference | None,
+    current: Reference | None,
+    required_classes: frozenset[str],
+) -> Selection:
+    request = Asked(model, required_classes)
+    if reference is not None:
+        return _named(reference, candidates, request)
+    judged = [request.judge(one) for one in candidates if isinstance(one, Candidate)]
+    fitting = sorted((one for one in judged if not one.gaps), key=request.order)
+    ranked = tuple(Chosen(reference=one.candidate.reference, score=one.score) for one in fitting)
+    kept = next((one for one in judged if one.candidate.reference == current and _serves(one, model)), None)
+    if kept is not None:
+        chosen = Chosen(reference=kept.candidate.reference, score=kept.score)
+        beaten = bool(fitting) and (kept.gaps > 0 or request.order(fitting[0])[:-1] < request.order(kept)[:-1])
+        return Selection(chosen=chosen, ranked=ranked, better=ranked[0] if beaten else None)
+    if ranked:
+        return Selection(chosen=ranked[0], ranked=ranked)
+    if model.format is None:
+        return _refused("BaseModelNotReady", UNKNOWN)
+    closest = heapq.nsmallest(MOST_EXCLUDED, judged, key=_closeness)
+    broken = (Excluded(one.reference, (f"it {one.message}",)) for one in candidates if isinstance(one, Broken))
+    excluded = (*(Excluded(one.candidate.reference, request.reasons(one)) for one in closest), *broken)[:MOST_EXCLUDED]
+    fault = InvalidSpecError("NoRuntime", _no_runtime(model, excluded, len(candidates)))
+    return Selection(excluded=excluded, excluded_count=len(candidates), fault=fault)
+
+
+def facts(spec: BaseModelSpec) -> ModelFacts:
+    """What a model's spec says of it, as far as it counts in a selection."""
+    pipeline = spec.diffusion_pipeline
+    try:
+        parameters = parse_size(spec.additional_metadata.get(PARAMETER_SIZE, "0"))
+    except ValueError:
+        parameters = 0
+    return ModelFacts(
+        architecture=spec.model_architecture or "",
+        format=_named_version(spec.model_format),
+        framework=_named_version(spec.model_framework),
+        parameter_size=spec.model_parameter_size or "",
+        parameters=parameters,
+        quantization=spec.quantization or "",
+        diffusion_pipeline=None if pipeline is None else msgspec.to_builtins(pipeline),
+    )
+
+
+def required_classes(service: Object) -> frozenset[str]:
+    """The accelerator classes that an InferenceService asks for, wherever it does."""
+    spec, annotations = service.get("spec") or {}, annotations_of(service)
+    overrides = (as_object(spec.get(part)).get("acceleratorOverride") for part in PARTS)
+    classes = (as_object(one).get("acceleratorClass") for one in (spec.get("acceleratorSelector"), *overrides))
+    return frozenset(
+        one for one in (annotations.get(names.ACCELERATOR_CLASS), *classes) if one and isinstance(one, str)
+    )
+
+
+def runtime_status(selection: Selection) -> Object | None:
+    """``status.runtime`` of a service: what serves it, who chose that, and which would be next."""
+    chosen = selection.chosen
+    if chosen is None:
+        return None
+    others = [_row(one) for one in selection.ranked if one.reference != chosen.reference]
+    better = {"better": _row(selection.better)} if selection.better else {}
+    return {**_row(chosen), "chosen": chosen.by, "next": others[:2], **better}
+
+
+def excluded_status(selection: Selection) -> list[Object]:
+    """``status.excluded`` of a service."""
+    return [{**_identity(one.reference), "reason": one.reasons[0]} for one in selection.excluded]
+
+
+def _row(one: Chosen) -> Object:
+    return {**_identity(one.reference), "score": one.score}
+
+
+def _identity(reference: Reference) -> Object:
+    return {"name": reference.name, "kind": reference.kind.kind}
+
+
+def _named(reference: Reference, candidates: Sequence[Candidate | Broken], request: Asked) -> Selection:
+    called = [one for one in candidates if one.reference.name == reference.name]
+    runtime = min(called, key=lambda one: not one.reference.kind.namespaced, default=None)
+    if runtime is None:
+        kinds = "no ServingRuntime in its namespace and no ClusterServingRuntime"
+        meant = did_you_mean(reference.name, sorted({one.reference.name for one in candidates}))
+        text = f"spec.runtime names {reference.name}, but there is {kinds} of this name"
+        return _refused("RuntimeNotFound", f"{text}{meant}")
+    subject = f"the {runtime.reference.kind.kind} {reference.name}"
+    if isinstance(runtime, Broken):
+        return _refused("RuntimeInvalid", f"{subject} {runtime.message}")
+    if runtime.disabled:
+        return _refused("RuntimeDisabled", f"{subject} is disabled: enable it, or set another one in spec.runtime")
+    judged = request.judge(runtime)
+    judged = judged._replace(gaps=judged.gaps & ~NOT_OFFERED)
+    unfit = request.reasons(judged) if request.model.format else ()
+    return Selection(chosen=Chosen(reference=runtime.reference, score=judged.score, by="Service", unfit=unfit))
+
+
+def _refused(reason: str, message: str) -> Selection:
+    return Selection(fault=InvalidSpecError(reason, message))
+
+
+def _serves(judged: Judged, model: ModelFacts) -> bool:
+    """Whether a runtime that serves already goes on. That nothing is known of a model, as when it was made anew, is no
+    reason to stop."""
+    return judged.gaps <= NOT_OFFERED or (model.format is None and not judged.candidate.disabled)
+
+
+def _closeness(judged: Judged) -> tuple[Any, ...]:
+    reference = judged.candidate.reference
+    return judged.gaps, not reference.kind.namespaced, reference.name
+
+
+def _no_runtime(model: ModelFacts, excluded: Sequence[Excluded], count: int) -> str:
+    if not excluded:
+        return "there is no runtime: apply a ServingRuntime or a ClusterServingRuntime, or set an image in spec.engine"
+    closest = "; ".join(f"{one.reference.name}: {', '.join(one.reasons)}" for one in excluded[:NAMED])
+    others = f"; status.excluded has the others, {count} in all" if count > NAMED else ""
+    return f"no runtime serves {_in_words(model)}. Closest: {closest}{others}"
+
+
+def _in_words(model: ModelFacts) -> str:
+    formats = [f"{one.name} {one.version}".strip() for one in (model.format, model.framework) if one]
+    return ", ".join(
+        f"{one:.64}" for one in (*formats, model.architecture, model.quantization, model.parameter_size) if one
+    )
+
+
+def _named_version(one: ModelFormat | None) -> Named | None:
+    return Named(one.name, one.version or "") if one and one.name else None

@@ -1,0 +1,71 @@
+"""Status of a runtime: whether it can be read, and whether an older one takes its place. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from slipway.apis.ome.runtimes.candidates import Broken, Entry, candidate
+from slipway.kube.objects import Key, Kind, Object, created_unix, key
+from slipway.kube.store import Change
+from slipway.serving.api import Listers, Rejection, StatusResult, Watch, World
+from slipway.serving.status import build_status, first_rejection, verdict
+from slipway.serving.watches import NAMESPACE, by_namespace
+
+SELECTED = "selected"
+"""Index: what a runtime is selected for. Of two that have a value in common only the name decides."""
+
+
+def watch(kind: Kind) -> Watch:
+    """Of the runtimes themselves: one that comes or goes changes what is said of those that it shadows."""
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        values = {value for one in (change.old, change.new) if one for value in selected_for(one)}
+        return {key(other) for value in values for other in listers.list(kind, SELECTED, value)}
+
+    return Watch(kind=kind, enqueue=enqueue, indexes={SELECTED: selected_for, NAMESPACE: by_namespace})
+
+
+def selected_for(runtime: Object) -> Iterable[str]:
+    """Index function for :data:`SELECTED`: each entry by all that it is selected by, in each protocol."""
+    one = candidate(runtime)
+    if isinstance(one, Broken) or one.disabled:
+        return ()
+    scope = (one.reference.namespace, one.smallest, one.largest, sorted(one.classes))
+    entries = [_identity(entry) for entry in one.entries if entry.auto_select]
+    protocols = sorted(one.protocols) or [""]
+    return [msgspec.json.encode((protocol, scope, entry)).decode() for entry in entries for protocol in protocols]
+
+
+def status(world: World, rejection: Rejection | None, kind: Kind) -> StatusResult:
+    """Of a runtime of this kind."""
+    runtime = world.resource
+    rivals = [other for value in selected_for(runtime) for other in world.list(kind, SELECTED, value)]
+    rejection = first_rejection(_fault(runtime, rivals), rejection)
+    return build_status(runtime, {}, (verdict(rejection, "Services can use it."),))
+
+
+def _fault(runtime: Object, rivals: Iterable[Object]) -> Rejection | None:
+    one = candidate(runtime)
+    if isinstance(one, Broken):
+        return Rejection("InvalidSpec", f"it {one.message}")
+    older = min(rivals, key=_age, default=runtime)
+    if _age(older) < _age(runtime):
+        return Rejection(
+            "Shadowed",
+            f"{key(older).name}, which is older, matches the same models with the same score, so the names"
+            " decide between the two. Change the priority or the size range of one, or disable it",
+        )
+    return None
+
+
+def _age(runtime: Object) -> tuple[int, str]:
+    return created_unix(runtime), key(runtime).name
+
+
+def _identity(entry: Entry) -> Object:
+    identity: Object = msgspec.to_builtins(msgspec.structs.replace(entry, auto_select=True, priority=1))
+    for part in ("format", "framework"):
+        identity[part] = {name: value for name, value in identity[part].items() if name != "weight"}
+    return identity | {"score": entry.score}

@@ -1,0 +1,1 @@
+"""The InferenceService: resolve, plan and status. Pure."""

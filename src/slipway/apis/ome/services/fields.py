@@ -1,0 +1,136 @@
+"""The original's fields in the status of an InferenceService: its parts with their revisions, and its model. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.services import rollout as service_rollout
+from slipway.apis.ome.services.resolve import View
+from slipway.apis.ome.services.service import Service
+from slipway.kube.objects import DEPLOYMENT, Object, key
+from slipway.serving import canary
+from slipway.serving.api import Rejection
+from slipway.serving.diagnosis import MISSING, NO_NODE, Diagnosis, Failure, is_ready
+from slipway.serving.report import Component, complete
+from slipway.serving.status import permanent
+
+CREATED, ANSWERS = "latestCreatedRevision", "latestReadyRevision"
+ROLLED_OUT, PREVIOUS = "latestRolledoutRevision", "previousRolledoutRevision"
+REVISIONS = (CREATED, ANSWERS, ROLLED_OUT, PREVIOUS)
+"""Fields of a component's status, which stay as they were while nothing newer is known."""
+OF_CONTAINERS = frozenset(
+    {"ImagePullBackOff", "CreateContainerConfigError", "PodsRejected", *NO_NODE, *(row.reason for row in MISSING)}
+)
+"""Failures that say nothing of the model, as no engine has begun to load it."""
+FAILURES = {
+    "BaseModelNotFound": "BaseModelNotFound",
+    "NoRuntime": "NoSupportingRuntime",
+    "RuntimeDisabled": "RuntimeDisabled",
+    "RuntimeNotFound": "RuntimeNotRecognized",
+}
+"""Reason of a refusal -> the original's word for it."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One part, as it is."""
+
+    name: str
+    workload: Object | None
+    pods: Sequence[Object]
+    diagnosis: Diagnosis
+
+    @property
+    def component(self) -> Component:
+        return Component(self.workload, self.diagnosis, self.name)
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it is to have no replica at the moment."""
+        return self.workload is not None and not self.workload["spec"].get("replicas", 1)
+
+
+def address_of(resource: Object, port: int, name: str = "") -> Object:
+    """URL and address of a service, or of the Service ``name`` beside it."""
+    namespace, own = key(resource)
+    url = f"http://{name or own}.{namespace}.svc.cluster.local:{port}"
+    return {"url": url, "address": {"url": url}}
+
+
+def component_fields(view: View, service: Service | None, one: Found) -> Object:
+    """``status.components.<name>``: its revisions, named after the digests of their pods, and who gets requests."""
+    resource, own = view.world.resource, names.component_name(key(view.world.resource).name, one.name)
+    tried = view.world.child(DEPLOYMENT, service_rollout.canary_name(key(resource).name, one.name))
+    before = ((resource.get("status") or {}).get("components") or {}).get(one.name) or {}
+    stable, newer = (canary.revision(workload) for workload in (one.workload, tried))
+    fields = {field: before[field] for field in REVISIONS if field in before}
+    part = service.part(one.name) if service else None
+    address = address_of(resource, part.port, own) if part else {}
+    address |= {"restURL": address["url"]} if address else {}
+    if stable is None:
+        return fields | address
+    rolled_out, latest = f"{own}-{stable.digest}", f"{own}-{(newer or stable).digest}"
+    fields[CREATED] = latest
+    if stable.complete or (newer and newer.complete):
+        fields[ANSWERS] = latest if newer is None or newer.complete else rolled_out
+    if stable.complete and fields.get(ROLLED_OUT) != rolled_out:
+        fields |= {PREVIOUS: fields[ROLLED_OUT]} if ROLLED_OUT in fields else {}
+        fields[ROLLED_OUT] = rolled_out
+    percent = part.component.extension.canary_traffic_percent if part else None
+    split = canary.decide(newer.digest, percent, stable, newer) if newer and latest != rolled_out else None
+    share = split.share if split else canary.ALL
+    traffic = [{"revisionName": latest, "latestRevision": True, "percent": share}]
+    if share < canary.ALL:
+        traffic[0]["tag"] = "latest"
+        traffic.append({"revisionName": rolled_out, "latestRevision": False, "percent": 100 - share, "tag": "prev"})
+    return fields | address | {"traffic": traffic}
+
+
+def model_status(components: Sequence[Found], rejection: Rejection | None) -> Object:
+    """``status.modelStatus``: what became of the model in the engines and decoders."""
+    loading = [one for one in components if one.name != "router"]
+    copies = sum(is_ready(pod) for one in loading for pod in one.pods)
+    failed = next((one for one in loading if one.diagnosis.failure), None)
+    ready = bool(loading) and all(one.component.ready for one in loading)
+    current = ready and all(one.workload is not None and complete(one.workload) for one in loading)
+    fields: Object = {"modelCopies": {"failedCopies": _failing(loading), "totalCopies": copies}}
+    active = "Loaded" if ready else "Loading" if any(one.pods for one in loading) else "Pending"
+    if refused := permanent(rejection):
+        reason = FAILURES.get(refused.reason)
+        fields["lastFailureInfo"] = {"message": refused.message} | ({"reason": reason} if reason else {})
+        return fields | _states("InvalidSpec", active, "")
+    failure = failed.diagnosis.failure if failed else None
+    if failed and failure and failure.reason not in OF_CONTAINERS:
+        fields["lastFailureInfo"] = _failure_info(failed, failure)
+        return fields | _states("BlockedByFailedLoad", "Loaded" if ready else "FailedToLoad", "FailedToLoad")
+    return fields | _states("UpToDate" if current else "InProgress", active, "Loaded")
+
+
+def _states(transition: str, active: str, target: str) -> Object:
+    states = {"activeModelState": active, "targetModelState": target}
+    return {"transitionStatus": transition, "modelRevisionStates": states}
+
+
+def _failing(loading: Sequence[Found]) -> int:
+    """Pods in which a container has ended and not come back."""
+    return sum(bool(_ended(pod)) and not is_ready(pod) for one in loading for pod in one.pods)
+
+
+def _failure_info(one: Found, failure: Failure) -> Object:
+    info: Object = {"reason": "ModelLoadFailed", "message": failure.message}
+    for pod in sorted(one.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True):
+        if ended := _ended(pod):
+            info |= {"location": key(pod).name, "exitCode": ended.get("exitCode", 0)}
+            return info | ({"time": ended["finishedAt"]} if ended.get("finishedAt") else {})
+    return info
+
+
+def _ended(pod: Object) -> Object:
+    """How a container of a pod ended last; empty: none did."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    terminations = (
+        one.get("state", {}).get("terminated") or one.get("lastState", {}).get("terminated") for one in statuses
+    )
+    return next((one for one in terminations if one), {})

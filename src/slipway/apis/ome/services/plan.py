@@ -1,0 +1,304 @@
+"""Plan: an InferenceService becomes its children. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.components import overlay, scaling
+from slipway.apis.ome.components.pods import router_account
+from slipway.apis.ome.services import trust
+from slipway.apis.ome.services.resolve import View, resolve
+from slipway.apis.ome.services.rollout import APP, Rolled, canary_name, roll, startup_seconds
+from slipway.apis.ome.services.service import Part, Service
+from slipway.apis.sealed import refuse
+from slipway.artifacts.redaction import redact_url
+from slipway.kube.objects import (
+    ROLE,
+    ROLE_BINDING,
+    SCALED_OBJECT,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Object,
+    annotations_of,
+    created_unix,
+)
+from slipway.serving import canary, grants, groups, keda, network, policies, replicas
+from slipway.serving.api import InvalidSpecError, Plan, World
+from slipway.serving.authors import DEFAULT_ACCOUNT
+from slipway.serving.freedoms import Freedom, templates
+from slipway.serving.route import Route, ScaleTarget, route_metadata
+from slipway.serving.scaling import WAKE, Scaling
+from slipway.serving.scaling import ScaleTarget as Target
+from slipway.serving.server import Scale
+from slipway.serving.settings import Settings
+from slipway.serving.workload import PORT_NAME, Rollout, child, deployment_of, kept
+
+POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+"""What a router may do in its namespace: it looks for its engines by their labels."""
+SERVICE_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
+SCALED_OBJECT_ROOM = 50
+"""Characters of a part's name that the name of its ScaledObject ends with."""
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    service, world = view.valid(), view.world
+    children: list[Object] = []
+    for part in service.parts:
+        rolled = roll(world, service, part)
+        own = _service(rolled, service, part.name, rolled.answering)
+        children += [*_account(service, part), _exposed(own, part.component.extension.annotations)]
+        children += _workload(rolled, service, world)
+        if part is service.routed:
+            refuse(part.runner, part.recognised.args, part.recognised.engine)
+            children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
+    return Plan(children=tuple(children))
+
+
+def _routed(rolled: Rolled, service: Service) -> Object:
+    """The Service by which the gateway, and whoever else, reaches the whole."""
+    by, model = service.by_requests, service.model
+    aliases = (name for part in service.parts for name in part.recognised.public_names)
+    source = redact_url(model["spec"]["storage"]["storageUri"]) if model else ""
+    wakes = ScaleTarget(by.kind.group, by.kind.version, by.kind.plural, by.workload_name) if by else None
+    route = Route(
+        models=service.model_ids,
+        aliases=tuple(dict.fromkeys(aliases)),
+        port=PORT_NAME,
+        created=created_unix(service.resource),
+        owned_by="ome",
+        source=source,
+        labels=service.route_labels,
+        scale=wakes,
+        targets=rolled.split.targets(canary_name(service.name, rolled.part.component.name)),
+    )
+    manifest = _service(rolled, service, service.name, rolled.answering, route)
+    return _exposed(manifest, annotations_of(service.resource))
+
+
+def _guards(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
+    """Its pods reach each other, and clients the part that answers."""
+    whole = {names.SERVICE_LABEL: service.name}
+    return network.among(service.name, service.namespace, whole, rolled.part.port, world.settings)
+
+
+def granted(view: View, plan: Plan) -> frozenset[Freedom]:
+    """What a ClusterServingRuntime says, which is the operator's, and the models' folders on the nodes. Raises
+    InvalidSpecError."""
+    service = view.valid()
+    folders, alone = {mount.path for mount in service.mounts if not mount.claim}, _alone(view, service)
+    queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
+    scaled = _queries(view, service) if queries else {}
+    workloads, files = [one for one in plan.children if templates(one)], trust.files_of(service, view.world.settings)
+    return frozenset().union(
+        *(grants.granted(one, alone.get(one["metadata"]["name"]), folders, files) for one in workloads),
+        *(grants.granted_query(one, scaled.get(one["metadata"]["name"])) for one in queries),
+    )
+
+
+def remedy(view: View, refused: frozenset[Freedom]) -> str:
+    """What an author can do where these freedoms are refused."""
+    service = view.valid()
+    return trust.remedy(service, view.world.settings, refused, _alone(view, service).values())
+
+
+def _alone(view: View, service: Service) -> dict[str, Object]:
+    """Name -> workload as the operator's runtime would have it by itself; a canary is like what it may replace."""
+    workloads = {one["metadata"]["name"]: one for one in _of_runtime(view, service) if templates(one)}
+    canaries = {one.name: canary_name(service.name, one.component.name) for one in service.parts}
+    tried = {canaries[name]: one for name, one in workloads.items() if name in canaries}
+    return workloads | {name: {**one, "metadata": {**one["metadata"], "name": name}} for name, one in tried.items()}
+
+
+def _queries(view: View, service: Service) -> dict[str, Object]:
+    """Name -> ScaledObject as the operator's runtime would have it by itself."""
+    objects = _of_runtime(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
+    return {one["metadata"]["name"]: one for one in objects if one["kind"] == SCALED_OBJECT.kind}
+
+
+def _of_runtime(view: View, service: Service, **metadata: Object) -> tuple[Object, ...]:
+    """What the operator's runtime makes of a service whose author says nothing but ``metadata``."""
+    if service.runtime is None or service.runtime["metadata"].get("namespace"):
+        return ()
+    plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
+    resource = {**overlay.bare(service.resource, service.runtime), "metadata": plain | metadata}
+    if "engine" not in resource["spec"]:  # no service is without one
+        return ()
+    return plan(resolve(msgspec.structs.replace(view.world, resource=resource, children={}))).children
+
+
+def scaling_of(view: View) -> Scaling | None:
+    """How the replicas of one of its parts follow the requests; None: those of none do."""
+    service = view.service
+    if isinstance(service, InvalidSpecError) or service.by_requests is None or service.routed is None:
+        return None
+    part, scaler = service.by_requests, service.by_requests.scaler
+    observed = view.world.child(part.kind, part.workload_name)
+    return Scaling(
+        replicas=observed["spec"].get("replicas", 1) if observed else scaler.lowest,
+        min_replicas=scaler.lowest,
+        max_replicas=scaler.highest,
+        target_requests=scaler.target,
+        interval=scaling.INTERVAL,
+        window=scaling.WINDOW,
+        scale_down_delay=scaling.DELAY,
+        target=Target(part.kind, part.workload_name),
+        # What a canary answers counts, too: both are to have replicas for all requests, or their shares of them.
+        services=(service.name, canary_name(service.name, part.component.name)),
+    )
+
+
+def _replicas(rolled: Rolled, service: Service) -> int | None:
+    scaler = rolled.part.scaler
+    if scaler.by == "requests" and rolled.part is not service.by_requests:
+        return max(scaler.lowest, 1)
+    if scaler.by == "nobody":
+        return scaler.lowest
+    return replicas.scaled_by_others(rolled.observed, scaler.lowest, scaler.highest)
+
+
+def _workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
+    part, number = rolled.part, _replicas(rolled, service)
+    if rolled.worker is not None:
+        group = groups.Group(
+            name=part.workload_name,
+            namespace=service.namespace,
+            labels=rolled.labels,
+            selector=rolled.selector,
+            replicas=number,
+            size=part.component.worker_size + 1,
+        )
+        workload = groups.leader_worker_set(rolled.template, rolled.worker, group)
+        served = msgspec.structs.replace(group, name=part.name)
+        budget = _budget(rolled, served, world, group.size)
+        return [replicas.said(workload, number), *_scalers(rolled, group, service), *budget]
+    rollout = _rollout(rolled, service, part.name, number)
+    workload = _deployment(rolled, rollout)
+    if rolled.split.kept and rolled.observed:
+        workload = kept(rolled.observed, number)
+    budget = _budget(rolled, rollout, world)
+    tried = _tried(rolled, service) if rolled.split.canary else []
+    return [replicas.said(workload, number), *tried, *_scalers(rolled, rollout, service), *budget]
+
+
+def _rollout(rolled: Rolled, service: Service, name: str, number: int | None) -> Rollout:
+    return Rollout(
+        name=name,
+        namespace=service.namespace,
+        labels=rolled.labels,
+        selector={APP: name},
+        scale=Scale(number, surge=1),
+        startup_seconds=startup_seconds(rolled.part.runner),
+    )
+
+
+def _deployment(rolled: Rolled, rollout: Rollout) -> Object:
+    deployment, strategy = deployment_of(rolled.template, rollout), rolled.part.component.extension.deployment_strategy
+    return {**deployment, "spec": {**deployment["spec"], "strategy": strategy}} if strategy else deployment
+
+
+def _tried(rolled: Rolled, service: Service) -> list[Object]:
+    """The Deployment of a newer spec with its share of the replicas, and its Service."""
+    name, running = (
+        canary_name(service.name, rolled.part.component.name),
+        (rolled.observed or {"spec": {}})["spec"].get("replicas", 1),
+    )
+    share = rolled.split.percent or rolled.part.component.extension.canary_traffic_percent or 0
+    rollout = _rollout(rolled, service, name, max(math.ceil(running * share / canary.ALL), 1))
+    route = Route(internal=True, port=PORT_NAME)
+    return [_deployment(rolled, rollout), _service(rolled, service, name, rollout.selector, route)]
+
+
+def _budget(rolled: Rolled, served: policies.Served, world: World, size: int = 1) -> tuple[Object, ...]:
+    """``size``: pods of a replica. One that is evicted takes its group along, so that as many pods as groups may be."""
+    extension, scaler = rolled.part.component.extension, rolled.part.scaler
+    limit: Object = {}
+    if extension.min_available is not None:
+        least = extension.min_available
+        limit = {"minAvailable": least * size if isinstance(least, int) else least}
+    elif extension.max_unavailable is not None:
+        limit = {"maxUnavailable": extension.max_unavailable}
+    several = Scale(scaler.lowest if scaler.by == "nobody" else None)
+    return policies.disruption_budget(served, several, world.settings, limit=limit)
+
+
+def _scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple[Object, ...]:
+    """Who else scales the workload. Raises InvalidSpecError."""
+    part, scaler = rolled.part, rolled.part.scaler
+    if scaler.by == "resources":
+        target = policies.Target("Resource", scaler.metric, str(scaler.target))
+        return (policies.autoscaler(served, scaler.lowest, scaler.highest, (target,)),)
+    if scaler.by != "keda":
+        return ()
+    engine = part.recognised.engine
+    usual = scaling.running_requests(engine.metrics if engine else None, service.namespace, part.workload_name)
+    trigger = scaling.trigger(
+        part.component.name,
+        part.name,
+        part.component.extension,
+        service.annotations(part),
+        service.spec.keda_config,
+        usual,
+    )
+    name = f"scaledobject-{part.name[-SCALED_OBJECT_ROOM:].lstrip('-')}"
+    return (keda.scaled_object(name, served, part.kind, scaler.lowest, scaler.highest, trigger),)
+
+
+def _account(service: Service, part: Part) -> list[Object]:
+    """A router's, by which it finds its engines. One that an author names gets the same rights, but not the default
+    account: any pod of the namespace may have that one."""
+    account = router_account(part.component.pod, service.name)
+    if part.component.name != "router" or account == DEFAULT_ACCOUNT:
+        return []
+    name, namespace, own = part.name, service.namespace, {names.SERVICE_LABEL: service.name}
+    subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": namespace}
+    own_account = [child(SERVICE_ACCOUNT, name, namespace, own)] if account == name else []
+    return [*own_account, *_granted(service, name, POD_READER, subject)]
+
+
+def _waking(service: Service, settings: Settings) -> list[Object]:
+    """Lets the gateway set the scale of the workload that it wakes: it has this right on no other one."""
+    by = service.by_requests
+    if by is None:
+        return []
+    scale = {"apiGroups": [by.kind.group], "resources": [f"{by.kind.plural}/scale"], "verbs": [*WAKE]}
+    gateway = {"kind": SERVICE_ACCOUNT.kind, "name": network.GATEWAY, "namespace": settings.system_namespace}
+    return _granted(service, f"{service.name}-wake", {**scale, "resourceNames": [by.workload_name]}, gateway)
+
+
+def _granted(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
+    """A right in the service's namespace."""
+    namespace, own = service.namespace, {names.SERVICE_LABEL: service.name}
+    role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
+    return [
+        {**child(ROLE, name, namespace, own), "rules": [rule]},
+        {**child(ROLE_BINDING, name, namespace, own), "roleRef": role, "subjects": [subject]},
+    ]
+
+
+def _service(
+    rolled: Rolled, service: Service, name: str, selector: Mapping[str, str], route: Route | None = None
+) -> Object:
+    port = rolled.part.port
+    ports = [{"name": PORT_NAME, "port": port, "targetPort": port, "protocol": "TCP"}]
+    spec: Object = {"type": "ClusterIP", "selector": dict(selector), "ports": ports}
+    manifest = child(SERVICE, name, service.namespace, rolled.labels, spec=spec)
+    if route is not None:
+        labels, written = route_metadata(route)
+        manifest["metadata"]["labels"] |= labels
+        manifest["metadata"]["annotations"] = dict(written)
+    return manifest
+
+
+def _exposed(manifest: Object, annotations: Mapping[str, str]) -> Object:
+    """With the type and the address that annotations ask for."""
+    kind, address = annotations.get(names.SERVICE_TYPE, "ClusterIP"), annotations.get(names.LOAD_BALANCER_IP)
+    if kind not in SERVICE_TYPES:
+        text = f"{names.SERVICE_TYPE}: {kind[:32]!r} is not one of {', '.join(SERVICE_TYPES)}"
+        raise InvalidSpecError("InvalidSpec", text)
+    balanced = {"loadBalancerIP": address} if address and kind == "LoadBalancer" else {}
+    return {**manifest, "spec": {**manifest["spec"], "type": kind, **balanced}}

@@ -1,0 +1,251 @@
+"""Resolve: an InferenceService with its model, its runtime and the parts that follow from them, read and checked once.
+Pure.
+
+Model and runtime are looked for in the namespace first and then in the cluster, whatever the references' kinds say:
+those have a default that nobody means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.components import overlay, predictor, scaling
+from slipway.apis.ome.components.adapters import adapter_of
+from slipway.apis.ome.models import folders
+from slipway.apis.ome.runtimes import selection
+from slipway.apis.ome.runtimes.candidates import candidate
+from slipway.apis.ome.runtimes.selection import Selection
+from slipway.apis.ome.services.service import Part, Service
+from slipway.apis.ome.types.model import BaseModelSpec
+from slipway.apis.ome.types.service import InferenceServiceSpec
+from slipway.artifacts.config import ModelFacts
+from slipway.engines.recognition import recognise
+from slipway.kube.objects import Kind, Object, annotations_of, key
+from slipway.serving.api import InvalidSpecError, Reference, World
+from slipway.serving.route import MOST_IDS
+from slipway.serving.watches import NAMESPACE
+
+SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+VIRTUAL = "VirtualDeployment"
+INSTEAD = {
+    "Serverless": "remove the annotation: minReplicas 0 scales to and from zero without Knative",
+    "MultiNodeRayVLLM": "give the engine a leader and a worker, for a LeaderWorkerSet",
+}
+"""Modes that are not served -> what to write in their place."""
+MODELS = (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)
+RUNTIMES = (names.SERVING_RUNTIME, names.CLUSTER_SERVING_RUNTIME)
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """An InferenceService that may not be valid, and what is known of it."""
+
+    world: World
+    service: Service | InvalidSpecError
+    selection: Selection | None = None
+    """None: no runtime is needed, or it could not be looked for."""
+
+    def valid(self) -> Service:
+        """Raises InvalidSpecError where it cannot be served as it is written, with the reason."""
+        if isinstance(self.service, InvalidSpecError):
+            raise self.service
+        return self.service
+
+
+def resolve(world: World) -> View:
+    """Raises nothing: why a service cannot be served is part of its view."""
+    choice: Selection | None = None
+    try:
+        resource = predictor.migrated(world.resource)
+        spec = _spec(resource)
+        if mode_of(resource) == VIRTUAL:
+            return View(world=world, service=Service(resource=resource, spec=spec))
+        _refuse_unserved(resource, spec)
+        model, weights = _models(world, spec)
+        choice = _selection(world, resource, spec, model)
+        service = _service(world, resource, spec, model, weights, choice)
+        return View(world=world, service=service, selection=choice)
+    except InvalidSpecError as error:
+        return View(world=world, service=error, selection=choice)
+
+
+def name_of(reference: object) -> str:
+    """Of a reference as it is written, which need not be one."""
+    name = reference.get("name") if isinstance(reference, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def places(kinds: Sequence[Kind], namespace: str, name: str) -> tuple[Reference, ...]:
+    """The namespace's goes before the cluster's."""
+    return tuple(Reference(kind, namespace if kind.namespaced else "", name) for kind in kinds)
+
+
+def _spec(resource: Object) -> InferenceServiceSpec:
+    name = key(resource).name
+    if not SERVICE_NAME.fullmatch(name):
+        text = f"{name[:64]!r} is not a valid Service name. Use at most 63 of a-z, 0-9 and -, starting with a letter"
+        raise InvalidSpecError("InvalidSpec", text)
+    try:
+        spec = msgspec.convert(resource["spec"], InferenceServiceSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError("InvalidSpec", f"spec: {error}") from error
+    if spec.engine is None and mode_of(resource) != VIRTUAL:
+        raise InvalidSpecError("InvalidSpec", "spec.engine is required; an empty one, {}, is sufficient")
+    return spec
+
+
+def mode_of(resource: Object) -> str:
+    """The mode that a service asks for, itself or by its engine; empty: none."""
+    engine = (resource["spec"].get("engine") or {}).get("annotations") or {}
+    return engine.get(names.MODE) or annotations_of(resource).get(names.MODE) or ""
+
+
+def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
+    """Raises InvalidSpecError for what OME has and slipway does not serve."""
+    mode = mode_of(resource)
+    if mode in INSTEAD:
+        raise InvalidSpecError("ModeNotServed", f"{names.MODE} {mode} is not supported: {INSTEAD[mode]}")
+    overrides = (part.accelerator_override for part in (spec.engine, spec.decoder) if part)
+    if selection.required_classes(resource) or spec.accelerator_selector or any(overrides):
+        text = "AcceleratorClasses are not supported. Remove acceleratorSelector, acceleratorOverride and"
+        instead = f"the annotation {names.ACCELERATOR_CLASS}, and set a nodeSelector of the engine"
+        raise InvalidSpecError("AcceleratorClassNotServed", f"{text} {instead}")
+
+
+def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tuple[Object, ...]]:
+    """The base model and what is added to it. Raises InvalidSpecError."""
+    if spec.model is None:
+        return None, ()
+    namespace, base_name, weights = key(world.resource).namespace, spec.model.name, spec.model.fine_tuned_weights
+    if spec.model.kind == names.FINE_TUNED_WEIGHT.kind:
+        weights = (spec.model.name, *weights)
+        base_name = name_of((_weight(world, spec.model.name).get("spec") or {}).get("baseModelRef"))
+    model = _found(world, places(MODELS, namespace, base_name))
+    if model is None:
+        text = f"There is neither a BaseModel {base_name} in {namespace} nor a ClusterBaseModel of this name"
+        raise InvalidSpecError("BaseModelNotFound", text)
+    if (model.get("spec") or {}).get("disabled"):
+        raise InvalidSpecError("BaseModelDisabled", f"The {model['kind']} {base_name} is disabled")
+    if len(weights) >= MOST_IDS:
+        raise InvalidSpecError("InvalidSpec", f"spec.model.fineTunedWeights: {MOST_IDS - 1} at most")
+    return model, tuple(_adapter(world, name, base_name) for name in dict.fromkeys(weights))
+
+
+def _weight(world: World, name: str) -> Object:
+    weight = world.get(Reference(names.FINE_TUNED_WEIGHT, "", name))
+    if weight is None:
+        raise InvalidSpecError("FineTunedWeightNotFound", f"There is no FineTunedWeight {name}")
+    return weight
+
+
+def _adapter(world: World, name: str, base: str) -> Object:
+    weight = _weight(world, name)
+    own = name_of((weight.get("spec") or {}).get("baseModelRef"))
+    if own != base:
+        text = f"The FineTunedWeight {name} is for the base model {own}, and the service's is {base}"
+        raise InvalidSpecError("FineTunedWeightMismatch", text)
+    return weight
+
+
+def _found(world: World, places: Sequence[Reference]) -> Object | None:
+    return next((resource for place in places if (resource := world.get(place)) is not None), None)
+
+
+def _selection(world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None) -> Selection | None:
+    """The runtime that serves; None: none is needed, as each part says itself what runs, or has at least an image where
+    no runtime can be found. Raises InvalidSpecError where there is nothing to choose a runtime by."""
+    namespace, runners = key(resource).namespace, list(_runners(resource["spec"]))
+    images = all(one.get("image") for one in runners)
+    if spec.runtime is None and images and all(one.get("command") or one.get("args") for one in runners):
+        return None
+    if spec.runtime is None and model is None:
+        if images:
+            return None
+        text = "spec.model or spec.runtime is required: set one, or give each part a runner with an image"
+        raise InvalidSpecError("InvalidSpec", text)
+    runtimes = (
+        *world.list(names.SERVING_RUNTIME, NAMESPACE, namespace),
+        *world.list(names.CLUSTER_SERVING_RUNTIME),
+    )
+    reference = Reference(names.CLUSTER_SERVING_RUNTIME, "", spec.runtime.name) if spec.runtime else None
+    choice = selection.select(
+        _facts(model) if model else ModelFacts(),
+        [candidate(runtime) for runtime in runtimes],
+        wanted=reference,
+        current=_current(resource, namespace),
+    )
+    return None if images and choice.fault and choice.fault.reason == "NoRuntime" else choice
+
+
+def _facts(model: Object) -> ModelFacts:
+    try:
+        return selection.facts(msgspec.convert(model.get("spec"), BaseModelSpec))
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError(
+            "InvalidModel", f"The {model['kind']} {key(model).name} cannot be read: {error}"
+        ) from error
+
+
+def _current(resource: Object, namespace: str) -> Reference | None:
+    """The runtime that its status names."""
+    status = (resource.get("status") or {}).get("runtime") or {}
+    kind = next((kind for kind in RUNTIMES if kind.kind == status.get("kind")), None)
+    name = name_of(status)
+    return Reference(kind, namespace if kind.namespaced else "", name) if kind and name else None
+
+
+def _runners(spec: Object) -> Iterable[Object]:
+    """The main container of each pod that a service itself writes, as far as it writes that."""
+    for part in (spec[name] for name in overlay.NAMES if spec.get(name) is not None):
+        for pod in [one for one in (part.get("leader"), part.get("worker")) if one] or [part]:
+            yield pod.get("runner") or next(iter(pod.get("containers") or ()), {})
+
+
+def _service(
+    world: World,
+    resource: Object,
+    spec: InferenceServiceSpec,
+    model: Object | None,
+    weights: tuple[Object, ...],
+    choice: Selection | None,
+) -> Service:
+    if choice is not None and choice.fault is not None:
+        raise choice.fault
+    runtime = world.get(choice.chosen.reference) if choice and choice.chosen else None
+    return Service(
+        resource=resource,
+        spec=spec,
+        model=model,
+        mount=folders.mount(world, model) if model else None,
+        weights=weights,
+        adapters=tuple(adapter_of(weight, world.settings) for weight in weights),
+        runtime=runtime,
+        parts=_parts(resource, spec, runtime),
+    )
+
+
+def _parts(resource: Object, spec: InferenceServiceSpec, runtime: Object | None) -> tuple[Part, ...]:
+    annotations = annotations_of(resource)
+    parts = []
+    for component in overlay.components(resource, runtime):
+        runner = overlay.runner(component.leader or component.pod)
+        scaler = scaling.scaler(
+            component.name,
+            component.extension,
+            {**annotations, **component.extension.annotations},
+            spec.keda_config,
+            group=component.leader is not None,
+        )
+        parts.append(
+            Part(
+                component=component,
+                name=names.component_name(key(resource).name, component.name),
+                runner=runner,
+                recognised=recognise(runner),
+                scaler=scaler,
+            )
+        )
+    return tuple(parts)

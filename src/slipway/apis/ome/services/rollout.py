@@ -1,0 +1,98 @@
+"""Rollout: a part of a service with the template of its pods, what there is of them, and a newer spec that is tried.
+Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.components import overlay, pods
+from slipway.apis.ome.components.overlay import Component
+from slipway.apis.ome.services.service import Part, Service
+from slipway.kube.objects import DEPLOYMENT, Object
+from slipway.serving import canary, groups
+from slipway.serving.api import InvalidSpecError, World
+from slipway.serving.canary import Split
+from slipway.serving.diagnosis import template_digest
+from slipway.serving.server import failure_window_seconds
+from slipway.serving.workload import digest
+
+APP = "app"
+"""Label of pods: the name of their part, or of the canary."""
+START_SECONDS = 600
+"""That a start may take where no startup probe says it."""
+INTERNAL = "slipway.inference/"
+"""Prefix of labels that mean something on a Service, and are not for services to give."""
+
+
+class Rolled(msgspec.Struct, frozen=True, kw_only=True):
+    """One part's pods, and what is there of them."""
+
+    part: Part
+    template: Object
+    worker: Object | None
+    observed: Object | None
+    canary: Object | None
+    """The Deployment on which a newer spec is tried, as observed."""
+    split: Split
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """As the original has it, whose Deployments can be taken over."""
+        return {APP: self.part.name}
+
+    @property
+    def answering(self) -> dict[str, str]:
+        """Selects the pods that answer requests."""
+        return {**self.selector, **(groups.LEADERS if self.part.group else {})}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of its objects: those of its pods."""
+        pod_labels = self.template["metadata"].get("labels") or {}
+        return {name: value for name, value in pod_labels.items() if not name.startswith(INTERNAL)}
+
+
+def roll(world: World, service: Service, part: Part) -> Rolled:
+    """Raises InvalidSpecError."""
+    component, context = _patient(part.component, service), service.context(world.settings)
+    template = pods.template(component, "leader" if part.group else "pod", context)
+    worker = pods.template(component, "worker", context) if part.group else None
+    observed, tried = (
+        world.child(part.kind, part.workload_name),
+        world.child(DEPLOYMENT, canary_name(service.name, component.name)),
+    )
+    percent = component.extension.canary_traffic_percent
+    if percent not in (None, canary.ALL) and (part.group or part is not service.routed):
+        text = f"spec.{component.name}.canaryTrafficPercent: the gateway splits requests between two Deployments, which"
+        why = "is not possible behind a router or on several nodes. Remove the field"
+        raise InvalidSpecError("CanaryNotServed", f"{text} {why}")
+    split = Split("none", "")
+    if not part.group and part is service.routed:
+        newest = template_digest(template) or digest(template["spec"])
+        split = canary.decide(newest, percent, canary.revision(observed), canary.revision(tried))
+    return Rolled(part=part, template=template, worker=worker, observed=observed, canary=tried, split=split)
+
+
+def _patient(component: Component, service: Service) -> Component:
+    """A router whose engines may sleep, without a startup probe that fails until there are some: it would be started
+    anew again and again, at longer and longer intervals, and answer minutes after its engines."""
+    main = overlay.runner(component.pod)
+    asleep = any(part.scaler.lowest == 0 for part in service.parts if part.component.name != "router")
+    probes = [(main.get(name) or {}).get("httpGet") for name in ("startupProbe", "readinessProbe")]
+    if component.name != "router" or not asleep or probes[0] is None or probes[0] != probes[1]:
+        return component
+    rest = {field: value for field, value in main.items() if field != "startupProbe"}
+    pod = {**component.pod, "containers": [rest, *component.pod["containers"][1:]]}
+    return msgspec.structs.replace(component, pod=pod)
+
+
+def canary_name(service: str, component: str) -> str:
+    """Of the Deployment and the Service of a newer spec that is tried."""
+    return names.component_name(service, f"{component}-canary")
+
+
+def startup_seconds(runner: Object) -> int:
+    """That a start of this container may take."""
+    probe = runner.get("startupProbe")
+    return failure_window_seconds(probe) if probe else START_SECONDS

@@ -1,0 +1,134 @@
+"""Service: an InferenceService that can be served, with its model, its runtime and its parts. Pure."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.components.adapters import Adapter
+from slipway.apis.ome.components.overlay import Component
+from slipway.apis.ome.components.pods import PodContext
+from slipway.apis.ome.components.scaling import Scaler
+from slipway.apis.ome.models.storage import Mount
+from slipway.apis.ome.types.service import InferenceServiceSpec
+from slipway.engines.recognition import Recognised
+from slipway.kube.names import ending
+from slipway.kube.objects import DEPLOYMENT, Kind, Object, annotations_of, key, labels
+from slipway.serving.groups import LEADER_WORKER_SET, LONGEST_NAME
+from slipway.serving.route import MOST_LABEL_CHARACTERS, MOST_LABELS
+from slipway.serving.settings import Settings
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One component of a service, and what its pods are told."""
+
+    component: Component
+    name: str
+    """Of its workload and of its Service."""
+    runner: Object
+    """The container that answers, as the manifests have it."""
+    recognised: Recognised
+    scaler: Scaler
+
+    @property
+    def group(self) -> bool:
+        """Whether one of its replicas is a group of pods."""
+        return self.component.leader is not None
+
+    @property
+    def kind(self) -> Kind:
+        """Of its workload."""
+        return LEADER_WORKER_SET if self.group else DEPLOYMENT
+
+    @property
+    def workload_name(self) -> str:
+        return group_name(self.name) if self.group else self.name
+
+    @property
+    def port(self) -> int:
+        """Where it answers."""
+        return self.recognised.port
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """An InferenceService that can be served. Its pods wait for the model by themselves."""
+
+    resource: Object
+    spec: InferenceServiceSpec
+    model: Object | None = None
+    mount: Mount | None = None
+    weights: tuple[Object, ...] = ()
+    """FineTunedWeights that are added to the model, or take its place."""
+    adapters: tuple[Adapter, ...] = ()
+    """The same as pods use them."""
+    runtime: Object | None = None
+    parts: tuple[Part, ...] = ()
+    """Engine, decoder, router, as far as there are; none where the service is virtual."""
+
+    @property
+    def name(self) -> str:
+        name: str = self.resource["metadata"]["name"]
+        return name
+
+    @property
+    def namespace(self) -> str:
+        namespace: str = self.resource["metadata"]["namespace"]
+        return namespace
+
+    def part(self, name: str) -> Part | None:
+        return next((part for part in self.parts if part.component.name == name), None)
+
+    @property
+    def routed(self) -> Part | None:
+        """The part that requests go to."""
+        return self.part("router") or self.part("engine")
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Of the model and of what is added to it."""
+        return (*((self.mount,) if self.mount else ()), *(one.mount for one in self.adapters))
+
+    def annotations(self, part: Part) -> dict[str, str]:
+        """The service's, and those of a part before them."""
+        return {**annotations_of(self.resource), **part.component.extension.annotations}
+
+    @property
+    def model_ids(self) -> tuple[str, ...]:
+        """What the gateway knows it by: its own name, and those of its adapters."""
+        return tuple(dict.fromkeys((self.name, *(one.mount.name for one in self.adapters if not one.merged))))
+
+    def context(self, settings: Settings) -> PodContext:
+        """What its pods have in common."""
+        return PodContext(
+            service=self.resource,
+            runtime=key(self.runtime).name if self.runtime else "",
+            model=self.mount,
+            adapters=self.adapters,
+            drain_seconds=settings.drain_seconds,
+            device_groups=settings.device_groups,
+        )
+
+    @property
+    def route_labels(self) -> dict[str, str]:
+        """Its labels, as many as a route takes."""
+        pairs = sorted(labels(self.resource).items())[:MOST_LABELS]
+        upto = accumulate(len(name) + len(value) for name, value in pairs)
+        return dict(item for item, length in zip(pairs, upto, strict=True) if length <= MOST_LABEL_CHARACTERS)
+
+    @property
+    def by_requests(self) -> Part | None:
+        """The part whose replicas follow the requests at the gateway: the first that asks for it."""
+        return next((part for part in self.parts if part.scaler.by == "requests"), None)
+
+
+def group_name(part: str) -> str:
+    """Of the LeaderWorkerSet of a part that is called so."""
+    return f"lws-{ending(part, LONGEST_NAME - 4)}"
+
+
+def workload_names(service: str, component: str) -> tuple[tuple[Kind, str], ...]:
+    """What the workload of a component may be."""
+    part = names.component_name(service, component)
+    return ((DEPLOYMENT, part), (LEADER_WORKER_SET, group_name(part)))

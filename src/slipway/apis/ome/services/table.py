@@ -1,0 +1,81 @@
+"""InferenceServices' pure functions: a service becomes its children, and what became of them becomes its status."""
+
+from __future__ import annotations
+
+from slipway.apis.ome import names, readiness
+from slipway.apis.ome.components import pods
+from slipway.apis.ome.models import folders
+from slipway.apis.ome.services import plan as service_plan
+from slipway.apis.ome.services import resolve as service_resolve
+from slipway.apis.ome.services import status as service_status
+from slipway.apis.ome.services import watches as service_watches
+from slipway.apis.ome.types.service import SERVICE as RESOURCE
+from slipway.kube.objects import (
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    NETWORK_POLICY,
+    POD_DISRUPTION_BUDGET,
+    ROLE,
+    ROLE_BINDING,
+    SCALED_OBJECT,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
+from slipway.serving import groups, keda
+from slipway.serving.api import Watch
+from slipway.serving.settings import Settings
+from slipway.serving.table import Table
+from slipway.serving.watches import NAMESPACE, REFERENCES, by_namespace, by_reference, nobody, owned_by
+
+OWNED = (
+    SERVICE_ACCOUNT,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    POD_DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+)
+
+
+def watches(settings: Settings) -> tuple[Watch, ...]:
+    """What services read, beside what is made for them."""
+    kind, runtime = names.INFERENCE_SERVICE, service_watches.of_runtime
+    indexes = {
+        REFERENCES: by_reference(service_watches.references),
+        service_watches.CHOOSES: service_watches.by_choice,
+    }
+    of_model, weight, folder_indexes = service_watches.of_model, names.FINE_TUNED_WEIGHT, folders.indexes(settings)
+    return (
+        *owned_by(kind, *OWNED),
+        *owned_by(kind, groups.LEADER_WORKER_SET, optional=groups.INSTALLED_BY),
+        *owned_by(kind, SCALED_OBJECT, optional=keda.INSTALLED_BY),
+        Watch(kind=kind, enqueue=nobody, indexes=indexes),
+        Watch(kind=names.SERVING_RUNTIME, enqueue=runtime, indexes={NAMESPACE: by_namespace}),
+        Watch(kind=names.CLUSTER_SERVING_RUNTIME, enqueue=runtime),
+        *(Watch(kind=model, enqueue=of_model(model), indexes=folder_indexes) for model in service_resolve.MODELS),
+        Watch(
+            kind=weight,
+            enqueue=of_model(weight),
+            indexes={service_watches.BASE: service_watches.by_base, **folder_indexes},
+        ),
+        folders.NODES,
+    )
+
+
+SERVICES = Table(
+    name="ome",
+    resource=RESOURCE,
+    finalizers=frozenset({names.SERVICE_FINALIZER}),
+    condition_types=service_status.CONDITIONS,
+    pod_labels=pods.OWN_LABELS,
+    readiness=readiness.INFERENCE_SERVICE,
+    watches=watches,
+    resolve=service_resolve.resolve,
+    plan=service_plan.plan,
+    granted=service_plan.granted,
+    remedy=service_plan.remedy,
+    scaling=service_plan.scaling_of,
+    status=service_status.status,
+)

@@ -1,0 +1,50 @@
+"""Trust: whose files a service reads, and what an author can do if a runtime's rights are refused for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slipway.apis.ome import names
+from slipway.apis.ome.components.pods import volume_name
+from slipway.apis.ome.models.storage import Mount
+from slipway.apis.ome.services.service import Service
+from slipway.kube.objects import Object, key
+from slipway.serving.authors import trusts
+from slipway.serving.freedoms import Freedom, freedoms
+from slipway.serving.grants import Files
+from slipway.serving.settings import Settings
+from slipway.serving.table import TAKE_OUT
+
+ROUTER = (
+    "The account of a router can read all pods of the namespace. Use the router of a ClusterServingRuntime without "
+    "changes, or set serviceAccountName: default for a router that does not list pods."
+)
+
+
+def files_of(service: Service, settings: Settings) -> Files:
+    """Models of the cluster are the operator's. A BaseModel is its author's, unless the operator trusts it."""
+    return Files(
+        models=frozenset(volume_name(mount) for mount in service.mounts),
+        authors=frozenset(volume_name(mount) for mount in _untrusted(service, settings)),
+        namespace_trusted=trusts(settings, service.namespace),
+        account=names.component_name(service.name, "router"),
+    )
+
+
+def remedy(service: Service, settings: Settings, refused: frozenset[Freedom], alone: Iterable[Object]) -> str:
+    """``alone``: what the operator's runtime makes by itself."""
+    if any(one.setting == "service_accounts" and one.value == files_of(service, settings).account for one in refused):
+        return ROUTER
+    if service.runtime is None or not refused & freedoms(alone):
+        return TAKE_OUT
+    runtime = f"The ClusterServingRuntime {key(service.runtime).name} has this right"
+    for mount in _untrusted(service, settings):
+        named = f"the {mount.kind.kind} {mount.namespace}/{mount.name}"
+        do = "Use a ClusterBaseModel or another runtime, or ask the operator to allow the model"
+        return f"{runtime} only for cluster models, not for {named}. {do}: setting authors.privilegedModels."
+    kept = "only for pods that read no ConfigMap, Secret or claim of the namespace and that the service does not change"
+    return f"{runtime} {kept}. Remove your changes, or use another runtime."
+
+
+def _untrusted(service: Service, settings: Settings) -> tuple[Mount, ...]:
+    return tuple(one for one in service.mounts if one.namespace and not trusts(settings, one.namespace, one.name))

@@ -1,0 +1,85 @@
+"""What a service depends on: whose changes lead to which services. Pure.
+
+A runtime that comes or changes concerns the services that name it, and those that name none and could choose it; a
+model those that name it. How far a download is concerns none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from slipway.apis.ome import names
+from slipway.apis.ome.components import predictor
+from slipway.apis.ome.services.resolve import MODELS, RUNTIMES, name_of, places
+from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key
+from slipway.kube.store import Change
+from slipway.serving.api import Enqueue, Listers, Reference
+from slipway.serving.watches import referenced_by
+
+BASE = "base"
+"""Index of FineTunedWeights: the name of the model that they are of."""
+CHOOSES = "chooses"
+"""Index of services that name no runtime: their namespace, and for all of them an empty text."""
+
+of_weight = referenced_by(names.INFERENCE_SERVICE, names.FINE_TUNED_WEIGHT)
+
+
+def references(resource: Object) -> tuple[Reference, ...]:
+    """What a service names: model, adapters and runtime, each in every place where it may be."""
+    spec, namespace = predictor.migrated(resource)["spec"], key(resource).namespace
+    model, runtime = (name_of(spec.get(field)) for field in ("model", "runtime"))
+    weights = (spec["model"].get("fineTunedWeights") or ()) if model else ()
+    return (
+        *(places(MODELS, namespace, model) if model else ()),
+        *(places(RUNTIMES, namespace, runtime) if runtime else ()),
+        *(Reference(names.FINE_TUNED_WEIGHT, "", name) for name in (*weights, model) if name),
+    )
+
+
+def by_choice(resource: Object) -> Iterable[str]:
+    """Index function for :data:`CHOOSES`."""
+    named = name_of(predictor.migrated(resource)["spec"].get("runtime"))
+    return () if named else ("", key(resource).namespace)
+
+
+def of_runtime(change: Change, listers: Listers) -> Iterable[Key]:
+    """The services that a change of a runtime's spec may concern: those that name it, and in its namespace, or where it
+    has none in all, those that name none."""
+    if _same(change, ("spec",)):
+        return ()
+    kind = names.SERVING_RUNTIME if change.key.namespace else names.CLUSTER_SERVING_RUNTIME
+    named = referenced_by(names.INFERENCE_SERVICE, kind)(change, listers)
+    choosing = listers.list(names.INFERENCE_SERVICE, CHOOSES, change.key.namespace)
+    return {*named, *map(key, choosing)}
+
+
+def by_base(weight: Object) -> Iterable[str]:
+    """Index function for :data:`BASE`."""
+    return (name_of((weight.get("spec") or {}).get("baseModelRef")),)
+
+
+def of_model(kind: Kind) -> Enqueue:
+    """The services that name a model, or as their model a weight of it, when what they read of it changes: how far a
+    download is they do not."""
+    enqueue = referenced_by(names.INFERENCE_SERVICE, kind)
+
+    def concerned(change: Change, listers: Listers) -> Iterable[Key]:
+        if _same(change, ("spec",)) and _state(change.old) == _state(change.new):
+            return
+        yield from enqueue(change, listers)
+        for weight in listers.list(names.FINE_TUNED_WEIGHT, BASE, change.key.name) if kind in MODELS else ():
+            yield from of_weight(Change(None, weight), listers)
+
+    return concerned
+
+
+def _same(change: Change, fields: Sequence[str]) -> bool:
+    old, new = change.old, change.new
+    return bool(old and new and deleting(old) == deleting(new) and all(old.get(one) == new.get(one) for one in fields))
+
+
+def _state(model: Object | None) -> tuple[object, ...]:
+    if model is None:
+        return ()
+    annotations = annotations_of(model)
+    return ((model.get("status") or {}).get("state"), annotations.get(names.MODEL_CATEGORY))

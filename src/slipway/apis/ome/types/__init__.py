@@ -1,0 +1,1 @@
+"""The kinds of OME as msgspec types. The CustomResourceDefinitions are generated from them."""

@@ -1,0 +1,49 @@
+"""Fields of OME that have no effect here: the condition FieldsIgnored, and the table of docs/reference/ome.md. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slipway.apis.ome.types.service import LATER
+from slipway.kube.conditions import Condition
+from slipway.kube.crd import set_fields
+from slipway.kube.objects import Object
+
+COMPONENTS = ("engine", "decoder", "router", "predictor")
+OF_COMPONENTS = {
+    "timeoutSeconds": "the gateway's limits apply",
+    "containerConcurrency": "it only sets the target of `scaleMetric: concurrency`; engines limit requests themselves",
+}
+SERVICES: Mapping[str, str] = {
+    **{f"{name}.{field}": why for field, why in OF_COMPONENTS.items() for name in COMPONENTS},
+    "predictor.model.storageUri": "`baseModel` selects the weights",
+    "predictor.model.runtimeVersion": "the runtime's image sets the version",
+    "predictor.model.protocolVersion": "the engine is detected from its image and command",
+    **dict.fromkeys(LATER, "only used by later versions of OME"),
+}
+"""Field of an InferenceService's spec -> why it has no effect."""
+MODELS: Mapping[str, str] = {
+    "storage.schemaPath": "the loader finds the files by their names",
+}
+"""Field of the spec of a BaseModel, a ClusterBaseModel or a FineTunedWeight -> why it has no effect."""
+
+
+def ignored(spec: Object, fields: Mapping[str, str]) -> list[str]:
+    """The fields of this spec that have no effect, each with the reason."""
+    return [f"spec.{field} ({fields[field].replace('`', '')})" for field in set_fields(spec, fields)]
+
+
+def condition(spec: Object, fields: Mapping[str, str], *others: str) -> tuple[Condition, ...]:
+    """FieldsIgnored, if it applies. ``others``: further sentences."""
+    names = ignored(spec, fields)
+    sentences = [*([f"These have no effect: {', '.join(names)}."] if names else []), *others]
+    return (Condition("FieldsIgnored", "True", "UnsupportedFields", " ".join(sentences)),) if sentences else ()
+
+
+def rows() -> list[str]:
+    """The table of the documentation."""
+    reasons: dict[str, list[str]] = {}
+    for kind, fields in (("", SERVICES), (" of models", MODELS)):
+        for field, why in fields.items():
+            reasons.setdefault(why, []).append(f"`{field}`{kind}")
+    return [f"| {', '.join(fields)} | {why[0].upper()}{why[1:]}. |" for why, fields in reasons.items()]

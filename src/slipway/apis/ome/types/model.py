@@ -1,0 +1,253 @@
+"""BaseModel, ClusterBaseModel and FineTunedWeight: weights, and which nodes have them. Their definitions are made from
+this module."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
+
+from slipway.apis.ome import names
+from slipway.kube.conditions import CHECKED, Condition
+from slipway.kube.core import core
+from slipway.kube.crd import Column, CustomResource
+from slipway.kube.objects import Object
+
+INT32: Object = {"format": "int32"}
+INT64: Object = {"format": "int64"}
+ATOMIC: Object = {"x-kubernetes-list-type": "atomic"}
+ATOMIC_MAP: Object = {"x-kubernetes-map-type": "atomic"}
+
+Strings = Annotated[tuple[str, ...], Meta(extra_json_schema=ATOMIC)]
+Number64 = Annotated[int, Meta(extra_json_schema=INT64)]
+Operator = Annotated[str, Meta(extra_json_schema={"default": "Equal"})]
+Weight = Annotated[int, Meta(extra_json_schema=INT64 | {"default": 1})]
+State = Literal["Creating", "Importing", "In_Transit", "In_Training", "Ready", "Failed"]
+QUANTIZATIONS = ("fp8", "fbgemm_fp8", "int4")
+"""What OME's own type for a quantization has, and what it fills in itself. Its runtimes name no other one."""
+PARAMETER_SIZE = "parameterSize"
+"""Key of ``additionalMetadata``: the parameters that a model has, where ``modelParameterSize`` counts other numbers."""
+Conditions = Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)]
+
+
+def part(name: str) -> Meta:
+    """``Annotated[Object, part("Address")]``: an object that stays a plain one, as nothing here reads or writes all of
+    it. Its schema is data, in ``parts.json``. Raises KeyError for an unknown part."""
+    return Meta(extra={"schema": PARTS[name]})
+
+
+PARTS: dict[str, Object] = json.loads(files("slipway.apis.ome.types").joinpath("parts.json").read_text())
+
+
+class ModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Format of the weights, or their library."""
+
+    name: str
+    """Name of the format, such as safetensors or gguf, or of the library, such as transformers."""
+    version: str | None = None
+    """Version, as major, major.minor or major.minor.patch."""
+    operator: Operator = "Equal"
+    """In a runtime: comparison of its version with the model's. Equal, GreaterThan or GreaterThanOrEqual."""
+    weight: Weight = 1
+    """In a runtime: weight of a match in its score."""
+
+
+class ModelFrameworkSpec(ModelFormat, frozen=True, kw_only=True, rename="camel"):
+    """Library of the weights."""
+
+
+class ComponentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a diffusion pipeline."""
+
+    library: str = ""
+    """Library of the part, such as diffusers."""
+    type: str = ""
+    """Class name of the part."""
+
+
+class DiffusionPipelineSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Parts of a diffusion pipeline. In a runtime: required parts. Missing ones match anything."""
+
+    class_name: str = ""
+    """Class name of the pipeline, such as QwenImagePipeline."""
+    scheduler: ComponentInfo | None = None
+    """Scheduler, which removes noise step by step."""
+    text_encoder: ComponentInfo | None = None
+    """Text encoder, which reads the prompt."""
+    tokenizer: ComponentInfo | None = None
+    """Tokenizer, which splits the prompt into tokens."""
+    transformer: ComponentInfo | None = None
+    """Transformer, which computes the steps."""
+    vae: ComponentInfo | None = None
+    """VAE, which decodes the image."""
+    additional_components: Annotated[dict[str, ComponentInfo], Meta(extra_json_schema=ATOMIC_MAP)] = {}
+    """Additional parts by name."""
+
+
+class StorageSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Source of the files, and their location on the nodes."""
+
+    storage_uri: str
+    """Source: hf://<owner>/<repository>[@<revision>], s3://, gs://, http(s)://, local://<path>, pvc://<claim>/<path> or
+    vendor://."""
+    path: str | None = None
+    """Directory for the files on the nodes."""
+    schema_path: str | None = None
+    """Path of a schema or configuration in the storage. It has no effect."""
+    parameters: dict[str, str] = {}
+    """Settings of the source, such as region. secretKey is the Secret key with the token."""
+    key: str | None = None
+    """Secret with credentials for the source."""
+    node_selector: Annotated[dict[str, str], Meta(extra_json_schema=ATOMIC_MAP)] = {}
+    """Labels of the nodes that get the files."""
+    node_affinity: Annotated[Object, core("NodeAffinity")] | None = None
+    """Additional rules for the nodes that get the files."""
+    download_policy: Literal["AlwaysDownload", "ReuseIfExists"] | None = None
+    """ReuseIfExists links files of the same commit that a node already has. Empty means AlwaysDownload."""
+
+
+class ModelExtensionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Metadata of the model."""
+
+    display_name: str | None = None
+    """Display name."""
+    version: str | None = None
+    """Version of the model."""
+    disabled: bool | None = None
+    """If true, services cannot use the model."""
+    vendor: str | None = None
+    """Vendor of the model, such as meta."""
+    compartment_id: str | None = field(default=None, name="compartmentID")
+    """Compartment of the model."""
+
+
+class BaseModelSpec(ModelExtensionSpec, frozen=True, kw_only=True, rename="camel"):
+    """Storage and metadata of the model. Missing values are read from its files after the download."""
+
+    storage: StorageSpec
+    """Source of the files, and their location on the nodes."""
+    model_format: ModelFormat | None = None
+    """Format of the weights."""
+    model_type: str | None = None
+    """Model family: model_type in config.json."""
+    model_framework: ModelFrameworkSpec | None = None
+    """Library of the weights."""
+    model_architecture: str | None = None
+    """Model architecture, such as LlamaForCausalLM."""
+    quantization: str | None = None
+    """Quantization of the weights, such as fp8 or int4."""
+    model_parameter_size: str | None = None
+    """Number of parameters, such as 1.24B."""
+    model_capabilities: Strings = ()
+    """Capabilities, such as TEXT_TO_TEXT or EMBEDDING."""
+    api_capabilities: Strings = ()
+    """Supported endpoints, such as OPENAI_V1_CHAT_COMPLETIONS."""
+    model_configuration: dict[str, Any] | None = None
+    """Configuration of the model. Informational."""
+    serving_mode: Strings = ()
+    """On-demand or Dedicated. Informational."""
+    max_tokens: Annotated[int, Meta(extra_json_schema=INT32)] | None = None
+    """Maximum tokens of prompt and answer."""
+    diffusion_pipeline: DiffusionPipelineSpec | None = None
+    """Parts of a diffusion pipeline."""
+    additional_metadata: dict[str, str] = {}
+    """Additional metadata: type, and tokenizer for benchmarks."""
+
+
+class ObjectReference(msgspec.Struct, frozen=True, kw_only=True):
+    """Reference to an object."""
+
+    name: str
+    """Name of the object."""
+    namespace: str = ""
+    """Namespace of the object. Empty for cluster-scoped objects."""
+
+
+class FineTunedWeightSpec(ModelExtensionSpec, frozen=True, kw_only=True, rename="camel"):
+    """Weights that are added to a base model, or that are already merged with it."""
+
+    base_model_ref: ObjectReference
+    """Base model of the weights."""
+    model_type: str
+    """Type of the weights: LoRA, Adapter, Distillation or Tfew."""
+    hyper_parameters: dict[str, Any]
+    """Training parameters. strategy becomes a pod label."""
+    storage: StorageSpec
+    """Source of the files, and their location on the nodes."""
+    configuration: dict[str, Any] | None = None
+    """With merged_weights true, the weights are complete and replace the base model's."""
+    training_job_ref: ObjectReference | None = None
+    """Training job of the weights. Informational."""
+
+
+class ModelStatusSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Observed state of the model."""
+
+    state: State
+    """Ready means that a node has the files. Failed means that no node has them and at least one could not get them.
+    In_Transit means that a download is in progress."""
+    lifecycle: str | UnsetType = UNSET
+    """Deprecated, Experiment, Public or Internal. Set by other programs."""
+    nodes_ready: Strings | UnsetType = UNSET
+    """Nodes that have the files."""
+    nodes_failed: Strings | UnsetType = UNSET
+    """Nodes on which the download failed."""
+    size: str | UnsetType = UNSET
+    """Size of the files, such as 2.3 GiB."""
+    done_bytes: Number64 | UnsetType = UNSET
+    """Number of downloaded bytes, over all nodes that download."""
+    total_bytes: Number64 | UnsetType = UNSET
+    """Total number of bytes, when known."""
+    observed_generation: Number64 | UnsetType = UNSET
+    """The spec generation that this status describes."""
+    conditions: Conditions | UnsetType = UNSET
+    """Accepted, Available and Progressing. FieldsIgnored if a field has no effect."""
+
+
+_OF_BASE_MODELS = (
+    Column("Disabled", "boolean", ".spec.disabled"),
+    Column("Version", "string", ".spec.version"),
+    Column("Vendor", "string", ".spec.vendor"),
+    Column("Framework", "string", ".spec.modelFramework.name"),
+    Column("FrameworkVersion", "string", ".spec.modelFramework.version"),
+    Column("ModelFormat", "string", ".spec.modelFormat.name"),
+    Column("Architecture", "string", ".spec.modelArchitecture"),
+    Column("Capabilities", "string", ".spec.modelCapabilities[*]"),
+    Column("Size", "string", ".spec.modelParameterSize"),
+    Column("CompartmentID", "string", ".spec.compartmentID"),
+    Column("Ready", "string", ".status.state"),
+    Column("Age", "date", ".metadata.creationTimestamp"),
+)
+
+BASE_MODEL = CustomResource(
+    kind=names.BASE_MODEL,
+    spec=BaseModelSpec,
+    status=ModelStatusSpec,
+    description="A model for InferenceServices in its namespace.",
+    columns=_OF_BASE_MODELS,
+)
+CLUSTER_BASE_MODEL = CustomResource(
+    kind=names.CLUSTER_BASE_MODEL,
+    spec=BaseModelSpec,
+    status=ModelStatusSpec,
+    description="A model for InferenceServices in any namespace.",
+    columns=_OF_BASE_MODELS,
+)
+FINE_TUNED_WEIGHT = CustomResource(
+    kind=names.FINE_TUNED_WEIGHT,
+    spec=FineTunedWeightSpec,
+    status=ModelStatusSpec,
+    description="Weights that a service adds to its model, or serves instead.",
+    columns=(
+        Column("Disabled", "boolean", ".spec.disabled"),
+        Column("Version", "string", ".spec.version"),
+        Column("Vendor", "string", ".spec.vendor"),
+        Column("CompartmentID", "string", ".spec.compartmentID"),
+        Column("ModelType", "string", ".spec.modelType"),
+        Column("Ready", "string", ".status.state"),
+        Column("Age", "date", ".metadata.creationTimestamp"),
+    ),
+)

@@ -1,0 +1,175 @@
+"""ServingRuntime and ClusterServingRuntime: how models of some kind are served. Their definitions are made from this
+module."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
+
+from slipway.apis.ome import names
+from slipway.apis.ome.types.component import POD, DecoderSpec, EngineSpec, RouterSpec
+from slipway.apis.ome.types.model import (
+    ATOMIC,
+    INT32,
+    INT64,
+    Conditions,
+    DiffusionPipelineSpec,
+    ModelFormat,
+    ModelFrameworkSpec,
+    Number64,
+    Strings,
+    part,
+)
+from slipway.kube.crd import Column, CustomResource
+from slipway.kube.objects import Object
+
+Natural = Annotated[int, Meta(ge=0, extra_json_schema=INT64)]
+POD_FIELDS = (
+    "containers",
+    "volumes",
+    "affinity",
+    "tolerations",
+    "imagePullSecrets",
+    "schedulerName",
+    "hostIPC",
+    "dnsPolicy",
+    "hostNetwork",
+)
+"""What of a pod runtimes of earlier versions have."""
+
+
+class SupportedModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Models that a runtime supports. A model must match every field. If the runtime has no architecture or
+    quantization, the model must have none either."""
+
+    model_format: ModelFormat
+    """Format of the weights."""
+    model_framework: ModelFrameworkSpec
+    """Library of the weights."""
+    name: str | None = None
+    """Name of the format in older versions of the API. It has no effect."""
+    model_type: str | None = None
+    """Model family. It has no effect."""
+    version: str | None = None
+    """Version of the format in older versions of the API. It has no effect."""
+    model_architecture: str | None = None
+    """Model architecture, such as LlamaForCausalLM."""
+    quantization: str | None = None
+    """Quantization of the weights."""
+    diffusion_pipeline: DiffusionPipelineSpec | None = None
+    """Required parts of a diffusion pipeline."""
+    auto_select: bool | None = None
+    """If true, services without a runtime can get this one for such models."""
+    priority: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
+    """Priority over other matching runtimes; the highest wins. Empty means 1."""
+    accelerator_config: dict[str, Annotated[Object, part("AcceleratorModelConfig")]] = {}
+    """Changes for each AcceleratorClass. They have no effect."""
+
+
+class ModelSizeRangeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Supported model sizes, including both limits."""
+
+    min: str | None = None
+    """Minimum number of parameters, such as 500M. Empty means no minimum."""
+    max: str | None = None
+    """Maximum number of parameters, such as 2B. Empty means no maximum."""
+
+
+class AcceleratorRequirements(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Accelerators that the runtime supports. Only the class names have an effect."""
+
+    accelerator_classes: Strings = ()
+    """Names of AcceleratorClasses. A service can require one of them."""
+    min_memory: Natural | None = None
+    """Minimum memory in GB. It has no effect."""
+    min_compute_performance: Natural | None = field(default=None, name="minComputePerformanceTFLOPS")
+    """Minimum performance in TFLOPS. It has no effect."""
+    min_architecture_version: str | None = None
+    """Minimum architecture version. It has no effect."""
+    required_features: Strings = ()
+    """Required features. They have no effect."""
+    preferred_precisions: Strings = ()
+    """Preferred data types. They have no effect."""
+
+
+class ServingRuntimePodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Engine pod in older versions of the API. With engineConfig, only nodeSelector and the resources of the container
+    with the runner's name have an effect."""
+
+    node_selector: dict[str, str] = {}
+    """Labels of the nodes that can run the pod."""
+    labels: dict[str, str] = {}
+    """Labels of the pod."""
+    annotations: dict[str, str] = {}
+    """Annotations of the pod."""
+
+    inlined: ClassVar[Object] = {"properties": {name: POD["properties"][name] for name in POD_FIELDS}}
+
+
+class WorkerPodSpec(ServingRuntimePodSpec, frozen=True, kw_only=True, rename="camel"):
+    """Worker pods in older versions of the API."""
+
+    size: int | None = None
+    """Number of workers per group."""
+
+
+class ServingRuntimeSpec(ServingRuntimePodSpec, frozen=True, kw_only=True, rename="camel"):
+    """Supported models, and the pods that serve them. A service's fields take precedence."""
+
+    supported_model_formats: Annotated[tuple[SupportedModelFormat, ...], Meta(extra_json_schema=ATOMIC)] = ()
+    """Supported models."""
+    model_size_range: ModelSizeRangeSpec | None = None
+    """Supported model sizes."""
+    disabled: bool | None = None
+    """If true, services cannot use the runtime."""
+    engine_config: EngineSpec | None = None
+    """Engine."""
+    decoder_config: DecoderSpec | None = None
+    """Decoder, for services that have one."""
+    router_config: RouterSpec | None = None
+    """Router, for services that have one."""
+    protocol_versions: Strings = ()
+    """Supported protocols, such as openAI."""
+    workers: WorkerPodSpec | None = None
+    """Worker pods of an engine on several nodes, in older versions of the API. Only without engineConfig."""
+    accelerator_requirements: AcceleratorRequirements | None = None
+    """Accelerators that the runtime supports."""
+
+
+class ServingRuntimeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Observed state of the runtime."""
+
+    observed_generation: Number64 | UnsetType = UNSET
+    """The spec generation that this status describes."""
+    conditions: Conditions | UnsetType = UNSET
+    """Accepted, and others if they apply."""
+
+
+_COLUMNS = (
+    Column("Disabled", "boolean", ".spec.disabled"),
+    Column("ModelFormat", "string", ".spec.supportedModelFormats[*].modelFormat.name"),
+    Column("ModelFramework", "string", ".spec.supportedModelFormats[*].modelFramework.name"),
+    Column("ModelFrameworkVersion", "string", ".spec.supportedModelFormats[*].modelFramework.version"),
+    Column("ModelArchitecture", "string", ".spec.supportedModelFormats[*].modelArchitecture"),
+    Column("ModelSizeMin", "string", ".spec.modelSizeRange.min"),
+    Column("ModelSizeMax", "string", ".spec.modelSizeRange.max"),
+    Column("Images", "string", ".spec.containers[*].image"),
+    Column("Age", "date", ".metadata.creationTimestamp"),
+)
+
+SERVING_RUNTIME = CustomResource(
+    kind=names.SERVING_RUNTIME,
+    spec=ServingRuntimeSpec,
+    status=ServingRuntimeStatus,
+    description="Pods and supported models of an engine, for InferenceServices in its namespace.",
+    columns=_COLUMNS,
+)
+CLUSTER_SERVING_RUNTIME = CustomResource(
+    kind=names.CLUSTER_SERVING_RUNTIME,
+    spec=ServingRuntimeSpec,
+    status=ServingRuntimeStatus,
+    description="Pods and supported models of an engine, for InferenceServices in any namespace.",
+    columns=_COLUMNS,
+)
