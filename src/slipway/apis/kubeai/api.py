@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.apis.kubeai import cache, names, plan, pods, resolve, status
+from slipway.apis.kubeai import names
+from slipway.apis.kubeai.models import cache, plan, pods, resolve, status
 from slipway.apis.kubeai.readiness import READINESS
 from slipway.apis.kubeai.types import MODEL
 from slipway.kube.objects import (

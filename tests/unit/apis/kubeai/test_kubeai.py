@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.kubeai import KUBEAI, cache, names
-from slipway.apis.kubeai.resolve import references, resolve
+from slipway.apis.kubeai import KUBEAI, names
+from slipway.apis.kubeai.models import cache
+from slipway.apis.kubeai.models.resolve import references, resolve
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, Key, Kind
 from slipway.kube.store import Change

@@ -6,8 +6,9 @@ import re
 
 import msgspec
 
-from slipway.apis.kubeai import access, names, settings, urls
+from slipway.apis.kubeai import names, settings, urls
 from slipway.apis.kubeai.engines import ENGINES, located, refusal
+from slipway.apis.kubeai.models import access
 from slipway.apis.kubeai.settings import InvalidConfigError, SystemConfig
 from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.kubeai.urls import InvalidUrlError, ModelUrl

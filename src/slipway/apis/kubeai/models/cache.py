@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from slipway.apis.kubeai import access, names, pods
-from slipway.apis.kubeai.resolve import Model, View, url_of
+from slipway.apis.kubeai import names
+from slipway.apis.kubeai.models import access, pods
+from slipway.apis.kubeai.models.resolve import Model, View, url_of
 from slipway.apis.kubeai.settings import SystemConfig
 from slipway.apis.kubeai.types import KIND
 from slipway.decoding import DecodingError, decode_json

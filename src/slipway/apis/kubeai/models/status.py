@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.kubeai import cache, names, pods
-from slipway.apis.kubeai.resolve import Model, View
+from slipway.apis.kubeai import names
+from slipway.apis.kubeai.models import cache, pods
+from slipway.apis.kubeai.models.resolve import Model, View
 from slipway.engines.retired import sentence
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, deleting, key

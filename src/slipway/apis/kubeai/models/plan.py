@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.kubeai import cache, names, pods
-from slipway.apis.kubeai.cache import Filling
-from slipway.apis.kubeai.resolve import CONTAINER, Model, View
+from slipway.apis.kubeai import names
+from slipway.apis.kubeai.models import cache, pods
+from slipway.apis.kubeai.models.cache import Filling
+from slipway.apis.kubeai.models.resolve import CONTAINER, Model, View
 from slipway.apis.labels import RESERVED
 from slipway.apis.sealed import refuse_sealed
 from slipway.kube.objects import CONFIG_MAP, JOB, Object, labels

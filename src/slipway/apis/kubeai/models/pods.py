@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from slipway.apis.kubeai import access as reading
 from slipway.apis.kubeai import names, urls
 from slipway.apis.kubeai.engines import WITHOUT_SECURITY_CONTEXT
-from slipway.apis.kubeai.resolve import CONTAINER, PORT, Model
+from slipway.apis.kubeai.models import access as reading
+from slipway.apis.kubeai.models.resolve import CONTAINER, PORT, Model
 from slipway.apis.kubeai.settings import ResourceProfile, SystemConfig
 from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.labels import RESERVED

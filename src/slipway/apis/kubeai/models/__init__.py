@@ -1,0 +1,1 @@
+"""The Model: resolve, plan and status. Pure."""
