@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.deckhouse import names, types, users
-from slipway.apis.deckhouse.delivery import DELIVERY, watches
+from slipway.apis.deckhouse import names, types
+from slipway.apis.deckhouse.delivery import users
+from slipway.apis.deckhouse.delivery.workloads import DELIVERY, watches
 from slipway.controller import delivery as delivery_module
 from slipway.controller.caches import Caches
 from slipway.controller.delivery import Deliveries

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slipway.apis.deckhouse import names
-from slipway.apis.deckhouse.delivery import MODELS_VARIABLE, OURS
-from slipway.apis.deckhouse.users import DELIVERED
+from slipway.apis.deckhouse.delivery.users import DELIVERED
+from slipway.apis.deckhouse.delivery.workloads import MODELS_VARIABLE, OURS
 
 from .cluster_api import KINDS, ClusterApi, Kind
 from .rendering import Rendered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.apis.deckhouse.api import APIS
-from slipway.apis.deckhouse.delivery import DELIVERY
+from slipway.apis.deckhouse.delivery.workloads import DELIVERY
 from slipway.apis.deckhouse.describe import DESCRIPTION
 
 __all__ = ["APIS", "DELIVERY", "DESCRIPTION"]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from slipway.apis.deckhouse import catalog, catalog_choice, delivery, model_status, models, names, readiness, users
+from slipway.apis.deckhouse import names, readiness
+from slipway.apis.deckhouse.catalogs import choice as catalog_choice
+from slipway.apis.deckhouse.catalogs import source as catalog
+from slipway.apis.deckhouse.delivery import users
+from slipway.apis.deckhouse.delivery import workloads as delivery
+from slipway.apis.deckhouse.models import plan as models
+from slipway.apis.deckhouse.models import status as model_status
 from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.deckhouse.types import CATALOG_SOURCE, CLUSTER_MODEL, MODEL
 from slipway.kube.conditions import READY

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from slipway.apis.deckhouse import names
-from slipway.apis.deckhouse.catalog_choice import CHOOSING, Entry, Refused, Waiting, by_choosing, choice, watches
+from slipway.apis.deckhouse.catalogs.choice import CHOOSING, Entry, Refused, Waiting, by_choosing, choice, watches
 from slipway.apis.deckhouse.types import CatalogEntry
 from slipway.kube.objects import Key, Kind, Object
 from slipway.kube.store import Change

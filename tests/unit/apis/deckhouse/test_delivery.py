@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.deckhouse import names, users
-from slipway.apis.deckhouse.delivery import DELIVERY, MODELS_DIR
+from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.delivery import users
+from slipway.apis.deckhouse.delivery.workloads import DELIVERY, MODELS_DIR
 from slipway.kube.objects import (
     CRON_JOB,
     DAEMON_SET,

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.deckhouse import names, users
+from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.api import MODELS
+from slipway.apis.deckhouse.delivery import users
 from slipway.kube.objects import Key
 from slipway.serving import upload_notes
 from slipway.serving.api import InvalidSpecError, Rejection
@@ -777,7 +778,7 @@ def test_a_registry_that_is_gone_keeps_no_model(cluster: Cluster) -> None:
 
 def test_a_model_that_workloads_read_waits_with_their_names(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     readers = ("Deployment chat/a", "StatefulSet chat/b")
-    monkeypatch.setattr("slipway.apis.deckhouse.models.users", lambda _world: readers)
+    monkeypatch.setattr("slipway.apis.deckhouse.models.plan.users", lambda _world: readers)
     cluster.create("tiny")
     published(cluster)
     cluster.reconcile("tiny")
@@ -789,7 +790,7 @@ def test_a_model_that_workloads_read_waits_with_their_names(cluster: Cluster, mo
     assert cluster.condition("tiny", "ArtifactResolved") == ("True", "ArtifactPublished")
     assert "Deployment chat/a, StatefulSet chat/b" in cluster.message("tiny")
     assert status["artifact"]["digest"] == DIGEST
-    monkeypatch.setattr("slipway.apis.deckhouse.models.users", users.users)
+    monkeypatch.setattr("slipway.apis.deckhouse.models.plan.users", users.users)
     cluster.reconcile("tiny")
     assert words(cluster.job("tiny"))[1] == "unpublish"
 

@@ -355,7 +355,7 @@ def test_a_model_behind_the_next_one_of_its_own_namespace_reads_no_other() -> No
 
 
 def queue_of(world: Any) -> turns.Queue:
-    from slipway.apis.deckhouse import models
+    from slipway.apis.deckhouse.models import plan as models
 
     return models.queue(models.resolve(world))
 

@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from slipway.apis.deckhouse import models, names
-from slipway.apis.deckhouse.models import ARTIFACT_RESOLVED, METADATA_RESOLVED, READY, UPLOAD, View
+from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.models import plan as models
+from slipway.apis.deckhouse.models.plan import ARTIFACT_RESOLVED, METADATA_RESOLVED, READY, UPLOAD, View
 from slipway.apis.deckhouse.types import Phase
 from slipway.artifacts import model_pages
 from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication

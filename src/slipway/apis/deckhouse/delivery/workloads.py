@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 
 from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.delivery.users import DELIVERED, MOST_BYTES, USERS, split
 from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
-from slipway.apis.deckhouse.users import DELIVERED, MOST_BYTES, USERS, split
 from slipway.kube.compare import digest
 from slipway.kube.objects import Key, Object, annotations_of, deleting, key
 from slipway.serving.api import Watch

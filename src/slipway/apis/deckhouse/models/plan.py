@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from slipway.apis.deckhouse import catalog_choice, names
-from slipway.apis.deckhouse.catalog_choice import Entry, Waiting
+from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.catalogs import choice as catalog_choice
+from slipway.apis.deckhouse.catalogs.choice import Entry, Waiting
+from slipway.apis.deckhouse.delivery.users import users
 from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
 from slipway.apis.deckhouse.types import ClusterModelSpec, ModelSpec, Provider
-from slipway.apis.deckhouse.users import users
 from slipway.artifacts import huggingface, model_pages
 from slipway.artifacts.publication import Publication
 from slipway.kube.conditions import find

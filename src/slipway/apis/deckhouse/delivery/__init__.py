@@ -1,0 +1,1 @@
+"""Delivery of models into workloads of other owners. Pure."""

@@ -1,0 +1,1 @@
+"""Model and ClusterModel: plan, upload and status. Pure."""
