@@ -14,7 +14,7 @@ from jsonschema import Draft4Validator, FormatChecker
 
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import Kind
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
 
 Object = dict[str, Any]
 KEEP = "x-kubernetes-preserve-unknown-fields"

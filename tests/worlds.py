@@ -10,9 +10,9 @@ import msgspec
 from slipway.controller.pods import workload_of
 from slipway.kube.objects import POD, Key, Kind, Object
 from slipway.kube.store import Store, Stores
-from slipway.serving.api import Api, Plan, Reference, Rejection, StatusResult, World
-from slipway.serving.scaling import Scaling
-from slipway.serving.settings import Authors, Settings
+from slipway.serving.contract.api import Api, Plan, Reference, Rejection, StatusResult, World
+from slipway.serving.contract.settings import Authors, Settings
+from slipway.serving.routing.scaling import Scaling
 
 UPSTREAM = Authors(
     service_accounts=("*",),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from slipway.serving.scaling import Scaling, begin, follow
+from slipway.serving.routing.scaling import Scaling, begin, follow
 
 RESULTS = Path(__file__).parents[2] / "build/bench/autoscaler.json"
 INTERVAL, WINDOW, TARGET, DELAY = 10, 600, 100, 30
@@ -49,7 +49,7 @@ class Original:
 
 
 class Ours:
-    """:mod:`slipway.serving.scaling`, with the same settings."""
+    """:mod:`slipway.serving.routing.scaling`, with the same settings."""
 
     def __init__(self) -> None:
         self._scaling = Scaling(

@@ -21,9 +21,9 @@ from slipway.apis.ome.models.resolve import View
 from slipway.apis.ome.models.table import MODELS
 from slipway.kube.objects import NODE, POD, Key, Object
 from slipway.kube.store import Change, Store, Stores
-from slipway.serving.api import World
-from slipway.serving.settings import Settings
-from slipway.serving.table import Table
+from slipway.serving.contract.api import World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import Table
 from slipway.weights import nodes
 from slipway.weights.nodes import Record
 

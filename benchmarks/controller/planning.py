@@ -22,8 +22,8 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.report import Report
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, POD, Key, Object
 from slipway.kube.store import Change, Store, Stores
-from slipway.serving.api import USES, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import USES, World
+from slipway.serving.contract.settings import Settings
 
 NUMBERS = (1, 100, 1000, 5000)
 MOST = 2.0

@@ -31,8 +31,8 @@ from slipway.apis import APIS
 from slipway.controller.caches import Caches
 from slipway.kube.client import Client
 from slipway.kube.metrics import Metrics
-from slipway.serving.delivery import OBSERVED
-from slipway.serving.settings import Settings
+from slipway.serving.contract.delivery import OBSERVED
+from slipway.serving.contract.settings import Settings
 
 
 def requests(metrics):

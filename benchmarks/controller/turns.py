@@ -25,8 +25,8 @@ from slipway.apis.ome import names
 from slipway.apis.ome.models.table import MODELS
 from slipway.kube.objects import JOB, NODE, Key, Object
 from slipway.kube.store import Change
-from slipway.serving.api import World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import World
+from slipway.serving.contract.settings import Settings
 
 COUNTS, NODES, AUTHORS = (10, 100, 2000), 20, 100
 MOST_MILLISECONDS = 5.0

@@ -30,7 +30,7 @@ from slipway.gateway.dataplane import DataPlane
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import load as load_settings
 from slipway.gateway.table import EMPTY, Backend, RoutingTable
-from slipway.serving.route import Route
+from slipway.serving.routing.route import Route
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 

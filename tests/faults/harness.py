@@ -25,8 +25,8 @@ import yaml
 
 from slipway.apis.krypton.api import KRYPTON
 from slipway.kube.credentials import Credentials
-from slipway.serving.api import World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import World
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 
 from .preloaded import Forked, preloaded

@@ -13,8 +13,8 @@ from slipway.gateway.dataplane import DataPlane
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import load
 from slipway.gateway.table import build
-from slipway.serving.claims import DEFAULT, Rules
-from slipway.serving.route import ROUTE
+from slipway.serving.routing.claims import DEFAULT, Rules
+from slipway.serving.routing.route import ROUTE
 from tests.gateway.conftest import Engine
 from tests.gateway.standalone import PATIENCE, Standalone
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from slipway.serving.paths import PATHS
+from slipway.serving.routing.paths import PATHS
 from tests.gateway.conftest import KEY, Api, Engine, settle
 from tests.gateway.standalone import PATIENCE, Standalone
 

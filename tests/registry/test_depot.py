@@ -28,7 +28,7 @@ from slipway.depot.tokens import Tokens
 from slipway.depot.uploads import Uploads
 from slipway.kube.client import Client
 from slipway.kube.metrics import Metrics
-from slipway.serving.depot_token import Claim, sign
+from slipway.serving.wire.depot_token import Claim, sign
 from tests.ports import reserved_port
 from tests.registry.real import RealRegistry
 from tests.unit.kube.conftest import kubeconfig_of, serving

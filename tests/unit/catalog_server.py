@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from slipway.artifacts.address_policy import EVERYWHERE, AddressPolicy
-from slipway.serving.catalogs import VERSION
+from slipway.serving.wire.catalogs import VERSION
 
 ANYWHERE = AddressPolicy(allowed=EVERYWHERE)
 """Tests' servers are on this machine."""

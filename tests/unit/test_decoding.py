@@ -11,7 +11,7 @@ from slipway.artifacts import report
 from slipway.decoding import MESSAGE_CHARACTERS, DecodingError, decode_json, decode_yaml
 from slipway.gateway import keys
 from slipway.kube.errors import MOST_RETRY_SECONDS, ConflictError, ServerError, error_from_body
-from slipway.serving.route import MOST_BYTES, ROUTE, InvalidRouteError, routed_service
+from slipway.serving.routing.route import MOST_BYTES, ROUTE, InvalidRouteError, routed_service
 
 DEEP = "[" * 1500 + "]" * 1500
 HOSTILE = {

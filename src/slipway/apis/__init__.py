@@ -1,4 +1,4 @@
-"""The serving APIs: one folder each, data types and pure functions (see :class:`slipway.serving.api.Api`)."""
+"""The serving APIs: one folder each, data types and pure functions (see :class:`slipway.serving.contract.api.Api`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from slipway.apis import deckhouse, krypton, kubeai, llmkube, ome
 from slipway.apis.description import Description
-from slipway.serving.api import Api
-from slipway.serving.delivery import Delivery
+from slipway.serving.contract.api import Api
+from slipway.serving.contract.delivery import Delivery
 
 SERVED = (krypton, kubeai, llmkube, ome, deckhouse)
 """Every API that slipway implements. The first is the default of the Ansible modules."""

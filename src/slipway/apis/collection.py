@@ -13,7 +13,7 @@ import msgspec
 from slipway.apis import DESCRIPTIONS
 from slipway.apis.description import Description, Resource, Scrape, rule
 from slipway.kube.objects import Kind, Object
-from slipway.serving.scaling import WAKE
+from slipway.serving.routing.scaling import WAKE
 
 TABLE = "plugins/module_utils/_apis_data.py"
 AUTHOR = "roles/models/files/model-author.yml"

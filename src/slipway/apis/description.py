@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from slipway.kube.objects import Kind, Object
-from slipway.serving.readiness import Readiness
-from slipway.serving.settings import Settings
+from slipway.serving.contract.readiness import Readiness
+from slipway.serving.contract.settings import Settings
 
 GET = ("get", "list", "watch")
 MANAGE = (*GET, "create", "patch", "delete")

@@ -3,8 +3,8 @@ by them, so that a pod that has one takes part of another's requests."""
 
 from __future__ import annotations
 
-from slipway.serving.agent import SERVING_LABEL
-from slipway.serving.freedoms import Labels
+from slipway.serving.containers.freedoms import Labels
+from slipway.serving.wire.agent import SERVING_LABEL
 
 RESERVED = Labels(
     names=frozenset({"app", "model", "control-plane", "app.kubernetes.io/name", "app.kubernetes.io/instance"}),

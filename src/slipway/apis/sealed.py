@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from slipway.engines.engine import Engine
 from slipway.engines.recognition import assigned, recognise, replaced_words
 from slipway.kube.objects import Object
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.freedoms import templates
+from slipway.serving.containers.freedoms import templates
+from slipway.serving.contract.api import InvalidSpecError
 
 
 def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:

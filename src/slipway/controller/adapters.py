@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.serving.agent import SERVING, SERVING_LABEL, Adapter, AdapterSet, AdapterState, AgentReport, label
+from slipway.serving.wire.agent import SERVING, SERVING_LABEL, Adapter, AdapterSet, AdapterState, AgentReport, label
 
 DRAIN_SECONDS = 2.0
 """How long after a label went a pod may still get requests: the way from the label to every gateway's table."""

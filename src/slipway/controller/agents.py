@@ -1,5 +1,5 @@
 """Agents: asks the loaders in pods how far they are, tells them what to load, and labels the pods accordingly. Each
-request is signed for its pod (see :mod:`slipway.serving.proof`).
+request is signed for its pod (see :mod:`slipway.serving.wire.proof`).
 
 The edge around :mod:`slipway.controller.adapters`, which decides. One task a resource that has pods with a loader; it
 looks often while something is on its way. What is new is told to the resource's reconciliation.
@@ -22,9 +22,9 @@ from slipway.decoding import decode_json
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.objects import POD, Key, Kind, Object, deleting, key, labels, uid
-from slipway.serving.agent import CONTAINER, PORT, AdapterSet, AgentReport
-from slipway.serving.job import job_of
-from slipway.serving.proof import HEADER, SigningKey
+from slipway.serving.pods.job import job_of
+from slipway.serving.wire.agent import CONTAINER, PORT, AdapterSet, AgentReport
+from slipway.serving.wire.proof import HEADER, SigningKey
 
 log = logging.getLogger(__name__)
 

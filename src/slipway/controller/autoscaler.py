@@ -1,7 +1,7 @@
 """Autoscaler: replicas follow requests. Gateways' metrics -> load -> the scale subresource, every two seconds.
 
-The numbers come from :mod:`slipway.serving.scaling`. Averages are kept in a ConfigMap, so that replicas do not fall
-when the controller is restarted or another one takes over.
+The numbers come from :mod:`slipway.serving.routing.scaling`. Averages are kept in a ConfigMap, so that replicas do not
+fall when the controller is restarted or another one takes over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slipway.kube.errors import ApiError, ConflictError, ForbiddenError, NotFoun
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, Key, Object, generation, resource_version
-from slipway.serving.scaling import Load, Scaling, begin, follow
+from slipway.serving.routing.scaling import Load, Scaling, begin, follow
 
 log = logging.getLogger(__name__)
 

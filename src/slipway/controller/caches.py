@@ -34,12 +34,12 @@ from slipway.kube.objects import (
     labels,
 )
 from slipway.kube.store import Change, IndexFunction, Stores
-from slipway.serving import watches
-from slipway.serving.api import Api, Trim, Watch
-from slipway.serving.claims import DEFAULT, Rules, age, only_name
-from slipway.serving.route import MOST_BYTES, ROUTE, InvalidRouteError, RoutedService, Routes, bounded
-from slipway.serving.settings import Settings
-from slipway.serving.workload import MANAGER
+from slipway.serving.contract import watches
+from slipway.serving.contract.api import Api, Trim, Watch
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.workload import MANAGER
+from slipway.serving.routing.claims import DEFAULT, Rules, age, only_name
+from slipway.serving.routing.route import MOST_BYTES, ROUTE, InvalidRouteError, RoutedService, Routes, bounded
 
 WORKLOAD = "workload"
 """Index of pods: the Deployment, LeaderWorkerSet or Job that made them."""
@@ -124,12 +124,12 @@ class Caches(Stores):
         return [pod for child in children for pod in self.list(POD, WORKLOAD, text_of(*child))]
 
     def pods_of(self, owner: Kind, index: str, value: str) -> list[Object]:
-        """See :class:`slipway.serving.api.Listers`. Any author can annotate a pod."""
+        """See :class:`slipway.serving.contract.api.Listers`. Any author can annotate a pod."""
         candidates = self.list(POD, index, value)
         return [pod for pod in candidates if self.owner_of_pod(owner, pod) or self._outlives(owner, pod)]
 
     def pods_of_workload(self, workload: Kind, name: Key) -> list[Object]:
-        """See :class:`slipway.serving.api.Listers`."""
+        """See :class:`slipway.serving.contract.api.Listers`."""
         return self.pods_of_children([(workload, name)])
 
     def _outlives(self, owner: Kind, pod: Object) -> bool:

@@ -19,7 +19,7 @@ from slipway.kube.backoff import Backoff
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ForbiddenError, NotFoundError
 from slipway.kube.objects import SECRET, Key, Kind
-from slipway.serving.catalogs import Catalog, CatalogAddress
+from slipway.serving.wire.catalogs import Catalog, CatalogAddress
 from slipway.weights.catalogs import CatalogError, Door, authority, authorization, policy, read
 
 log = logging.getLogger(__name__)

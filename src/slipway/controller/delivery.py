@@ -42,7 +42,7 @@ from slipway.kube.objects import (
     uid,
 )
 from slipway.kube.store import Change
-from slipway.serving.delivery import (
+from slipway.serving.contract.delivery import (
     WORKLOADS,
     Blocked,
     Delivery,
@@ -55,9 +55,9 @@ from slipway.serving.delivery import (
     sharers,
     template_of,
 )
-from slipway.serving.settings import Settings
-from slipway.serving.watches import NAMESPACE, by_namespace
-from slipway.serving.workload import MANAGER
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.watches import NAMESPACE, by_namespace
+from slipway.serving.pods.workload import MANAGER
 
 FIELD_MANAGER = "slipway-delivery"
 REFUSED_SECONDS = 60.0

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from slipway.controller.gateways import Traffic
 from slipway.kube.objects import Key, Kind
-from slipway.serving.demand import Demand, observe
+from slipway.serving.routing.demand import Demand, observe
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _Subject = tuple[Kind, Key]
 
 
 class _Followed(NamedTuple):
-    """Services of a resource. See :class:`slipway.serving.api.Plan`."""
+    """Services of a resource. See :class:`slipway.serving.contract.api.Plan`."""
 
     counted: frozenset[Key]
     satisfied: frozenset[Key]

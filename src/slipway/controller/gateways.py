@@ -16,7 +16,7 @@ from slipway.decoding import decode_json, refuse_longer
 from slipway.kube.client import Client
 from slipway.kube.informer import Informer
 from slipway.kube.objects import POD, Key, Object, deleting
-from slipway.serving.diagnosis import is_ready
+from slipway.serving.containers.diagnosis import is_ready
 
 log = logging.getLogger(__name__)
 

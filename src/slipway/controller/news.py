@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object
-from slipway.serving.readiness import RETRYING
-from slipway.serving.report import SETTLED
+from slipway.serving.contract.readiness import RETRYING
+from slipway.serving.status.report import SETTLED
 
 
 def news(

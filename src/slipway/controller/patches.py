@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slipway.kube.objects import Object
-from slipway.serving.api import Plan
+from slipway.serving.contract.api import Plan
 
 
 def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:

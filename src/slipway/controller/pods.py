@@ -18,10 +18,10 @@ from slipway.kube.objects import (
     uid,
 )
 from slipway.kube.store import Change
-from slipway.serving.api import USES
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.groups import LEADER_WORKER_SET, owner_name
-from slipway.serving.route import bounded
+from slipway.serving.containers.diagnosis import TEMPLATE
+from slipway.serving.contract.api import USES
+from slipway.serving.pods.groups import LEADER_WORKER_SET, owner_name
+from slipway.serving.routing.route import bounded
 
 
 class _Maker(NamedTuple):

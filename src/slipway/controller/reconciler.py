@@ -51,7 +51,8 @@ from slipway.kube.objects import (
 )
 from slipway.kube.status import StatusWriter
 from slipway.kube.store import Change
-from slipway.serving.api import (
+from slipway.serving.containers.freedoms import Labels
+from slipway.serving.contract.api import (
     Api,
     InvalidSpecError,
     MetadataPatch,
@@ -62,15 +63,14 @@ from slipway.serving.api import (
     Watch,
     World,
 )
-from slipway.serving.authors import planned
-from slipway.serving.freedoms import Labels
-from slipway.serving.readiness import RETRYING, ROUTED, summarize
-from slipway.serving.report import PASSED_THROUGH, newest_answers
-from slipway.serving.route import ROUTE
-from slipway.serving.scaling import Scaling
-from slipway.serving.settings import Settings
-from slipway.serving.unready import UNREADY, Unready, annotation, explain, stand_in
-from slipway.serving.workload import MANAGER
+from slipway.serving.contract.authors import planned
+from slipway.serving.contract.readiness import RETRYING, ROUTED, summarize
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.workload import MANAGER
+from slipway.serving.routing.route import ROUTE
+from slipway.serving.routing.scaling import Scaling
+from slipway.serving.status.report import PASSED_THROUGH, newest_answers
+from slipway.serving.status.unready import UNREADY, Unready, annotation, explain, stand_in
 
 log = logging.getLogger(__name__)
 

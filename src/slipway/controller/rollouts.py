@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from slipway.kube.events import Recorder
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key
-from slipway.serving.api import World
-from slipway.serving.diagnosis import ended, template_digest
-from slipway.serving.job import job_of
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
+from slipway.serving.containers.diagnosis import ended, template_digest
+from slipway.serving.contract.api import World
+from slipway.serving.pods.job import job_of
 
 FRESH_SECONDS = 60.0
 """The age at which a termination is no longer worth an Event: a controller that starts finds older ones."""

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from slipway.apis.description import Description
 from slipway.kube.informer import Informer
 from slipway.kube.objects import Kind
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 
 class SamplesCollector(Collector):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from slipway.kube.objects import Key, Kind
-from slipway.serving.scaling import Scaling
+from slipway.serving.routing.scaling import Scaling
 
 
 class Subject(NamedTuple):

@@ -13,10 +13,11 @@ from slipway.artifacts import address_policy
 from slipway.engines import ENGINES
 from slipway.kube.objects import Object
 from slipway.kube.quantity import amount
-from slipway.serving import claims, genai_bench
-from slipway.serving.api import Api
-from slipway.serving.network import PEER_FIELDS
-from slipway.serving.settings import Settings
+from slipway.serving.containers import genai_bench
+from slipway.serving.contract.api import Api
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.network import PEER_FIELDS
+from slipway.serving.routing import claims
 
 IMAGE_PREFIX = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:@/]*")
 ACCELERATORS = ("cuda", "rocm", "vulkan", "intel")
@@ -33,7 +34,7 @@ class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 
 
 class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """See :class:`slipway.serving.settings.Settings` for what the APIs read."""
+    """See :class:`slipway.serving.contract.settings.Settings` for what the APIs read."""
 
     apis: tuple[str, ...] | dict[str, Object] = tuple(api.name for api in DESCRIPTIONS)
     namespaces: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from slipway.kube.client import Client
 from slipway.kube.errors import ConflictError, NotFoundError, ServerError, TooManyRequestsError, UnreachableError
 from slipway.kube.objects import SECRET, Key, Object
-from slipway.serving.proof import SigningKey
+from slipway.serving.wire.proof import SigningKey
 
 log = logging.getLogger(__name__)
 

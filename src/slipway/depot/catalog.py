@@ -1,5 +1,5 @@
 """The catalog door: shows the cluster's own models to other clusters, and opens one model's repository to who shows a
-credential. ``slipway.serving.catalogs`` has the wire format.
+credential. ``slipway.serving.wire.catalogs`` has the wire format.
 
 Credentials lie in a folder, a file for each: its name, and the token in it. They are read for each request, so that one
 that is taken away is worth nothing from then on.
@@ -26,8 +26,8 @@ from slipway.depot.settings import Settings
 from slipway.depot.signing import Access, Signer
 from slipway.kube.informer import Informer
 from slipway.kube.objects import Object, annotations_of, created_unix, deleting, key, uid
-from slipway.serving.catalogs import CATALOG, CATALOG_BYTES, ENTRIES, GRANTS, VERSION, Entry, Grant, GrantRequest
-from slipway.serving.repositories import repository
+from slipway.serving.wire.catalogs import CATALOG, CATALOG_BYTES, ENTRIES, GRANTS, VERSION, Entry, Grant, GrantRequest
+from slipway.serving.wire.repositories import repository
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, NotFoundError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object, created_unix
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
 
 log = logging.getLogger(__name__)
 

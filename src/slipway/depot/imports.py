@@ -23,7 +23,7 @@ from slipway.depot.tokens import Tokens
 from slipway.kube.client import Client
 from slipway.kube.errors import ForbiddenError, NotFoundError
 from slipway.kube.objects import SECRET, Key, Kind, Object, uid
-from slipway.serving.catalogs import IMPORTS, GrantRequest, Import
+from slipway.serving.wire.catalogs import IMPORTS, GrantRequest, Import
 from slipway.weights.catalogs import CatalogError, Door, authority, authorization, exchange, policy
 
 OF_THE_CLUSTER = "-"

@@ -23,7 +23,7 @@ from slipway.depot.certificates import Pair
 from slipway.kube.client import Client
 from slipway.kube.errors import ConflictError, NotFoundError
 from slipway.kube.objects import CONFIG_MAP, SECRET, Key, Kind, Object
-from slipway.serving import depot_token
+from slipway.serving.wire import depot_token
 
 log = logging.getLogger(__name__)
 

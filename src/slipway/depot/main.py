@@ -31,7 +31,7 @@ from slipway.kube.errors import ApiError
 from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key
-from slipway.serving import depot_token
+from slipway.serving.wire import depot_token
 
 log = logging.getLogger(__name__)
 

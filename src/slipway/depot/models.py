@@ -23,8 +23,8 @@ from slipway.depot.settings import Settings
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key, resource_version, uid
-from slipway.serving.depot_token import Claim
-from slipway.serving.upload_notes import UPLOAD, Note, note, proof, proven, request_proof, reserved
+from slipway.serving.wire.depot_token import Claim
+from slipway.serving.wire.upload_notes import UPLOAD, Note, note, proof, proven, request_proof, reserved
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from slipway.depot.registry import AwayError, Registry, RegistryError
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key, uid
-from slipway.serving.repositories import repository
+from slipway.serving.wire.repositories import repository
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from slipway.depot.settings import Settings
 from slipway.kube.client import Client
 from slipway.kube.errors import NotFoundError
 from slipway.kube.objects import Key, Object, annotations_of, deleting, key, uid
-from slipway.serving.publishers import PUBLICATION, PUBLISH, UNPUBLISH, is_pod_of, job_name
-from slipway.serving.repositories import LONGEST_NAME, repository
+from slipway.serving.wire.publishers import PUBLICATION, PUBLISH, UNPUBLISH, is_pod_of, job_name
+from slipway.serving.wire.repositories import LONGEST_NAME, repository
 
 NOTHING: frozenset[str] = frozenset()
 WRITE, REMOVE = frozenset({"pull", "push", "delete"}), frozenset({"pull", "delete"})

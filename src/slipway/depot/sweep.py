@@ -22,7 +22,7 @@ from slipway.depot.settings import Settings
 from slipway.depot.tokens import Tokens
 from slipway.kube.client import Client
 from slipway.kube.objects import Object, annotations_of, key, uid
-from slipway.serving.repositories import PREFIXES, repository
+from slipway.serving.wire.repositories import PREFIXES, repository
 
 log = logging.getLogger(__name__)
 

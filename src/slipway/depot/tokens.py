@@ -27,7 +27,7 @@ from slipway.depot.signing import Access, Signer
 from slipway.kube.client import Client
 from slipway.kube.errors import NotFoundError
 from slipway.kube.objects import NAMESPACE, Key, uid
-from slipway.serving import depot_token
+from slipway.serving.wire import depot_token
 
 MOST_SCOPES = 16
 REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")

@@ -32,10 +32,10 @@ from slipway.depot.writer import Body, CutError, Writer, patiently, stored, unav
 from slipway.kube.errors import ApiError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Object
-from slipway.serving import depot_token
-from slipway.serving.depot_token import Claim
-from slipway.serving.repositories import repository
-from slipway.serving.upload_notes import note
+from slipway.serving.wire import depot_token
+from slipway.serving.wire.depot_token import Claim
+from slipway.serving.wire.repositories import repository
+from slipway.serving.wire.upload_notes import note
 
 log = logging.getLogger(__name__)
 

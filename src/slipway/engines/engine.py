@@ -17,9 +17,9 @@ from slipway.engines.python import PYTHON
 from slipway.engines.retired import Renewal, Retired, is_ours, renewed
 from slipway.engines.sealed import Seals, cleared, seals_in
 from slipway.kube.objects import Object
-from slipway.serving.diagnosis import Failure
-from slipway.serving.drain import Drain
-from slipway.serving.server import Container, Probe, Probes
+from slipway.serving.containers.diagnosis import Failure
+from slipway.serving.containers.drain import Drain
+from slipway.serving.pods.server import Container, Probe, Probes
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - a pod's own address is not known before it runs
 """Addresses that an engine may listen on."""

@@ -6,7 +6,7 @@ from slipway.artifacts.huggingface import environment
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Owned, http_probes
 from slipway.engines.python import model_of
 from slipway.engines.sealed import Seals
-from slipway.serving.paths import SESSION
+from slipway.serving.routing.paths import SESSION
 
 PORT = 8000
 """Where the image listens unless it is told."""

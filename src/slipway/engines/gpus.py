@@ -9,7 +9,7 @@ import msgspec
 
 from slipway.engines.flags import given_flags
 from slipway.kube.objects import Object
-from slipway.serving.devices import SHARED, device_resources
+from slipway.serving.containers.devices import SHARED, device_resources
 
 MOST = 16
 """GPUs of a container that are named."""

@@ -11,7 +11,7 @@ from slipway import spelling
 from slipway.artifacts import huggingface
 from slipway.artifacts.huggingface import HuggingFaceFile
 from slipway.artifacts.weights import HubRepository, Weights
-from slipway.serving.diagnosis import Failure
+from slipway.serving.containers.diagnosis import Failure
 
 DOWNLOAD = "DownloadFailed"
 GPU_MEMORY = "OutOfGpuMemory"

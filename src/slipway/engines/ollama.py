@@ -7,7 +7,7 @@ import shlex
 from slipway.artifacts.weights import MountedFolder, OllamaModel, shown
 from slipway.engines.engine import Engine, Launch, Program
 from slipway.engines.log_patterns import ARGUMENT, DOWNLOAD, NO_FILE, NO_SPACE, UNKNOWN_ARGUMENT, log_patterns
-from slipway.serving.server import Probe, Probes
+from slipway.serving.pods.server import Probe, Probes
 
 PROGRAM = "/bin/ollama"
 LAST_WORDS = "/dev/termination-log"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.engines.flags import given_flags
-from slipway.serving.server import Container
+from slipway.serving.pods.server import Container
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):

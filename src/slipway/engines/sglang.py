@@ -8,7 +8,7 @@ from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.python import adapter_pairs, model_of
 from slipway.engines.sealed import Seals
-from slipway.serving.paths import SESSION, all_but
+from slipway.serving.routing.paths import SESSION, all_but
 
 
 def _args(launch: Launch) -> tuple[str, ...]:

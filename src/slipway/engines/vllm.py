@@ -9,7 +9,7 @@ from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Pro
 from slipway.engines.log_patterns import ARGUMENT, NO_FILE, UNSUPPORTED, log_patterns
 from slipway.engines.python import ABSENT, PYTHON, UNKNOWN, adapter_pairs, model_of
 from slipway.engines.sealed import Seals
-from slipway.serving.paths import all_but
+from slipway.serving.routing.paths import all_but
 
 UNFIT = "An engine argument is not compatible with this model, or with this version of the engine"
 NO_CONFIG = "The model's directory or repository does not exist, or has no config.json"

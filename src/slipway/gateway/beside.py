@@ -13,7 +13,7 @@ from slipway.gateway import connections, cors, errors, limits
 from slipway.gateway.balancing import ENDPOINT_COOKIE
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings
-from slipway.serving import paths
+from slipway.serving.routing import paths
 
 NAME = "beside"
 """Of the backend."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from slipway.serving import paths
+from slipway.serving.routing import paths
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"

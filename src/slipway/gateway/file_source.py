@@ -10,8 +10,8 @@ import msgspec
 
 from slipway.gateway.keys import Rights
 from slipway.gateway.table import Backend, Card, Publish, RoutingTable, Snapshot
-from slipway.serving.route import Route
-from slipway.serving.unready import Unready
+from slipway.serving.routing.route import Route
+from slipway.serving.status.unready import Unready
 
 _FILE_SECONDS = 0.1
 

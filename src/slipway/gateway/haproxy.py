@@ -29,7 +29,7 @@ from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.gateway.ui import access
-from slipway.serving import paths
+from slipway.serving.routing import paths
 
 MODEL_DEFAULTS = "model"
 """Name of the ``defaults`` section of every model's backend."""

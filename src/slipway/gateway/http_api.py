@@ -20,8 +20,8 @@ from slipway.gateway.limits import KEY_HEADER, backends_of, learns_refusal
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import address
 from slipway.gateway.table import EMPTY, Card, RoutingTable
-from slipway.serving.route import TEXT_GENERATION
-from slipway.serving.selector import InvalidSelectorError, Requirement, chosen, parse
+from slipway.serving.routing.route import TEXT_GENERATION
+from slipway.serving.routing.selector import InvalidSelectorError, Requirement, chosen, parse
 
 MOST_SELECTOR = 1024
 """Characters of a label selector, which is held against every model of the list."""

@@ -16,7 +16,7 @@ import msgspec
 
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import Object
-from slipway.serving.selector import InvalidSelectorError, parse
+from slipway.serving.routing.selector import InvalidSelectorError, parse
 
 RIGHTS = "slipway.inference/key-rights"
 """Annotation of the Secret: a JSON object, rights by name of the key."""

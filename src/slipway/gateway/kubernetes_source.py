@@ -34,9 +34,9 @@ from slipway.kube.objects import (
     uid,
 )
 from slipway.kube.store import Change
-from slipway.serving.claims import Rules, only_name
-from slipway.serving.route import MOST_PORTS, NOT_HELD, ROUTE, bounded
-from slipway.serving.unready import MOST_BYTES, UNREADY
+from slipway.serving.routing.claims import Rules, only_name
+from slipway.serving.routing.route import MOST_PORTS, NOT_HELD, ROUTE, bounded
+from slipway.serving.status.unready import MOST_BYTES, UNREADY
 
 log = logging.getLogger(__name__)
 

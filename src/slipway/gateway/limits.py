@@ -13,8 +13,8 @@ from slipway.gateway import errors, jwt
 from slipway.gateway.keys import Rights
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import RoutingTable
-from slipway.serving.route import Route
-from slipway.serving.selector import chosen, parse
+from slipway.serving.routing.route import Route
+from slipway.serving.routing.selector import chosen, parse
 
 KEY_HEADER = "x-slipway-key"
 """By which the control process is told the key of whoever asks for the model list."""

@@ -13,8 +13,8 @@ from slipway.gateway.runtime_diff import HELD
 from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
-from slipway.serving import paths
-from slipway.serving.route import Route
+from slipway.serving.routing import paths
+from slipway.serving.routing.route import Route
 
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),

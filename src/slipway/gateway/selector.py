@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipway.serving.selector import KEY, VALUE
+from slipway.serving.routing.selector import KEY, VALUE
 
 HEADER = "X-Label-Selector"
 

@@ -16,7 +16,7 @@ import yaml
 
 from slipway.decoding import said
 from slipway.gateway import memory
-from slipway.serving import claims
+from slipway.serving.routing import claims
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]

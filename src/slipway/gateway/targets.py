@@ -16,7 +16,7 @@ from urllib.parse import quote
 from slipway.gateway import connections, errors, unanswered
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
-from slipway.serving.route import Target
+from slipway.serving.routing.route import Target
 
 TARGETS_MAP = "targets.map"
 ROUTED = "{ var(txn.turns) -m found }"

@@ -18,7 +18,7 @@ from slipway.gateway.table import EMPTY, Backend, RoutingTable
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError
 from slipway.kube.objects import Key, Kind
-from slipway.serving.route import ScaleTarget
+from slipway.serving.routing.route import ScaleTarget
 
 log = logging.getLogger(__name__)
 

@@ -29,8 +29,8 @@ from slipway.loader.sources.base import Access, Source, open_source
 from slipway.loader.state_api import application
 from slipway.loader.threads import in_thread
 from slipway.loader.transfer import Policy
-from slipway.serving.agent import IN_PLACE, AgentReport
-from slipway.serving.proof import public_key
+from slipway.serving.wire.agent import IN_PLACE, AgentReport
+from slipway.serving.wire.proof import public_key
 
 log = logging.getLogger(__name__)
 LOG_PERIOD = 10.0
@@ -49,8 +49,8 @@ class Port(msgspec.Struct, frozen=True):
 
 
 def gate(controller_key: str, pod: str) -> Gate:
-    """``controller_key``: see ``slipway.serving.proof.SigningKey.public``; ``pod``: uid. Raises ValueError for what is
-    no key."""
+    """``controller_key``: see ``slipway.serving.wire.proof.SigningKey.public``; ``pod``: uid. Raises ValueError for
+    what is no key."""
     return Gate(public_key(controller_key), pod)
 
 

@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from slipway.serving import proof
-from slipway.serving.proof import Proof, ProofError
+from slipway.serving.wire import proof
+from slipway.serving.wire.proof import Proof, ProofError
 
 
 class Gate(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from slipway.loader.evict import evict, own
 from slipway.loader.folder import Folder
 from slipway.loader.termination import write_termination_message
 from slipway.loader.transfer import Policy
-from slipway.serving.agent import CONTROLLER_KEY, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
+from slipway.serving.wire.agent import CONTROLLER_KEY, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
 
 MOST_BYTES = 20 << 30
 """Default disk space for all adapters of a pod together."""

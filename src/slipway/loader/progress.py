@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from slipway.loader.errors import LoadError
-from slipway.serving.agent import Progress
+from slipway.serving.wire.agent import Progress
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 LOWEST_RATE = 64 << 10

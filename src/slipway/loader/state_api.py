@@ -17,7 +17,7 @@ from slipway.artifacts.weights import FETCHED
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.agent.store import NAME
 from slipway.loader.gate import Gate
-from slipway.serving.agent import IN_PLACE, Adapter, AgentReport
+from slipway.serving.wire.agent import IN_PLACE, Adapter, AgentReport
 
 LARGEST_BODY = 1 << 20
 """Bytes."""

@@ -18,7 +18,7 @@ from slipway.loader.errors import LoadError, TransientError
 from slipway.loader.registry import BlobsGoneError, Registry, UploadGoneError
 from slipway.loader.sources.base import Retry
 from slipway.loader.stage import Work
-from slipway.serving.agent import LONGEST_RESUME
+from slipway.serving.wire.agent import LONGEST_RESUME
 
 TAG = "publishing"
 TYPE = "application/vnd.slipway.publishing.v1+json"

@@ -22,7 +22,7 @@ from yarl import URL
 
 from slipway.artifacts.address_policy import EVERYWHERE, METADATA, AddressPolicy
 from slipway.decoding import DecodingError, said
-from slipway.serving.catalogs import (
+from slipway.serving.wire.catalogs import (
     CATALOG,
     CATALOG_BYTES,
     GRANT_BYTES,

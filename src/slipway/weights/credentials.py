@@ -12,10 +12,10 @@ import msgspec
 
 from slipway.artifacts import huggingface
 from slipway.kube.objects import Object
-from slipway.serving import volumes
-from slipway.serving.env import without
-from slipway.serving.server import Mount, variables
-from slipway.serving.settings import Loader
+from slipway.serving.containers import volumes
+from slipway.serving.containers.env import without
+from slipway.serving.contract.settings import Loader
+from slipway.serving.pods.server import Mount, variables
 
 S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 OSS_KEYS = ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET")

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from slipway.kube.objects import Object
-from slipway.serving.delivery import Blocked
+from slipway.serving.contract.delivery import Blocked
 
 
 class Brought(msgspec.Struct, frozen=True, kw_only=True):

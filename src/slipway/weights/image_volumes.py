@@ -9,12 +9,12 @@ from base64 import b64encode
 from collections.abc import Sequence
 
 from slipway.kube.objects import NAMESPACE, NODE, SECRET, Key, Object, key, metadata_of, uid
-from slipway.serving import volumes
-from slipway.serving.api import Watch
-from slipway.serving.delivery import Blocked, DeliveryWorld, NotDeliverableError, template_of
-from slipway.serving.depot_token import KEY_BYTES, Claim, sign
-from slipway.serving.watches import nobody
-from slipway.serving.workload import child
+from slipway.serving.containers import volumes
+from slipway.serving.contract.api import Watch
+from slipway.serving.contract.delivery import Blocked, DeliveryWorld, NotDeliverableError, template_of
+from slipway.serving.contract.watches import nobody
+from slipway.serving.pods.workload import child
+from slipway.serving.wire.depot_token import KEY_BYTES, Claim, sign
 from slipway.weights.delivered import Brought, Choices, Means
 
 UNAVAILABLE = "ImageVolumeUnavailable"

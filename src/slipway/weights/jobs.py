@@ -12,12 +12,12 @@ import msgspec
 from slipway.artifacts.report import Fault, Report, fault
 from slipway.artifacts.report import read as read_report
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Kind, Object, controller_owner, deleting, key
-from slipway.serving import agent
-from slipway.serving.api import World
-from slipway.serving.job import Task, ended, exceeded, job, last_error, pods_of, termination_message
-from slipway.serving.loader import asked_by_the_controller
-from slipway.serving.server import Container
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
+from slipway.serving.contract.api import World
+from slipway.serving.pods.job import Task, ended, exceeded, job, last_error, pods_of, termination_message
+from slipway.serving.pods.loader import asked_by_the_controller
+from slipway.serving.pods.server import Container
+from slipway.serving.wire import agent
 from slipway.weights.credentials import Access
 from slipway.weights.place import Place
 
@@ -85,7 +85,7 @@ def container(
 def task(
     runner: Runner, name: str, namespace: str, container: Container, volumes: tuple[Object, ...], **others: object
 ) -> Object:
-    """A Job of this container. ``others``: further fields of :class:`slipway.serving.job.Task`."""
+    """A Job of this container. ``others``: further fields of :class:`slipway.serving.pods.job.Task`."""
     loader_task = Task(
         name=name,
         namespace=namespace,

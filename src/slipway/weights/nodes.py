@@ -15,7 +15,7 @@ import msgspec
 
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import NODE, Object
-from slipway.serving.api import MetadataPatch, Reference
+from slipway.serving.contract.api import MetadataPatch, Reference
 
 State = Literal["Ready", "Updating", "Failed"]
 RECORDS = "weights.slipway.inference/"

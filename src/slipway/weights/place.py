@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Object, annotations_of, deleting
-from slipway.serving import volumes
-from slipway.serving.api import MetadataPatch, Reference
+from slipway.serving.containers import volumes
+from slipway.serving.contract.api import MetadataPatch, Reference
 from slipway.weights.credentials import Access, mounted
 
 

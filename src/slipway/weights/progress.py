@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from slipway.kube.objects import Object, uid
-from slipway.serving.agent import Progress
-from slipway.serving.api import World
-from slipway.serving.diagnosis import Diagnosis, Limits, diagnose, sentence
-from slipway.serving.job import without_pods
+from slipway.serving.containers.diagnosis import Diagnosis, Limits, diagnose, sentence
+from slipway.serving.contract.api import World
+from slipway.serving.pods.job import without_pods
+from slipway.serving.wire.agent import Progress
 from slipway.weights.jobs import Run
 
 LOADING = "The weights are being loaded into the cache"

@@ -16,12 +16,12 @@ from slipway.artifacts import publication
 from slipway.artifacts.publication import Publication
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import JOB, Key, Object, deleting, key, uid
-from slipway.serving.agent import LONGEST_RESUME, AgentReport
-from slipway.serving.api import World
-from slipway.serving.diagnosis import sentence
-from slipway.serving.job import pods_of, termination_message, without_pods
-from slipway.serving.publishers import job_name
-from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.containers.diagnosis import sentence
+from slipway.serving.contract.api import World
+from slipway.serving.pods.job import pods_of, termination_message, without_pods
+from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.wire.agent import LONGEST_RESUME, AgentReport
+from slipway.serving.wire.publishers import job_name
 from slipway.weights import jobs, progress
 from slipway.weights.credentials import Access
 from slipway.weights.jobs import LASTING, REPORT_SECONDS, RETRIES, RETRY_SECONDS, Run, Runner

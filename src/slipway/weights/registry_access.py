@@ -6,7 +6,7 @@ The token is for the depot alone and changes while the pod runs, so it is a file
 from __future__ import annotations
 
 from slipway.kube.objects import Object
-from slipway.serving.server import variables
+from slipway.serving.pods.server import variables
 from slipway.weights.credentials import Access, mounted
 
 AUDIENCE = "slipway-depot"

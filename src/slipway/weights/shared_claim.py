@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 
 from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Key, Object, deleting, key, owner_reference, uid
-from slipway.serving import volumes
-from slipway.serving.delivery import Blocked, DeliveryWorld, owner, owners, template_of
-from slipway.serving.job import pods_of
-from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.containers import volumes
+from slipway.serving.contract.delivery import Blocked, DeliveryWorld, owner, owners, template_of
+from slipway.serving.pods.job import pods_of
+from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
 from slipway.weights import jobs
 from slipway.weights.credentials import mounted, of_operator
 from slipway.weights.delivered import Brought, Choices, Means

@@ -17,7 +17,7 @@ from slipway.artifacts import huggingface
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.paths import fault_inside as _fault
 from slipway.artifacts.redaction import redact_url
-from slipway.serving.settings import Sources
+from slipway.serving.contract.settings import Sources
 from slipway.spelling import did_you_mean
 
 Kind = Literal["web", "hub", "repository", "bucket", "claim", "host"]

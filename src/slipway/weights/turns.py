@@ -18,9 +18,9 @@ from slipway.kube.conditions import find, timestamp
 from slipway.kube.objects import JOB, Key, Kind, Object, deleting, key, uid
 from slipway.kube.quantity import amount
 from slipway.kube.store import Change, IndexFunction
-from slipway.serving.api import Enqueue, Listers, Watch, World
-from slipway.serving.times import unix_time
-from slipway.serving.watches import owned_by
+from slipway.kube.times import unix_time
+from slipway.serving.contract.api import Enqueue, Listers, Watch, World
+from slipway.serving.contract.watches import owned_by
 
 PENDING, PUBLISHING = "Pending", "Publishing"
 """Phases of models that wait for their turn, and of those that have it."""

@@ -14,10 +14,10 @@ from slipway.apis.kubeai import KUBEAI
 from slipway.apis.labels import RESERVED
 from slipway.apis.llmkube import ADAPTERS, MODELS, POOLS, QUOTAS, ROUTERS, SERVICES
 from slipway.kube.objects import DEPLOYMENT, Object
-from slipway.serving.api import Api, InvalidSpecError, Plan, Rejection, World
-from slipway.serving.authors import NOT_ALLOWED, planned
-from slipway.serving.freedoms import APPARMOR
-from slipway.serving.settings import Authors, Settings, Sources
+from slipway.serving.containers.freedoms import APPARMOR
+from slipway.serving.contract.api import Api, InvalidSpecError, Plan, Rejection, World
+from slipway.serving.contract.authors import NOT_ALLOWED, planned
+from slipway.serving.contract.settings import Authors, Settings, Sources
 from tests import worlds
 from tests.worlds import UPSTREAM, at
 

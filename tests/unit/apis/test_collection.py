@@ -9,7 +9,7 @@ import pytest
 from slipway.apis import APIS, DESCRIPTIONS, collection
 from slipway.apis.description import Description, Resource, Scrape
 from slipway.kube.objects import Kind
-from slipway.serving.readiness import Condition, Readiness
+from slipway.serving.contract.readiness import Condition, Readiness
 from tests import documents
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,8 @@ import pytest
 
 from slipway.engines.gpus import named
 from slipway.engines.llamacpp import LLAMACPP
-from slipway.serving.api import World
-from slipway.serving.devices import with_groups
+from slipway.serving.containers.devices import with_groups
+from slipway.serving.contract.api import World
 from tests import worlds
 
 from . import test_krypton as krypton

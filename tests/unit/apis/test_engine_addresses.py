@@ -9,7 +9,7 @@ import pytest
 
 from slipway.controller.main import in_cluster
 from slipway.controller.settings import ControllerSettings
-from slipway.serving.api import World
+from slipway.serving.contract.api import World
 from tests import worlds
 
 from . import test_krypton as krypton

@@ -12,10 +12,10 @@ import yaml
 
 from slipway.apis import APIS
 from slipway.kube.objects import key
-from slipway.serving.agent import AgentReport
-from slipway.serving.api import Api, InvalidSpecError, Plan, Rejection, World
-from slipway.serving.route import ROUTE, routed_service
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import Api, InvalidSpecError, Plan, Rejection, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.routing.route import ROUTE, routed_service
+from slipway.serving.wire.agent import AgentReport
 from tests import documents, goldens, worlds
 from tests.tables import each
 

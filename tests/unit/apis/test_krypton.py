@@ -8,8 +8,8 @@ import pytest
 
 from slipway.apis.krypton import KRYPTON
 from slipway.kube.objects import DEPLOYMENT
-from slipway.serving.api import InvalidSpecError, Rejection, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Rejection, World
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 from tests.worlds import at
 

@@ -10,8 +10,8 @@ import pytest
 from slipway.apis.kubeai import KUBEAI
 from slipway.apis.llmkube import MODELS, SERVICES
 from slipway.kube.objects import CONFIG_MAP, Object
-from slipway.serving.api import Api, Reference, World
-from slipway.serving.settings import Loader, Settings
+from slipway.serving.contract.api import Api, Reference, World
+from slipway.serving.contract.settings import Loader, Settings
 from tests import worlds
 
 PROXY = {"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}

@@ -12,14 +12,14 @@ import yaml
 
 from slipway.apis import APIS
 from slipway.kube.objects import DEPLOYMENT, Key, Object
-from slipway.serving.api import InvalidSpecError, Rejection, World
-from slipway.serving.authors import planned
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.freedoms import Labels
-from slipway.serving.readiness import summarize
-from slipway.serving.route import Route, RoutedService
-from slipway.serving.settings import Settings
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
+from slipway.serving.containers.diagnosis import TEMPLATE
+from slipway.serving.containers.freedoms import Labels
+from slipway.serving.contract.api import InvalidSpecError, Rejection, World
+from slipway.serving.contract.authors import planned
+from slipway.serving.contract.readiness import summarize
+from slipway.serving.contract.settings import Settings
+from slipway.serving.routing.route import Route, RoutedService
 from tests import worlds
 
 ROWS: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parents[1] / "mistakes.yml").read_text())

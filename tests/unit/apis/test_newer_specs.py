@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from slipway.kube.objects import DEPLOYMENT, deleting
-from slipway.serving.api import Api, InvalidSpecError, World
+from slipway.serving.contract.api import Api, InvalidSpecError, World
 from tests import worlds
 from tests.tables import each
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.serving.api import InvalidSpecError, Plan
+from slipway.serving.contract.api import InvalidSpecError, Plan
 from tests import documents, worlds
 from tests.standins.restricted_v2 import FIRST, admitted, reviewed
 from tests.tables import each

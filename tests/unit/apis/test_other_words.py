@@ -14,8 +14,8 @@ from slipway.artifacts.huggingface import HuggingFaceFile, in_other_words
 from slipway.artifacts.model_pages import UnsupportedError
 from slipway.artifacts.model_pages import parse as deckhouse_page
 from slipway.engines import ENGINES
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.settings import Settings, Sources
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings, Sources
 from slipway.weights.source import Request, SourceError
 from slipway.weights.source import parse as source
 

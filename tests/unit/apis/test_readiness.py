@@ -11,8 +11,8 @@ import pytest
 
 from slipway.apis import APIS
 from slipway.kube.objects import Object
-from slipway.serving.api import Api
-from slipway.serving.readiness import summarize
+from slipway.serving.contract.api import Api
+from slipway.serving.contract.readiness import summarize
 from tests import documents, goldens
 from tests.tables import each
 

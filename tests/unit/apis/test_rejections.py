@@ -10,9 +10,9 @@ import pytest
 
 from slipway.apis import APIS
 from slipway.kube.objects import Object
-from slipway.serving.api import Api, Plan, Rejection, World
-from slipway.serving.readiness import summarize
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import Api, Plan, Rejection, World
+from slipway.serving.contract.readiness import summarize
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 from tests.tables import each
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipway.serving.api import InvalidSpecError
+from slipway.serving.contract.api import InvalidSpecError
 
 from . import test_krypton as krypton
 from .kubeai import test_kubeai as kubeai

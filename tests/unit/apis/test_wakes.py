@@ -10,7 +10,7 @@ import msgspec
 
 from slipway.kube.objects import Key, Kind, Object, key
 from slipway.kube.store import Change
-from slipway.serving.api import Api, InvalidSpecError, World
+from slipway.serving.contract.api import Api, InvalidSpecError, World
 from tests.tables import each
 
 from .llmkube import test_models

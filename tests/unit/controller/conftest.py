@@ -35,8 +35,8 @@ from slipway.kube.objects import (
     labels,
 )
 from slipway.kube.store import Change
-from slipway.serving.agent import Adapter, AdapterSet
-from slipway.serving.api import (
+from slipway.serving.containers.freedoms import Freedom
+from slipway.serving.contract.api import (
     Api,
     InvalidSpecError,
     Listers,
@@ -48,12 +48,12 @@ from slipway.serving.api import (
     Watch,
     World,
 )
-from slipway.serving.freedoms import Freedom
-from slipway.serving.proof import SigningKey
-from slipway.serving.readiness import Condition, Readiness
-from slipway.serving.scaling import Scaling
-from slipway.serving.settings import Settings
-from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.readiness import Condition, Readiness
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.routing.scaling import Scaling
+from slipway.serving.wire.agent import Adapter, AdapterSet
+from slipway.serving.wire.proof import SigningKey
 
 from ..kube.conftest import ApiServer, client, eventually, kubeconfig, metrics, rest, script, server, start
 
@@ -89,7 +89,7 @@ class ToySpec(msgspec.Struct):
 
 
 class Toys:
-    """See :class:`slipway.serving.api.Api`. What a Toy's plan holds stands in its spec."""
+    """See :class:`slipway.serving.contract.api.Api`. What a Toy's plan holds stands in its spec."""
 
     name = "toys"
     resource = CustomResource(kind=TOY, spec=ToySpec)

@@ -19,8 +19,8 @@ from slipway.kube.controller import Controller
 from slipway.kube.events import Recorder
 from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
-from slipway.serving.api import Api
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import Api
+from slipway.serving.contract.settings import Settings
 
 from ..kube.conftest import ApiServer
 from .conftest import KEY, at_rest

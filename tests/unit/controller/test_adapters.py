@@ -8,8 +8,8 @@ import pytest
 
 from slipway.controller import adapters
 from slipway.controller.adapters import DRAIN_SECONDS, Order, Pod
-from slipway.serving import agent
-from slipway.serving.agent import Adapter, AdapterSet, AdapterState, AgentReport
+from slipway.serving.wire import agent
+from slipway.serving.wire.agent import Adapter, AdapterSet, AdapterState, AgentReport
 
 NEW, OLD = "hf://acme/sql@new", "hf://acme/sql@old"
 WISH = (Adapter("base_sql", NEW),)

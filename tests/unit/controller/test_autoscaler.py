@@ -19,7 +19,7 @@ from slipway.controller.scaled import ScaledResources, Subject
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, Key, Kind
 from slipway.kube.store import Store, Stores
-from slipway.serving.scaling import Load, Scaling, begin
+from slipway.serving.routing.scaling import Load, Scaling, begin
 
 from ..kube.conftest import PATIENCE, ApiServer
 from .conftest import TOY

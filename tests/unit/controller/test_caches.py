@@ -28,11 +28,11 @@ from slipway.kube.lease import LeaderElector
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, NETWORK_POLICY, NODE, POD, SERVICE, Key, Kind, Object, key
 from slipway.kube.store import Change
-from slipway.serving.api import USES, Api, Watch
-from slipway.serving.claims import Rules
-from slipway.serving.groups import LEADER_WORKER_SET
-from slipway.serving.settings import Settings
-from slipway.serving.watches import by_namespace, nobody, owned_by
+from slipway.serving.contract.api import USES, Api, Watch
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.watches import by_namespace, nobody, owned_by
+from slipway.serving.pods.groups import LEADER_WORKER_SET
+from slipway.serving.routing.claims import Rules
 
 SETTINGS = Settings(system_namespace="slipway-system")
 LLMKUBE = (MODELS, SERVICES)

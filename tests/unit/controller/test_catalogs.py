@@ -21,8 +21,8 @@ from slipway.kube.client import Client
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import SECRET, Key, Object
-from slipway.serving.catalogs import CatalogAddress
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
+from slipway.serving.wire.catalogs import CatalogAddress
 
 from ..catalog_server import ANYWHERE, OTHER, TOKEN, CatalogServer, catalog, data, entry
 from ..certificates import Authority

@@ -19,8 +19,8 @@ from slipway.kube import applier as applier_module
 from slipway.kube.conditions import timestamp
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import JOB, POD, SECRET
-from slipway.serving.depot_token import verified
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
+from slipway.serving.wire.depot_token import verified
 
 from ..apis.deckhouse.cluster import DIGEST, KEY, OWN, told
 from .conftest import controlled

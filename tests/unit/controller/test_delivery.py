@@ -30,8 +30,8 @@ from slipway.kube.objects import (
     Kind,
     Object,
 )
-from slipway.serving.delivery import WORKLOADS, template_of
-from slipway.serving.settings import Settings
+from slipway.serving.contract.delivery import WORKLOADS, template_of
+from slipway.serving.contract.settings import Settings
 
 SETTINGS = Settings(apis={"deckhouse": {"registry": "registry:5000"}}, system_namespace="system")
 DIGEST = f"sha256:{'a' * 64}"

@@ -18,8 +18,8 @@ from slipway.controller.scaled import ScaledResources
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key
-from slipway.serving.api import Plan, Rejection, StatusResult, World
-from slipway.serving.demand import Demand
+from slipway.serving.contract.api import Plan, Rejection, StatusResult, World
+from slipway.serving.routing.demand import Demand
 
 from .conftest import KEY, SETTINGS, TOY, Toys
 

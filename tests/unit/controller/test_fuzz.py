@@ -41,11 +41,11 @@ from slipway.kube.lease import LeaderElector
 from slipway.kube.manager import Manager
 from slipway.kube.objects import CONFIG_MAP, ENDPOINT_SLICE, MANAGED_BY, POD, SERVICE, Kind
 from slipway.kube.quantity import multiply
-from slipway.serving.agent import Adapter, AgentReport
-from slipway.serving.api import USES, World
-from slipway.serving.route import ROUTE, InvalidRouteError, routed_service
-from slipway.serving.settings import Settings
-from slipway.serving.times import parse_duration
+from slipway.kube.times import parse_duration
+from slipway.serving.contract.api import USES, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.routing.route import ROUTE, InvalidRouteError, routed_service
+from slipway.serving.wire.agent import Adapter, AgentReport
 from tests import documents, goldens, worlds
 from tests.ports import reserved_port
 from tests.tables import TIMES, seeds

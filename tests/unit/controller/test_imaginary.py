@@ -25,16 +25,16 @@ from slipway.kube.crd import CustomResource
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import DEPLOYMENT, SERVICE, Key, Kind, Object
-from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
-from slipway.serving.diagnosis import Limits, diagnose
-from slipway.serving.freedoms import Freedom, freedoms
-from slipway.serving.report import REPORTED, Component, report
-from slipway.serving.scaling import ScaleTarget, Scaling
-from slipway.serving.server import Scale
-from slipway.serving.settings import Settings
-from slipway.serving.status import build_status
-from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
-from slipway.serving.workload import Rollout, child, deployment_of
+from slipway.serving.containers.diagnosis import Limits, diagnose
+from slipway.serving.containers.freedoms import Freedom, freedoms
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.pods.server import Scale
+from slipway.serving.pods.workload import Rollout, child, deployment_of
+from slipway.serving.routing.scaling import ScaleTarget, Scaling
+from slipway.serving.status.builder import build_status
+from slipway.serving.status.report import REPORTED, Component, report
 
 from ..kube.conftest import ApiServer, Fault, kubeconfig_of, serving
 from .conftest import KEY, SETTINGS
@@ -64,7 +64,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Fleets:
-    """See :class:`slipway.serving.api.Api`."""
+    """See :class:`slipway.serving.contract.api.Api`."""
 
     name = "fleets"
     resource = CustomResource(kind=FLEET, spec=FleetSpec)

@@ -9,7 +9,7 @@ import pytest
 from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai.types import KIND
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 from .conftest import controlled
 

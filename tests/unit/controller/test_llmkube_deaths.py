@@ -16,7 +16,7 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 from .deaths import Death, Process, assert_only_writes, moments
 

@@ -18,7 +18,7 @@ from slipway.artifacts.report import Report, written
 from slipway.kube.client import Client
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 from .conftest import controlled
 

@@ -17,7 +17,7 @@ from slipway.kube.objects import (
     PRIORITY_CLASS,
     SERVICE,
 )
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 from .conftest import controlled
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, MANAGED_BY, SERVICE, Kind
-from slipway.serving.api import USES
-from slipway.serving.route import ROUTE
+from slipway.serving.contract.api import USES
+from slipway.serving.routing.route import ROUTE
 
 SOURCE = Path(__file__).parents[3] / "src"
 BOUND = 10_000
@@ -25,7 +25,7 @@ from slipway.controller.caches import Caches
 from slipway.gateway.kubernetes_source import KubernetesSource
 from slipway.kube.client import Client
 from slipway.kube.metrics import Metrics
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 
 async def main(role, kubeconfig):

@@ -9,7 +9,7 @@ import pytest
 from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai.types import KIND
 from slipway.kube.objects import DEPLOYMENT, SERVICE
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 from .conftest import apply_kubeai_model, controlled
 

@@ -13,7 +13,7 @@ from slipway.apis.ome.api import BENCHMARKS
 from slipway.artifacts.benchmark import Run, Summary, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, POD, Kind
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 from .deaths import Death, Process, assert_only_writes, moments
 

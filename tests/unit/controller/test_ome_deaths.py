@@ -17,8 +17,8 @@ from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, POD
-from slipway.serving.api import USES
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import USES
+from slipway.serving.contract.settings import Settings
 from slipway.weights.nodes import RECORDS, node_of
 
 from .conftest import changes

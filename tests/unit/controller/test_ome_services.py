@@ -14,9 +14,9 @@ from slipway.apis.ome import names
 from slipway.apis.ome.services.table import SERVICES
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import DEPLOYMENT, SERVICE, Kind
-from slipway.serving.groups import LEADER_WORKER_SET
-from slipway.serving.route import ROUTE
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.groups import LEADER_WORKER_SET
+from slipway.serving.routing.route import ROUTE
 
 from .deaths import Death, Process, assert_only_writes, moments
 

@@ -26,8 +26,8 @@ from slipway.kube.conditions import timestamp
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, POD, SERVICE, Key
-from slipway.serving.api import USES, Api
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import USES, Api
+from slipway.serving.contract.settings import Settings
 
 from .conftest import KEY, TOY
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from slipway.controller.agents import ASKED_AT_A_TIME, OF_A_NAMESPACE, Agents, _Followed
 from slipway.controller.places import Places
 from slipway.kube.objects import Object
-from slipway.serving.agent import AdapterSet
+from slipway.serving.wire.agent import AdapterSet
 
 from .conftest import KEY
 

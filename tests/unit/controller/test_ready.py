@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, Key
-from slipway.serving.readiness import AnyOf, Condition, Readiness
+from slipway.serving.contract.readiness import AnyOf, Condition, Readiness
 
 from .conftest import TOY, changes
 

@@ -19,7 +19,7 @@ from slipway.controller.scaled import ScaledResources
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Kind
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 from ..kube.conftest import Fault, refuse
 from ..plugins.importable import make_importable

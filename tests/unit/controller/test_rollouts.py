@@ -13,8 +13,8 @@ from slipway.controller.rollouts import draining, resets, rollouts
 from slipway.kube.conditions import timestamp
 from slipway.kube.events import Recorder
 from slipway.kube.objects import DEPLOYMENT, POD, SERVICE, Key, Kind, Object
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.settings import Settings
+from slipway.serving.containers.diagnosis import TEMPLATE
+from slipway.serving.contract.settings import Settings
 
 from .conftest import apply_kubeai_model, controlled
 

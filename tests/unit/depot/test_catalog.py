@@ -15,7 +15,7 @@ import pytest
 from slipway.depot.catalog import Catalog, credentials, document, offers
 from slipway.kube.informer import Informer
 from slipway.kube.objects import Object
-from slipway.serving.catalogs import VERSION, read_catalog
+from slipway.serving.wire.catalogs import VERSION, read_catalog
 
 from ..kube.conftest import start
 from .conftest import CLUSTER_THING, NOW, asked, settings_with

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from slipway.depot.publishers import NOTHING, REMOVE, WRITE, Place, parsed, rights
 from slipway.depot.reviews import MOST_OF_ONE
-from slipway.serving.publishers import is_pod_of, job_name
-from slipway.serving.repositories import repository
+from slipway.serving.wire.publishers import is_pod_of, job_name
+from slipway.serving.wire.repositories import repository
 
 from .conftest import CLUSTER_THING, SYSTEM, THING, asked, knows
 from .test_signing import read

@@ -16,7 +16,7 @@ from slipway.depot.reviews import Caller, reviewed
 from slipway.depot.signing import Access
 from slipway.depot.tokens import granted, scope_of
 from slipway.kube.objects import NAMESPACE
-from slipway.serving.depot_token import Claim, sign
+from slipway.serving.wire.depot_token import Claim, sign
 
 from .conftest import KEY, NOW, SYSTEM, asked, knows
 from .test_signing import read

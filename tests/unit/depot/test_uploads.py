@@ -30,8 +30,8 @@ from slipway.depot.models import Models
 from slipway.depot.registry import Registry
 from slipway.depot.uploads import Uploads
 from slipway.kube.client import Client
-from slipway.serving import upload_notes
-from slipway.serving.depot_token import Claim, sign
+from slipway.serving.wire import upload_notes
+from slipway.serving.wire.depot_token import Claim, sign
 
 from .conftest import KEY, settings_with
 from .fake_registry import FakeRegistry, digest_of, running

@@ -36,9 +36,9 @@ from slipway.engines.python import PYTHON
 from slipway.gateway import errors
 from slipway.gateway.settings import Settings as GatewaySettings
 from slipway.kube import errors as client_errors
-from slipway.serving import paths
-from slipway.serving.diagnosis import MISSING
-from slipway.serving.route import Route
+from slipway.serving.containers.diagnosis import MISSING
+from slipway.serving.routing import paths
+from slipway.serving.routing.route import Route
 from tests import documents
 
 from ...docs.pages import PAGES, ROOT, anchors

@@ -10,7 +10,7 @@ import pytest
 from slipway.gateway.file_source import TableFile
 from slipway.gateway.handovers import Handovers
 from slipway.gateway.table import RoutingTable, build
-from slipway.serving.claims import Rules
+from slipway.serving.routing.claims import Rules
 from tests.unit.gateway.test_table import service
 
 HUB = "Qwen/Qwen2.5-0.5B-Instruct"

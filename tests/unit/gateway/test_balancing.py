@@ -6,7 +6,7 @@ import pytest
 
 from slipway.gateway.balancing import rings
 from slipway.gateway.table import EMPTY, Backend, RoutingTable
-from slipway.serving.route import PrefixHash, Route
+from slipway.serving.routing.route import PrefixHash, Route
 
 TWO = ("10.0.0.1:80", "[fd00::1]:80")
 

@@ -8,7 +8,7 @@ from slipway.gateway import limits
 from slipway.gateway.keys import Rights
 from slipway.gateway.limits import Permissions, allowed, backends_of, learns_refusal, maps
 from slipway.gateway.table import Backend, RoutingTable
-from slipway.serving.route import Route
+from slipway.serving.routing.route import Route
 
 TABLE = RoutingTable(
     {

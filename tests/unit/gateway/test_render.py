@@ -15,7 +15,7 @@ from slipway.gateway.keys import REFUSED, Rights
 from slipway.gateway.render import DesiredState, files
 from slipway.gateway.settings import Jwt, Settings
 from slipway.gateway.table import Backend, RoutingTable
-from slipway.serving.route import PrefixHash, Route, ScaleTarget, Target
+from slipway.serving.routing.route import PrefixHash, Route, ScaleTarget, Target
 
 GOLDEN = Path(__file__).parent / "golden"
 HASHED = Route(strategy="PrefixHash", prefix_hash=PrefixHash(mean_load_factor=150))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slipway.gateway.rewrite import DROPPED_MAP, NAMES_MAP, maps
 from slipway.gateway.table import Backend, RoutingTable
-from slipway.serving.route import Route
+from slipway.serving.routing.route import Route
 
 
 def table(*backends: Backend) -> RoutingTable:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from slipway.gateway.selector import label_text
-from slipway.serving.selector import InvalidSelectorError, chosen, parse
+from slipway.serving.routing.selector import InvalidSelectorError, chosen, parse
 
 from ...selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
 

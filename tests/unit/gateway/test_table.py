@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from slipway.gateway.table import MOST_ENDPOINTS, PASSED_OVER, TableBuilder, build
-from slipway.serving.claims import Rules
-from slipway.serving.unready import Unready
+from slipway.serving.routing.claims import Rules
+from slipway.serving.status.unready import Unready
 
 LABEL = "slipway.inference/route"
 
@@ -228,7 +228,7 @@ def test_a_change_of_one_service_or_slice_does_not_read_the_others_again(monkeyp
         read.append(text)
         raise KeyError
 
-    monkeypatch.setattr("slipway.serving.route._read", fail)
+    monkeypatch.setattr("slipway.serving.routing.route._read", fail)
     pieces: list[Any] = []
     monkeypatch.setattr("slipway.gateway.table._read_slice", lambda obj, **_unused: pieces.append(obj))
     services[7] = versioned(service("s7", models=["other"]), "2")

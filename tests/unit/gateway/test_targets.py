@@ -9,7 +9,7 @@ import pytest
 
 from slipway.gateway.table import Fault, build
 from slipway.gateway.targets import TARGETS_MAP, maps
-from slipway.serving.route import MOST_TARGETS
+from slipway.serving.routing.route import MOST_TARGETS
 from tests.unit.gateway.test_table import LABEL, endpoint, piece, service
 
 

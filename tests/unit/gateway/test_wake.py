@@ -18,7 +18,7 @@ from slipway.gateway.table import Backend, RoutingTable
 from slipway.gateway.wake import Sleeper, Waker, sleepers
 from slipway.kube.errors import ApiError, ConflictError, ForbiddenError
 from slipway.kube.objects import Key, Kind
-from slipway.serving.route import Route, ScaleTarget
+from slipway.serving.routing.route import Route, ScaleTarget
 
 TARGET = ScaleTarget("kubeai.org", "v1", "models", "llama")
 SLEEPER = Sleeper("ns", TARGET)

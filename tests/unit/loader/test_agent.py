@@ -25,9 +25,9 @@ from slipway.loader.commands import fetch_adapter
 from slipway.loader.gate import Gate
 from slipway.loader.sources.base import open_source
 from slipway.loader.state_api import application
-from slipway.serving import agent
-from slipway.serving.agent import Adapter, AgentReport
-from slipway.serving.proof import HEADER, SigningKey, public_key
+from slipway.serving.wire import agent
+from slipway.serving.wire.agent import Adapter, AgentReport
+from slipway.serving.wire.proof import HEADER, SigningKey, public_key
 
 from .conftest import HASTY, PATIENCE, Service, write
 from .models import tensors

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from slipway.loader.agent.plan import Version
-from slipway.serving.agent import Adapter
+from slipway.serving.wire.agent import Adapter
 
 from .conftest import Service, write
 from .sglang import Engine

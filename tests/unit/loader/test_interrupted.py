@@ -22,7 +22,7 @@ from aiohttp import web
 
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.folder import Folder
-from slipway.serving.proof import HEADER, SigningKey
+from slipway.serving.wire.proof import HEADER, SigningKey
 from tests.ports import reserved_port
 
 from .conftest import FILES, PATIENCE, WEIGHTS, Loading, Service, content, write

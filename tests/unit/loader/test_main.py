@@ -12,7 +12,7 @@ from slipway.loader import main as module
 from slipway.loader.main import main
 from slipway.loader.progress import Meter, human
 from slipway.loader.termination import write_termination_message
-from slipway.serving import job
+from slipway.serving.pods import job
 
 from .conftest import FILES, Service, content
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipway.loader.agent.plan import Action, Fetch, Load, Remove, Unload, Version, plan
-from slipway.serving.agent import Adapter, version
+from slipway.serving.wire.agent import Adapter, version
 
 URLS = {version(f"hf://acme/{word}"): f"hf://acme/{word}" for word in ("one", "two")}
 ONE, TWO = URLS

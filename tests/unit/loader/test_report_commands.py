@@ -18,9 +18,9 @@ from slipway.loader import main as module
 from slipway.loader import report_commands
 from slipway.loader.main import main
 from slipway.loader.sources.base import Access
-from slipway.serving import agent
-from slipway.serving.proof import SigningKey
-from slipway.serving.settings import Settings, Sources
+from slipway.serving.contract.settings import Settings, Sources
+from slipway.serving.wire import agent
+from slipway.serving.wire.proof import SigningKey
 from slipway.weights.jobs import words_of
 
 from .conftest import WEIGHTS, Service, content, write

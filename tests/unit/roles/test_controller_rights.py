@@ -20,10 +20,10 @@ from slipway.apis.ome.services.plan import POD_READER
 from slipway.controller import signing
 from slipway.kube.applier import OF_STRANGER, OF_VANISHED_OWNER
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, POD, PRIORITY_CLASS
-from slipway.serving.agent import SERVING_LABEL
-from slipway.serving.delivery import OBSERVED, WORKLOADS
-from slipway.serving.scaling import STATE, WAKE
-from slipway.serving.settings import Settings
+from slipway.serving.contract.delivery import OBSERVED, WORKLOADS
+from slipway.serving.contract.settings import Settings
+from slipway.serving.routing.scaling import STATE, WAKE
+from slipway.serving.wire.agent import SERVING_LABEL
 from slipway.weights.nodes import RECORDS
 
 from .rendering import Rendered

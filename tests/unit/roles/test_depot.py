@@ -9,7 +9,7 @@ import pytest
 
 from slipway.apis.deckhouse.settings import deckhouse
 from slipway.depot.settings import parsed
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 from ..network_policy import ALL, PROMETHEUS, who
 from .rendering import Rendered

@@ -13,7 +13,7 @@ from aiohttp import web
 from slipway.apis.kubeai.types import Feature
 from slipway.gateway import http_api
 from slipway.gateway.file_source import ModelEntry, TableFile
-from slipway.serving.route import Route
+from slipway.serving.routing.route import Route
 
 from ..ansible_files import role_variables
 

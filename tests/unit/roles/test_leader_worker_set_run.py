@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slipway.kube.objects import Object
-from slipway.serving.groups import LEADER_WORKER_SET
+from slipway.serving.pods.groups import LEADER_WORKER_SET
 from tests import documents
 
 from ..ansible_files import role_variables

@@ -16,7 +16,7 @@ import pytest
 from slipway.apis.llmkube.rules.engines import ENGINES, scaling_metric
 from slipway.engines import ENGINES as ALL_ENGINES
 from slipway.engines.main import table, text
-from slipway.serving.report import SETTLED
+from slipway.serving.status.report import SETTLED
 from tests import documents, goldens
 
 from ...docs.pages import ROOT, anchors, prose

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.serving.catalogs import (
-    Catalog,
-    CatalogAddress,
-    Entry,
-    UndecidedError,
-    choose_catalog,
-    choose_entry,
-)
+from slipway.serving.wire.catalogs import Catalog, CatalogAddress, Entry, UndecidedError, choose_catalog, choose_entry
 
 ADDRESS = CatalogAddress(url="https://catalog.example", credentials="catalog", refresh_seconds=600)
 DIGEST = f"sha256:{'a' * 64}"

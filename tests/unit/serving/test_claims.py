@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.serving.claims import alias_holders, winners
-from slipway.serving.route import Route, RoutedService
+from slipway.serving.routing.claims import alias_holders, winners
+from slipway.serving.routing.route import Route, RoutedService
 
 
 def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_decided_by_namespace_and_name() -> None:

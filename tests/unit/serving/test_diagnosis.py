@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from slipway.engines.llamacpp import LLAMACPP
-from slipway.serving.diagnosis import TEMPLATE, Diagnosis, Failure, Limits, diagnose
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
+from slipway.serving.containers.diagnosis import TEMPLATE, Diagnosis, Failure, Limits, diagnose
 
 LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, container="llama-server")
 NOW = unix_time("2026-11-21T09:10:00Z")

@@ -20,7 +20,7 @@ from slipway.engines.engine import Engine as AnyEngine
 from slipway.engines.generic import GENERIC
 from slipway.engines.sglang import SGLANG
 from slipway.engines.vllm import VLLM
-from slipway.serving.drain import FAILED_SECONDS, UNASKED_SECONDS, Drain, bounded
+from slipway.serving.containers.drain import FAILED_SECONDS, UNASKED_SECONDS, Drain, bounded
 
 PATIENCE = 60
 METRICS = """\

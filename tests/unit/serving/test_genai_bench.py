@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from slipway.serving import genai_bench
-from slipway.serving.genai_bench import Benchmark, arguments, command, fault, request_params
+from slipway.serving.containers import genai_bench
+from slipway.serving.containers.genai_bench import Benchmark, arguments, command, fault, request_params
 
 
 def benchmark(**fields: Any) -> Benchmark:

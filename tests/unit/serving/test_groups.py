@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from slipway.kube.objects import Object
-from slipway.serving.diagnosis import TEMPLATE, Diagnosis, Limits, diagnose, template_digest
-from slipway.serving.freedoms import freedoms
-from slipway.serving.groups import LONGEST_NAME, Group, as_workload, leader_worker_set, owner_name
-from slipway.serving.report import Component, report
+from slipway.serving.containers.diagnosis import TEMPLATE, Diagnosis, Limits, diagnose, template_digest
+from slipway.serving.containers.freedoms import freedoms
+from slipway.serving.pods.groups import LONGEST_NAME, Group, as_workload, leader_worker_set, owner_name
+from slipway.serving.status.report import Component, report
 
 SELECTOR = {"app": "chat-engine"}
 GROUP = Group(

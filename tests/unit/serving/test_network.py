@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from slipway.kube.objects import NETWORK_POLICY
-from slipway.serving.drain import Drain
-from slipway.serving.network import ingress
-from slipway.serving.server import Container, ModelServer, Probe, Probes
-from slipway.serving.settings import NetworkPolicies, Settings
+from slipway.serving.containers.drain import Drain
+from slipway.serving.contract.settings import NetworkPolicies, Settings
+from slipway.serving.pods.network import ingress
+from slipway.serving.pods.server import Container, ModelServer, Probe, Probes
 
 from ..network_policy import ALL, CONTROLLER, FORGED, GATEWAY, NEIGHBOUR, PROMETHEUS, STRANGER, who
 

@@ -8,8 +8,8 @@ import pytest
 
 from slipway.engines import ENGINES
 from slipway.engines.engine import Engine
-from slipway.serving import paths
-from slipway.serving.server import Container
+from slipway.serving.pods.server import Container
+from slipway.serving.routing import paths
 
 
 def test_each_path_has_a_number_of_its_own_that_tells_its_kind() -> None:

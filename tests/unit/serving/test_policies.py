@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from slipway.kube.objects import Object
-from slipway.serving.drain import Drain
-from slipway.serving.policies import Target, autoscaler, disruption_budget, priority_class
-from slipway.serving.server import Container, ModelServer, Probe, Probes, Scale
-from slipway.serving.settings import Settings
+from slipway.serving.containers.drain import Drain
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.policies import Target, autoscaler, disruption_budget, priority_class
+from slipway.serving.pods.server import Container, ModelServer, Probe, Probes, Scale
 
 PROBE = Probe(path="/health", period=1, timeout=1, failures=3)
 SERVER = ModelServer(

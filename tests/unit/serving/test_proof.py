@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from slipway.serving.agent import CONTROLLER_KEY
-from slipway.serving.proof import Proof, ProofError, SigningKey, body_digest, public_key, verified
+from slipway.serving.wire.agent import CONTROLLER_KEY
+from slipway.serving.wire.proof import Proof, ProofError, SigningKey, body_digest, public_key, verified
 
 KEY = SigningKey(bytes(range(32)))
 NOW = 1_900_000_000 * 10**9

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from slipway.kube.objects import Object
-from slipway.serving.readiness import ANSWERING, COMPLETE, AllOf, AnyOf, Condition, Field, Readiness, Rule, summarize
-from slipway.serving.readiness import holds as rule_holds
+from slipway.serving.contract.readiness import (
+    ANSWERING,
+    COMPLETE,
+    AllOf,
+    AnyOf,
+    Condition,
+    Field,
+    Readiness,
+    Rule,
+    summarize,
+)
+from slipway.serving.contract.readiness import holds as rule_holds
 
 ACCEPTED, AVAILABLE, PROGRESSING = Condition("Accepted"), Condition("Available"), COMPLETE
 SERVED = Readiness(

@@ -8,12 +8,12 @@ import pytest
 
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, JOB, Key
-from slipway.serving.api import Rejection
-from slipway.serving.claims import Rules
-from slipway.serving.diagnosis import Diagnosis, Failure
-from slipway.serving.groups import LEADER_WORKER_SET
-from slipway.serving.report import Component, Pending, model_id, newest_answers, report, routed
-from slipway.serving.route import Route, RoutedService
+from slipway.serving.containers.diagnosis import Diagnosis, Failure
+from slipway.serving.contract.api import Rejection
+from slipway.serving.pods.groups import LEADER_WORKER_SET
+from slipway.serving.routing.claims import Rules
+from slipway.serving.routing.route import Route, RoutedService
+from slipway.serving.status.report import Component, Pending, model_id, newest_answers, report, routed
 from tests.tables import each
 
 LOADING = Pending("LoadingCache", "The weights are being loaded.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipway.serving.route import (
+from slipway.serving.routing.route import (
     MOST_BYTES,
     ROUTE,
     InvalidRouteError,

@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from slipway.serving.scaling import Load, Scaling, begin, follow, intervals
+from slipway.serving.routing.scaling import Load, Scaling, begin, follow, intervals
 
 SECONDS = 2.0
 

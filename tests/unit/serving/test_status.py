@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from slipway.kube.conditions import Condition
-from slipway.serving.api import InvalidSpecError, Rejection
-from slipway.serving.status import build_status, first_rejection, permanent, verdict
+from slipway.serving.contract.api import InvalidSpecError, Rejection
+from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
 
 RETRIED, OTHER = Rejection("Retrying", "429", retryable=True), Rejection("Retrying", "503", retryable=True)
 REFUSED = Rejection("Forbidden", "quota", of_object=True)

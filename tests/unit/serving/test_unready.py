@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from slipway.serving.unready import MOST_BYTES, UNREADY, Explanation, Unready, annotation, explain, read, stand_in
+from slipway.serving.status.unready import (
+    MOST_BYTES,
+    UNREADY,
+    Explanation,
+    Unready,
+    annotation,
+    explain,
+    read,
+    stand_in,
+)
 
 SINCE = "2026-01-01T00:00:00Z"
 THEN = 1767225600.0

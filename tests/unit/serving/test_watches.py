@@ -8,8 +8,8 @@ import pytest
 
 from slipway.kube.objects import Key, Kind
 from slipway.kube.store import Change, Store, Stores
-from slipway.serving.api import Reference
-from slipway.serving.watches import REFERENCES, all_of, by_reference, first_or_last, of_owner, referenced_by
+from slipway.serving.contract.api import Reference
+from slipway.serving.contract.watches import REFERENCES, all_of, by_reference, first_or_last, of_owner, referenced_by
 
 TOY = Kind("toys.test", "v1", "Toy", "toys")
 WIDE = Kind("toys.test", "v1", "ClusterToy", "clustertoys", namespaced=False)

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.serving import volumes
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.drain import Drain
-from slipway.serving.job import ended
-from slipway.serving.route import Route
-from slipway.serving.server import Container, File, ModelServer, Mount, Probe, Probes, Scale, ServiceSpec
-from slipway.serving.workload import Rollout, deployment, deployment_of, kept, pod_template, service, workload
+from slipway.serving.containers import volumes
+from slipway.serving.containers.diagnosis import TEMPLATE
+from slipway.serving.containers.drain import Drain
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.pods.job import ended
+from slipway.serving.pods.server import Container, File, ModelServer, Mount, Probe, Probes, Scale, ServiceSpec
+from slipway.serving.pods.workload import Rollout, deployment, deployment_of, kept, pod_template, service, workload
+from slipway.serving.routing.route import Route
 
 HTTP = Probe(path="/health", period=5, timeout=3, failures=3)
 SERVER = ModelServer(

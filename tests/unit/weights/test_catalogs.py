@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from slipway.serving.catalogs import GrantRequest
+from slipway.serving.wire.catalogs import GrantRequest
 from slipway.weights import catalogs
 from slipway.weights.catalogs import CatalogError, Door, authority, authorization, exchange, policy, read
 

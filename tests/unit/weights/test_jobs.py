@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from slipway.kube.objects import JOB, Key
-from slipway.serving.api import World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import World
+from slipway.serving.contract.settings import Settings
 from slipway.weights.jobs import Run, observed
 
 NAME = Key("models", "tiny-load")

@@ -15,9 +15,9 @@ from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.deckhouse.types import CATALOG_SOURCE, CLUSTER_MODEL, MODEL
 from slipway.kube.conditions import READY
 from slipway.kube.objects import MANAGED_BY, Kind
-from slipway.serving.api import Watch
-from slipway.serving.settings import Settings
-from slipway.serving.table import Table, all_granted
+from slipway.serving.contract.api import Watch
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import Table, all_granted
 from slipway.weights import turns
 from slipway.weights.jobs import INSTANCE_LABEL, NAME_LABEL
 

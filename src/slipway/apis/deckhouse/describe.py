@@ -7,7 +7,7 @@ from slipway.apis.deckhouse.metrics import samples
 from slipway.apis.deckhouse.settings import DeckhouseSettings
 from slipway.apis.description import GET, MANAGE, Description, Fact, Grant, Grants, Resource
 from slipway.kube.objects import JOB, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD, SECRET
-from slipway.serving.delivery import WORKLOADS
+from slipway.serving.contract.delivery import WORKLOADS
 
 MODELS = tuple(
     Resource(

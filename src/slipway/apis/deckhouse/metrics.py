@@ -10,7 +10,7 @@ from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.description import Sample
 from slipway.kube.objects import Kind, Object, key, uid
 from slipway.kube.quantity import amount
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 from slipway.weights import turns
 
 PREFIX = "d8_ai_models"

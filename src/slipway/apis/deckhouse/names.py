@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slipway.kube.names import with_ending
 from slipway.kube.objects import Kind, Object, key, uid
-from slipway.serving import publishers, repositories
+from slipway.serving.wire import publishers, repositories
 
 GROUP = "ai.deckhouse.io"
 MODEL = Kind(GROUP, "v1alpha1", "Model", "models")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.serving.readiness import Condition, Field, Readiness
+from slipway.serving.contract.readiness import Condition, Field, Readiness
 
 MODEL = Readiness(
     ready=Field("status.phase", ("Ready",)),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 KEY_FILE = "/etc/slipway-depot/hmac"
 QUANTITY = r"\A([0-9]{1,18}(\.[0-9]{1,9})?(k|[KMGTPE]i?)?)?\Z"
@@ -15,7 +15,7 @@ Https = Annotated[str, Meta(pattern=r"\A(https://[^/?#@]+(/[^?#]*)?)?\Z")]
 
 
 class DeckhouseSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """See :class:`slipway.serving.settings.Settings` for what every API reads."""
+    """See :class:`slipway.serving.contract.settings.Settings` for what every API reads."""
 
     registry: str = ""
     """``host:port`` by which pods reach the registry."""

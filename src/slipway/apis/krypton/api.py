@@ -6,11 +6,11 @@ from slipway.apis.krypton import plan, resolve, status
 from slipway.apis.krypton.readiness import READINESS
 from slipway.apis.krypton.types import MODEL
 from slipway.kube.objects import DEPLOYMENT, NETWORK_POLICY, POD_DISRUPTION_BUDGET, SERVICE, SERVICE_ACCOUNT
-from slipway.serving.api import Watch
-from slipway.serving.report import REPORTED
-from slipway.serving.settings import Settings
-from slipway.serving.table import Table
-from slipway.serving.watches import owned_by
+from slipway.serving.contract.api import Watch
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import Table
+from slipway.serving.contract.watches import owned_by
+from slipway.serving.status.report import REPORTED
 
 
 def watches(_settings: Settings) -> tuple[Watch, ...]:

@@ -13,16 +13,16 @@ from slipway.engines.engine import ANYWHERE, Launch
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.retired import Renewal
 from slipway.kube.objects import created_unix
-from slipway.serving.api import InvalidSpecError, Plan
-from slipway.serving.env import without
-from slipway.serving.freedoms import Freedom, freedoms
-from slipway.serving.network import ingress
-from slipway.serving.policies import disruption_budget
-from slipway.serving.route import Route
-from slipway.serving.server import Container, ModelServer, Mount, Probe, Probes, Scale, ServiceSpec, variables
-from slipway.serving.settings import Settings
-from slipway.serving.volumes import scratch
-from slipway.serving.workload import UNPRIVILEGED, restricted, workload
+from slipway.serving.containers.env import without
+from slipway.serving.containers.freedoms import Freedom, freedoms
+from slipway.serving.containers.volumes import scratch
+from slipway.serving.contract.api import InvalidSpecError, Plan
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.network import ingress
+from slipway.serving.pods.policies import disruption_budget
+from slipway.serving.pods.server import Container, ModelServer, Mount, Probe, Probes, Scale, ServiceSpec, variables
+from slipway.serving.pods.workload import UNPRIVILEGED, restricted, workload
+from slipway.serving.routing.route import Route
 from slipway.weights.credentials import renamed_token
 
 MODEL_LABEL = "krypton.ai/model"

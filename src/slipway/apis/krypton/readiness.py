@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.serving.readiness import ANSWERING, COMPLETE, FAILED, REACHED, ROLLED_OUT, Condition, Readiness
+from slipway.serving.contract.readiness import ANSWERING, COMPLETE, FAILED, REACHED, ROLLED_OUT, Condition, Readiness
 
 READINESS = Readiness(
     ready=ROLLED_OUT,

@@ -11,10 +11,10 @@ from slipway.engines.log_patterns import Download
 from slipway.engines.retired import sentence
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, key
-from slipway.serving.api import Rejection, StatusResult
-from slipway.serving.diagnosis import Explain, Limits, diagnose
-from slipway.serving.report import Component, model_id, report, routed
-from slipway.serving.status import build_status
+from slipway.serving.containers.diagnosis import Explain, Limits, diagnose
+from slipway.serving.contract.api import Rejection, StatusResult
+from slipway.serving.status.builder import build_status
+from slipway.serving.status.report import Component, model_id, report, routed
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:

@@ -15,11 +15,11 @@ from slipway.kube.objects import (
     POD_DISRUPTION_BUDGET,
     SERVICE,
 )
-from slipway.serving.api import Watch
-from slipway.serving.report import REPORTED
-from slipway.serving.settings import Settings
-from slipway.serving.table import Table
-from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.api import Watch
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import Table
+from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.status.report import REPORTED
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from slipway.serving.agent import SERVING, SERVING_LABEL
+from slipway.serving.wire.agent import SERVING, SERVING_LABEL
 
 ADAPTER_LABEL = "adapter.kubeai.org/"
 """Prefix of the label that a pod has for each adapter that it serves, as the original has it; the value tells the

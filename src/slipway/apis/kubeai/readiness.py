@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from slipway.serving.readiness import ANSWERING, COMPLETE, REACHED, UNREACHED, AllOf, AnyOf, Condition, Readiness
+from slipway.serving.contract.readiness import (
+    ANSWERING,
+    COMPLETE,
+    REACHED,
+    UNREACHED,
+    AllOf,
+    AnyOf,
+    Condition,
+    Readiness,
+)
 
 AVAILABLE = Condition("Available", excused=("ScaledToZero",))
 """A Model that nobody asks has no replica, and that is as it should be."""

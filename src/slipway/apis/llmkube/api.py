@@ -40,10 +40,10 @@ from slipway.kube.objects import (
     labels,
 )
 from slipway.kube.store import Change
-from slipway.serving.api import Listers, Watch
-from slipway.serving.settings import Settings
-from slipway.serving.table import Table, all_granted
-from slipway.serving.watches import (
+from slipway.serving.contract.api import Listers, Watch
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import Table, all_granted
+from slipway.serving.contract.watches import (
     NAMESPACE,
     REFERENCES,
     by_namespace,

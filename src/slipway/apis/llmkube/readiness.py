@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.serving.readiness import (
+from slipway.serving.contract.readiness import (
     ANSWERING,
     COMPLETE,
     FAILED,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 
 class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -25,7 +25,7 @@ class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 
 class LLMKubeSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """See :class:`slipway.serving.settings.Settings` for what every API reads."""
+    """See :class:`slipway.serving.contract.settings.Settings` for what every API reads."""
 
     model_cache: ModelCache = ModelCache()
     shared_gpu_nodes: dict[str, str] = {}

@@ -11,8 +11,8 @@ from slipway.apis.ome.services.table import SERVICES
 from slipway.apis.ome.types.benchmark import BENCHMARK_JOB
 from slipway.apis.ome.types.runtime import CLUSTER_SERVING_RUNTIME, SERVING_RUNTIME
 from slipway.kube.crd import CustomResource
-from slipway.serving.api import Plan, World
-from slipway.serving.table import Table
+from slipway.serving.contract.api import Plan, World
+from slipway.serving.contract.table import Table
 
 
 def _runtimes(resource: CustomResource) -> Table[World]:

@@ -18,7 +18,7 @@ from slipway.kube.objects import (
     ROLE_BINDING,
     SCALED_OBJECT,
 )
-from slipway.serving.groups import LEADER_WORKER_SET
+from slipway.serving.pods.groups import LEADER_WORKER_SET
 
 MEASURED = tuple(sorted(engine.name for engine in ENGINES.values() if engine.metrics))
 """Engines that have metrics, by the label of their pods."""

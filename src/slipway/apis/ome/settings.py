@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 Root = Annotated[str, msgspec.Meta(pattern=r"^(?!.*/\.\.?(/|$))/[^/]")]
 """The whole path of a folder that is not the root of the node."""
@@ -14,7 +14,7 @@ ROOTS = ("/raid/models", "/mnt/models", "/mnt/data/models")
 
 
 class OMESettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """See :class:`slipway.serving.settings.Settings` for what every API reads."""
+    """See :class:`slipway.serving.contract.settings.Settings` for what every API reads."""
 
     namespace: str = "ome"
     """Where the Jobs run that load models of the cluster, and the Secrets lie that these models name."""

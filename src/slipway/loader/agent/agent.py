@@ -17,7 +17,7 @@ from slipway.loader.agent.store import Memory, Store
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.progress import Meter
 from slipway.loader.threads import in_thread
-from slipway.serving.agent import Adapter, AdapterState, AgentReport, Phase, Progress, label
+from slipway.serving.wire.agent import Adapter, AdapterState, AgentReport, Phase, Progress, label
 
 log = logging.getLogger(__name__)
 PERIOD = 1.0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from slipway.serving.agent import Adapter
+from slipway.serving.wire.agent import Adapter
 
 
 class Version(NamedTuple):

@@ -16,8 +16,8 @@ import msgspec
 from slipway.loader.agent.plan import Version
 from slipway.loader.evict import evict
 from slipway.loader.folder import disk_error, loaded_url, note
-from slipway.serving import agent
-from slipway.serving.agent import IN_PLACE, Adapter
+from slipway.serving.wire import agent
+from slipway.serving.wire.agent import IN_PLACE, Adapter
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
 """An adapter or a digest: a folder's name that leads nowhere else and is not hidden."""

@@ -12,9 +12,9 @@ from slipway.artifacts.publication import Facts, Publication, written
 from slipway.controller.patches import own_patch
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, Key, deleting, key
-from slipway.serving.agent import AgentReport, Progress
-from slipway.serving.api import InvalidSpecError, Plan, Rejection, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.wire.agent import AgentReport, Progress
 from tests import worlds
 
 START = 1_800_000_000.0

@@ -13,8 +13,8 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.deckhouse.types import MODEL
 from slipway.artifacts.publication import Facts, Publication, written
-from slipway.serving.agent import AgentReport, Progress
-from slipway.serving.api import InvalidSpecError, Rejection
+from slipway.serving.contract.api import InvalidSpecError, Rejection
+from slipway.serving.wire.agent import AgentReport, Progress
 from tests import worlds
 from tests.schemas import MadeUp, definition_of, faults, schema_of
 from tests.tables import each, seeds

@@ -9,10 +9,10 @@ import pytest
 
 from slipway.apis.deckhouse.api import CATALOG_SOURCES
 from slipway.kube.objects import Object
-from slipway.serving import catalogs
-from slipway.serving.api import InvalidSpecError, Rejection, World
-from slipway.serving.catalogs import Catalog, CatalogAddress
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Rejection, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.wire import catalogs
+from slipway.serving.wire.catalogs import Catalog, CatalogAddress
 
 ADDRESS = CatalogAddress(
     url="https://catalog.example/base", credentials="catalog", authority="catalog-ca", refresh_seconds=600

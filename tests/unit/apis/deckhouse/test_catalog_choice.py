@@ -12,10 +12,10 @@ from slipway.apis.deckhouse.catalogs.choice import CHOOSING, Entry, Refused, Wai
 from slipway.apis.deckhouse.types import CatalogEntry
 from slipway.kube.objects import Key, Kind, Object
 from slipway.kube.store import Change
-from slipway.serving import catalogs
-from slipway.serving.api import World
-from slipway.serving.catalogs import Catalog, CatalogAddress
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.wire import catalogs
+from slipway.serving.wire.catalogs import Catalog, CatalogAddress
 
 ADDRESS = CatalogAddress(url="https://catalog.example", credentials="catalog", refresh_seconds=600)
 DIGEST, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"

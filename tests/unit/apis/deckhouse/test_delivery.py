@@ -25,17 +25,10 @@ from slipway.kube.objects import (
     metadata_of,
 )
 from slipway.kube.store import Change, Store, Stores
-from slipway.serving.delivery import (
-    OBSERVED,
-    WORKLOADS,
-    DeliveryWorld,
-    Outcome,
-    operations,
-    template_of,
-)
-from slipway.serving.depot_token import Claim, TokenError, verified
-from slipway.serving.settings import Settings
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
+from slipway.serving.contract.delivery import OBSERVED, WORKLOADS, DeliveryWorld, Outcome, operations, template_of
+from slipway.serving.contract.settings import Settings
+from slipway.serving.wire.depot_token import Claim, TokenError, verified
 from slipway.weights.image_volumes import LIFE, RENEWAL
 from slipway.weights.image_volumes import NAMESPACES as NAMESPACE_WATCH
 from slipway.weights.shared_claim import FILLED

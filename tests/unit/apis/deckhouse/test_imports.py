@@ -9,10 +9,10 @@ import msgspec
 
 from slipway.apis.deckhouse import names
 from slipway.kube.objects import Kind, Object
-from slipway.serving import catalogs
-from slipway.serving.api import World
-from slipway.serving.catalogs import Catalog, CatalogAddress
-from slipway.serving.settings import Sources
+from slipway.serving.contract.api import World
+from slipway.serving.contract.settings import Sources
+from slipway.serving.wire import catalogs
+from slipway.serving.wire.catalogs import Catalog, CatalogAddress
 from slipway.weights.jobs import words_of
 
 from .cluster import Cluster

@@ -15,7 +15,7 @@ from slipway.controller.samples import SamplesCollector
 from slipway.kube.client import Client
 from slipway.kube.informer import Informer
 from slipway.kube.objects import Object
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 
 DESCRIPTION = Description(name="deckhouse", resources=(), scrape=Scrape(labels={}), samples=samples)
 READY = {

@@ -13,11 +13,11 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.delivery import users
 from slipway.kube.objects import Key
-from slipway.serving import upload_notes
-from slipway.serving.api import InvalidSpecError, Rejection
-from slipway.serving.authors import NOT_ALLOWED, planned
-from slipway.serving.depot_token import verified
-from slipway.serving.freedoms import Labels
+from slipway.serving.containers.freedoms import Labels
+from slipway.serving.contract.api import InvalidSpecError, Rejection
+from slipway.serving.contract.authors import NOT_ALLOWED, planned
+from slipway.serving.wire import upload_notes
+from slipway.serving.wire.depot_token import verified
 from slipway.weights import turns
 from tests import worlds
 

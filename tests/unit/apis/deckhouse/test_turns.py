@@ -14,7 +14,7 @@ from slipway.apis.deckhouse.api import MODELS
 from slipway.kube.conditions import find, timestamp
 from slipway.kube.objects import Key, Kind, Object, key
 from slipway.kube.store import Change
-from slipway.serving.api import Rejection
+from slipway.serving.contract.api import Rejection
 from slipway.weights import publications, turns
 from tests import worlds
 

@@ -11,7 +11,7 @@ import yaml
 from slipway.apis.kubeai import settings as module
 from slipway.apis.kubeai.settings import InvalidConfigError, ResourceProfile, SharedFilesystem, SystemConfig, parse
 from slipway.decoding import decode_yaml
-from slipway.serving.api import InvalidSpecError
+from slipway.serving.contract.api import InvalidSpecError
 from tests import documents
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "reference" / "samples" / "kubeai" / "config"

@@ -13,11 +13,11 @@ from slipway.apis.kubeai.models.resolve import references, resolve
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, Key, Kind
 from slipway.kube.store import Change
-from slipway.serving import agent
-from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
-from slipway.serving.route import routed_service
-from slipway.serving.settings import Settings
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.routing.route import routed_service
+from slipway.serving.wire import agent
 from tests import worlds
 from tests.worlds import at
 

@@ -17,8 +17,8 @@ import yaml
 from slipway.apis.kubeai import KUBEAI
 from slipway.engines.vllm import VLLM
 from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM
-from slipway.serving.api import InvalidSpecError, Plan, Reference, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, World
+from slipway.serving.contract.settings import Settings
 from tests import documents, worlds
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "reference" / "samples" / "kubeai"

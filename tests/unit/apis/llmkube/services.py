@@ -8,8 +8,8 @@ import pytest
 
 from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.types.model import KIND as MODEL
-from slipway.serving.api import InvalidSpecError, Plan, Reference, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, World
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 
 SINCE = "2026-11-21T09:00:00Z"

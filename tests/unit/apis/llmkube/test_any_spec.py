@@ -14,8 +14,8 @@ from slipway.apis.llmkube.types.model import KIND, MODEL
 from slipway.apis.llmkube.types.service import INFERENCE_SERVICE
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
-from slipway.serving.api import Api, InvalidSpecError, Reference, Rejection, World
-from slipway.serving.settings import Settings, Sources
+from slipway.serving.contract.api import Api, InvalidSpecError, Reference, Rejection, World
+from slipway.serving.contract.settings import Settings, Sources
 from tests import worlds
 from tests.schemas import MadeUp, definition_of, faults, filled, schema_of
 from tests.tables import each, seeds

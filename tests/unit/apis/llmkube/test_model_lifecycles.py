@@ -12,8 +12,8 @@ from slipway.apis.llmkube.models import cache
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, deleting
-from slipway.serving.api import InvalidSpecError, Plan, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Plan, World
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 from tests.tables import seeds
 from tests.worlds import at

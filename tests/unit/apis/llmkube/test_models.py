@@ -22,9 +22,9 @@ from slipway.apis.llmkube.models.cache import written
 from slipway.apis.llmkube.types.model import ModelStatus
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, deleting
-from slipway.serving.agent import AgentReport
-from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
-from slipway.serving.settings import Settings, Sources
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, World
+from slipway.serving.contract.settings import Settings, Sources
+from slipway.serving.wire.agent import AgentReport
 from tests import documents, goldens, worlds
 from tests.tables import each
 from tests.worlds import at

@@ -10,8 +10,8 @@ import yaml
 
 from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.types.model import KIND as MODEL
-from slipway.serving.api import Reference, World
-from slipway.serving.settings import Settings, Sources
+from slipway.serving.contract.api import Reference, World
+from slipway.serving.contract.settings import Settings, Sources
 from tests import worlds
 
 SAMPLES = Path(__file__).resolve().parents[5] / "shared" / "reference" / "samples" / "llmkube"

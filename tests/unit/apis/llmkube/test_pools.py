@@ -19,9 +19,9 @@ from slipway.kube.conditions import Condition, find, merge
 from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD, Key, key
 from slipway.kube.store import Change, Store, Stores
-from slipway.serving.api import InvalidSpecError, Reference, Rejection, World
-from slipway.serving.demand import Demand
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Reference, Rejection, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.routing.demand import Demand
 from tests import worlds
 
 from .services import GGUF, SINCE, model

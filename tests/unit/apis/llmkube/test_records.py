@@ -17,7 +17,7 @@ from slipway.apis.llmkube.models.spec import Model
 from slipway.apis.llmkube.types.model import KIND
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Kind, Object, deleting
 from slipway.kube.store import Change
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 from tests.tables import seeds
 

@@ -14,9 +14,9 @@ from slipway.apis.llmkube import ROUTERS
 from slipway.apis.llmkube.types.router import MODEL_ROUTER, ModelRouterSpec
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.crd import to_yaml
-from slipway.serving.api import InvalidSpecError, Reference, Rejection, World
-from slipway.serving.route import ROUTE, Route, Target, When
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Reference, Rejection, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.routing.route import ROUTE, Route, Target, When
 from tests import documents, worlds
 from tests.conformance.llmkube import SAMPLES
 from tests.schemas import definition_of, faults, filled, schema_of

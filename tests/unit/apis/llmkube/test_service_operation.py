@@ -11,8 +11,8 @@ import pytest
 
 from slipway.apis.llmkube import SERVICES
 from slipway.kube.objects import Key, Object
-from slipway.serving.api import World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import World
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 
 from .services import (

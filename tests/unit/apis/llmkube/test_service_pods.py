@@ -9,8 +9,8 @@ import pytest
 
 from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.services.pods import service_name, workload_name
-from slipway.serving.route import Route
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
+from slipway.serving.routing.route import Route
 from tests import worlds
 
 from .services import GGUF, HUB, NEWEST, ONE_GPU, RUNTIMES, VLLM, child, container, pod, refusal, unused, world

@@ -9,7 +9,7 @@ import pytest
 
 from slipway.apis.llmkube import SERVICES
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 from tests.worlds import at
 

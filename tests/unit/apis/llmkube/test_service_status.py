@@ -13,8 +13,8 @@ from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.service import KIND
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, PRIORITY_CLASS
 from slipway.kube.store import Change
-from slipway.serving.api import Reference, Rejection, StatusResult, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import Reference, Rejection, StatusResult, World
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 from tests.worlds import at
 

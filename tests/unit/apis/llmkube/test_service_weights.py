@@ -11,8 +11,8 @@ from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.models import usage
 from slipway.apis.llmkube.services.surroundings import references
 from slipway.kube.objects import DEPLOYMENT
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.settings import Settings, Sources
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings, Sources
 from tests import worlds
 from tests.worlds import at
 

@@ -14,8 +14,8 @@ from slipway.apis.llmkube.models.spec import key, key_of, source_of
 from slipway.apis.llmkube.types.model import SOURCE, ModelSpec
 from slipway.artifacts.redaction import redact_url
 from slipway.kube.names import fitting, label_value
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.settings import Sources
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Sources
 from slipway.weights.source import Source, file_name
 from tests.tables import each
 

@@ -13,8 +13,8 @@ from slipway.apis.llmkube.models import usage
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import timestamp
 from slipway.kube.store import Change
-from slipway.serving.api import USES
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import USES
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 from tests.tables import seeds
 

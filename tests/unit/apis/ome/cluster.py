@@ -12,9 +12,9 @@ from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, Key, deleting, key
-from slipway.serving.api import USES, InvalidSpecError, Plan, Reference, World
-from slipway.serving.settings import Settings
-from slipway.serving.table import Table
+from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Reference, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import Table
 from slipway.weights.nodes import node_of
 from tests import worlds
 

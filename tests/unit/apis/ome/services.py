@@ -10,8 +10,8 @@ import pytest
 from slipway.apis.ome import names
 from slipway.apis.ome.services.table import SERVICES
 from slipway.kube.objects import DEPLOYMENT, Key, Kind, Object
-from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, World
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 
 SINCE = "2026-11-21T09:00:00Z"

@@ -20,7 +20,7 @@ from slipway.apis.ome.types.runtime import CLUSTER_SERVING_RUNTIME
 from slipway.apis.ome.types.service import SERVICE
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import Object
-from slipway.serving.api import InvalidSpecError, Rejection, World
+from slipway.serving.contract.api import InvalidSpecError, Rejection, World
 from tests import worlds
 from tests.schemas import MadeUp, faults, filled, schema_of
 from tests.tables import each, seeds

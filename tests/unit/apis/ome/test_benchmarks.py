@@ -15,11 +15,11 @@ from slipway.apis.ome.benchmarks.resolve import SPEC, TOKENIZER_ANNOTATION
 from slipway.artifacts.benchmark import Run, Summary, written
 from slipway.kube.objects import JOB, Key, Object
 from slipway.kube.store import Change
-from slipway.serving.api import InvalidSpecError, Rejection, World
-from slipway.serving.authors import planned as judged
-from slipway.serving.freedoms import NO_LABELS
-from slipway.serving.settings import Loader, Settings
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
+from slipway.serving.containers.freedoms import NO_LABELS
+from slipway.serving.contract.api import InvalidSpecError, Rejection, World
+from slipway.serving.contract.authors import planned as judged
+from slipway.serving.contract.settings import Loader, Settings
 from tests import worlds
 from tests.tables import each
 from tests.worlds import at

@@ -13,8 +13,8 @@ from slipway.apis.ome.models import storage as ome_storage
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import Key
 from slipway.kube.store import Change
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings
 from slipway.weights.jobs import EVICTION_SECONDS
 from slipway.weights.nodes import RECORDS, mark
 from tests import worlds

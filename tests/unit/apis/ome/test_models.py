@@ -14,9 +14,9 @@ from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key
 from slipway.kube.store import Change
 from slipway.loader.main import arguments
-from slipway.serving.agent import AgentReport, Progress
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings
+from slipway.serving.wire.agent import AgentReport, Progress
 from slipway.weights.jobs import RETRY_SECONDS
 from tests import worlds
 

@@ -10,7 +10,7 @@ import pytest
 
 from slipway.apis.ome.components.overlay import Component, bare, components, runner
 from slipway.kube.objects import Object
-from slipway.serving.api import InvalidSpecError
+from slipway.serving.contract.api import InvalidSpecError
 from tests.unit.apis.ome.cases import rows
 
 MAIN: Object = {"name": "ome-container", "image": "engine:1", "command": ["serve"], "args": ["--a"]}

@@ -19,10 +19,10 @@ from slipway.engines.recognition import recognise
 from slipway.engines.sglang import SGLANG as ENGINE
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
-from slipway.serving.api import USES, InvalidSpecError
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.freedoms import freedoms
-from slipway.serving.settings import Settings
+from slipway.serving.containers.diagnosis import TEMPLATE
+from slipway.serving.containers.freedoms import freedoms
+from slipway.serving.contract.api import USES, InvalidSpecError
+from slipway.serving.contract.settings import Settings
 from tests.schemas import MadeUp, faults, filled
 from tests.tables import each, seeds
 from tests.unit.apis.ome.cases import rows

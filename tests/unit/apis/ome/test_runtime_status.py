@@ -12,8 +12,8 @@ from slipway.apis.ome import names
 from slipway.apis.ome.runtimes.status import SELECTED, status, watch
 from slipway.kube.objects import Key, Object
 from slipway.kube.store import Change, Store, Stores
-from slipway.serving.api import World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import World
+from slipway.serving.contract.settings import Settings
 
 KIND = names.SERVING_RUNTIME
 OTHER_CASES = Path(__file__).parents[5] / "shared/reference/samples/ome/other-cases"

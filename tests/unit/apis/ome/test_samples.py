@@ -15,8 +15,8 @@ import pytest
 
 from slipway.apis import ome
 from slipway.kube.objects import Object
-from slipway.serving.api import Api, InvalidSpecError, Plan, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import Api, InvalidSpecError, Plan, World
+from slipway.serving.contract.settings import Settings
 from tests import documents, worlds
 from tests.schemas import definition_of, faults, filled, schema_of
 

@@ -24,7 +24,7 @@ from slipway.apis.ome.runtimes.selection import (
 from slipway.apis.ome.types.model import BaseModelSpec
 from slipway.artifacts.config import ModelFacts, Named
 from slipway.kube.objects import Object
-from slipway.serving.api import Reference
+from slipway.serving.contract.api import Reference
 from tests import documents
 from tests.tables import each, seeds
 

@@ -11,13 +11,13 @@ from slipway.apis.ome import names
 from slipway.apis.ome.services.table import SERVICES
 from slipway.apis.ome.types.service import SERVICE as SERVICE_DEFINITION
 from slipway.kube.objects import DEPLOYMENT, ROLE, ROLE_BINDING, SCALED_OBJECT, SERVICE, SERVICE_ACCOUNT, Object
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.authors import NOT_ALLOWED, planned
-from slipway.serving.freedoms import NO_LABELS
-from slipway.serving.groups import LEADER_WORKER_SET
-from slipway.serving.route import ROUTE, Route, Target
-from slipway.serving.scaling import ScaleTarget
-from slipway.serving.settings import NetworkPolicies, Settings
+from slipway.serving.containers.freedoms import NO_LABELS
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.authors import NOT_ALLOWED, planned
+from slipway.serving.contract.settings import NetworkPolicies, Settings
+from slipway.serving.pods.groups import LEADER_WORKER_SET
+from slipway.serving.routing.route import ROUTE, Route, Target
+from slipway.serving.routing.scaling import ScaleTarget
 from tests import worlds
 from tests.schemas import schema_of
 

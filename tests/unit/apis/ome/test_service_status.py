@@ -13,9 +13,9 @@ from slipway.apis.ome.services.table import SERVICES
 from slipway.apis.ome.types import fields_ignored
 from slipway.apis.ome.types.service import LATER
 from slipway.kube.objects import DEPLOYMENT, Object
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.groups import LEADER_WORKER_SET
-from slipway.serving.readiness import summarize
+from slipway.serving.containers.diagnosis import TEMPLATE
+from slipway.serving.contract.readiness import summarize
+from slipway.serving.pods.groups import LEADER_WORKER_SET
 from tests import worlds
 
 from . import services as bench

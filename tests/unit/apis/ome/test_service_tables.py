@@ -8,7 +8,7 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.kube.objects import Object
-from slipway.serving.api import InvalidSpecError
+from slipway.serving.contract.api import InvalidSpecError
 
 from . import services as bench
 from .cases import rows

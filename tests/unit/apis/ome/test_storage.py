@@ -8,8 +8,8 @@ import pytest
 
 from slipway.apis.ome.models import storage
 from slipway.apis.ome.models.storage import Mount, mount_of, read
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings
 
 SETTINGS = Settings(apis={"ome": {"modelRoots": ["/raid/models", "/raid/models/fast", "/mnt/models/"]}})
 

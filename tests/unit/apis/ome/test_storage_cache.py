@@ -8,7 +8,7 @@ import pytest
 
 from slipway.apis.ome.models import storage
 from slipway.apis.ome.names import BASE_MODEL
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
 from tests import worlds
 
 from .cluster import APIS, Cluster

@@ -14,8 +14,8 @@ from slipway.apis.ome.models.storage import read
 from slipway.apis.ome.types.service import SERVICE
 from slipway.kube.objects import SERVICE as KUBERNETES_SERVICE
 from slipway.kube.objects import Object
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings
 from tests.schemas import faults, schema_of
 from tests.unit.apis.ome import services
 from tests.unit.apis.ome.cases import FOLDER, rows

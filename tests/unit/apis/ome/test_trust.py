@@ -9,10 +9,10 @@ import pytest
 
 from slipway.apis.ome.services.table import SERVICES
 from slipway.kube.objects import Object
-from slipway.serving.api import InvalidSpecError, Plan, World
-from slipway.serving.authors import NOT_ALLOWED, planned
-from slipway.serving.freedoms import APPARMOR, CLUSTER_CREDENTIALS, NO_LABELS
-from slipway.serving.settings import PROMETHEUS_SERVER, Authors, Settings
+from slipway.serving.containers.freedoms import APPARMOR, CLUSTER_CREDENTIALS, NO_LABELS
+from slipway.serving.contract.api import InvalidSpecError, Plan, World
+from slipway.serving.contract.authors import NOT_ALLOWED, planned
+from slipway.serving.contract.settings import PROMETHEUS_SERVER, Authors, Settings
 
 from . import services as bench
 

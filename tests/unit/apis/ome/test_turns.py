@@ -16,9 +16,9 @@ from slipway.apis.ome.names import BASE_MODEL
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key
 from slipway.kube.store import Change
-from slipway.serving.api import Rejection, World
-from slipway.serving.job import PODLESS_SECONDS
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import Rejection, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.job import PODLESS_SECONDS
 from slipway.weights import nodes
 from slipway.weights.jobs import EVICTION_SECONDS, LOAD_SECONDS, RETRY_SECONDS
 from tests import worlds

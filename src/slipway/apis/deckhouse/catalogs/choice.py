@@ -12,9 +12,9 @@ from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.deckhouse.types import CatalogEntry
 from slipway.kube.objects import Key, Kind, Object, deleting, key, uid
 from slipway.kube.store import Change
-from slipway.serving.api import Listers, Watch, World
-from slipway.serving.catalogs import IMPORTS, UndecidedError, choose_catalog, choose_entry
-from slipway.serving.watches import nobody
+from slipway.serving.contract.api import Listers, Watch, World
+from slipway.serving.contract.watches import nobody
+from slipway.serving.wire.catalogs import IMPORTS, UndecidedError, choose_catalog, choose_entry
 
 CHOOSING = "choosing"
 """Index: models of catalogs that no entry was chosen for yet."""

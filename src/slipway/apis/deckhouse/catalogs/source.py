@@ -7,10 +7,10 @@ import msgspec
 from slipway.apis.deckhouse import types
 from slipway.kube.conditions import READY, Condition, timestamp
 from slipway.kube.objects import Object, generation, key
-from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
-from slipway.serving.catalogs import Catalog, CatalogAddress
-from slipway.serving.status import build_status, verdict
-from slipway.serving.times import parse_duration
+from slipway.kube.times import parse_duration
+from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+from slipway.serving.status.builder import build_status, verdict
+from slipway.serving.wire.catalogs import Catalog, CatalogAddress
 
 REFRESH_SECONDS, SHORTEST_SECONDS = 600.0, 30.0
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from slipway.apis.deckhouse import names
 from slipway.kube.objects import Key, Kind, Object, annotations_of, key
 from slipway.kube.store import Change
-from slipway.serving.api import Listers, Watch, World
-from slipway.serving.delivery import OBSERVED
+from slipway.serving.contract.api import Listers, Watch, World
+from slipway.serving.contract.delivery import OBSERVED
 
 USERS = "models"
 """Index of workloads: the models that they ask for or were given, as ``namespace/name`` or ``/name``."""

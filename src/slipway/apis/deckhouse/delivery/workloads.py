@@ -11,13 +11,13 @@ import re
 from collections.abc import Sequence
 
 from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.delivery.contents import Contents, Names, taken, with_contents
 from slipway.apis.deckhouse.delivery.users import DELIVERED, MOST_BYTES, USERS, split
 from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
 from slipway.kube.compare import digest
 from slipway.kube.objects import Key, Object, annotations_of, deleting, key
-from slipway.serving.api import Watch
-from slipway.serving.contents import Contents, Names, taken, with_contents
-from slipway.serving.delivery import (
+from slipway.serving.contract.api import Watch
+from slipway.serving.contract.delivery import (
     ROLLOUT_SECONDS,
     Blocked,
     DeliveryWorld,
@@ -28,8 +28,8 @@ from slipway.serving.delivery import (
     template_of,
     with_template,
 )
-from slipway.serving.server import variables
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.server import variables
 from slipway.weights import image_volumes, shared_claim
 from slipway.weights.delivered import Brought, Choices, Means
 
@@ -52,7 +52,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 
 
 class Deliveries:
-    """See :class:`slipway.serving.delivery.Delivery`."""
+    """See :class:`slipway.serving.contract.delivery.Delivery`."""
 
     name = "deckhouse"
     models = (names.MODEL, names.CLUSTER_MODEL)

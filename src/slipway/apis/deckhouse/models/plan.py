@@ -15,6 +15,7 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.catalogs import choice as catalog_choice
 from slipway.apis.deckhouse.catalogs.choice import Entry, Waiting
 from slipway.apis.deckhouse.delivery.users import users
+from slipway.apis.deckhouse.models import uploads
 from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
 from slipway.apis.deckhouse.types import ClusterModelSpec, ModelSpec, Provider
 from slipway.artifacts import huggingface, model_pages
@@ -22,12 +23,12 @@ from slipway.artifacts.publication import Publication
 from slipway.kube.conditions import find
 from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, SECRET, Key, Object, annotations_of, deleting, key
-from slipway.serving import publishers, upload_notes, uploads
-from slipway.serving.api import InvalidSpecError, Plan, World
-from slipway.serving.depot_token import KEY_BYTES
-from slipway.serving.server import variables
-from slipway.serving.times import unix_time
-from slipway.serving.workload import child
+from slipway.kube.times import unix_time
+from slipway.serving.contract.api import InvalidSpecError, Plan, World
+from slipway.serving.pods.server import variables
+from slipway.serving.pods.workload import child
+from slipway.serving.wire import publishers, upload_notes
+from slipway.serving.wire.depot_token import KEY_BYTES
 from slipway.weights import catalogs, publications, turns
 from slipway.weights.credentials import Access, from_secret, hub_mirror, of_operator
 from slipway.weights.jobs import EVICTION_SECONDS, RETRIES, Run

@@ -15,9 +15,9 @@ from slipway.artifacts import model_pages
 from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication
 from slipway.kube.conditions import SUMMARY, Condition, find, timestamp
 from slipway.kube.objects import Object, deleting, generation
-from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
-from slipway.serving.diagnosis import sentence
-from slipway.serving.status import build_status, first_rejection, permanent, verdict
+from slipway.serving.containers.diagnosis import sentence
+from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult
+from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
 from slipway.weights import progress, publications, turns
 from slipway.weights.turns import PENDING, TURN
 

@@ -17,7 +17,7 @@ from slipway.artifacts.weights import (
     OllamaModel,
     Weights,
 )
-from slipway.serving import volumes
+from slipway.serving.containers import volumes
 from slipway.weights.credentials import OSS_KEYS, S3_KEYS, Access, from_google, from_secret, mounted
 
 FOLDER, VOLUME = "/model", "model"

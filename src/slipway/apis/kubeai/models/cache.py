@@ -22,11 +22,11 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, deleting, uid
 from slipway.kube.store import Change
-from slipway.serving.api import Listers, MetadataPatch, Plan
-from slipway.serving.diagnosis import remains, template_digest
-from slipway.serving.job import job_of
-from slipway.serving.settings import Settings
-from slipway.serving.watches import referenced_by
+from slipway.serving.containers.diagnosis import remains, template_digest
+from slipway.serving.contract.api import Listers, MetadataPatch, Plan
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.watches import referenced_by
+from slipway.serving.pods.job import job_of
 from slipway.weights import jobs, place
 from slipway.weights.credentials import of_operator
 from slipway.weights.jobs import Runner

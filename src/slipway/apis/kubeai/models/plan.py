@@ -11,11 +11,11 @@ from slipway.apis.kubeai.models.resolve import CONTAINER, Model, View
 from slipway.apis.labels import RESERVED
 from slipway.apis.sealed import refuse_sealed
 from slipway.kube.objects import CONFIG_MAP, JOB, Object, labels
-from slipway.serving import network, policies, workload
-from slipway.serving.api import Plan, Reference
-from slipway.serving.freedoms import Freedom, freedoms
-from slipway.serving.scaling import STATE, Scaling
-from slipway.serving.server import ModelServer, Scale
+from slipway.serving.containers.freedoms import Freedom, freedoms
+from slipway.serving.contract.api import Plan, Reference
+from slipway.serving.pods import network, policies, workload
+from slipway.serving.pods.server import ModelServer, Scale
+from slipway.serving.routing.scaling import STATE, Scaling
 
 
 def plan(view: View) -> Plan:

@@ -15,13 +15,14 @@ from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.labels import RESERVED
 from slipway.artifacts import huggingface
 from slipway.kube.objects import MANAGED_BY, Object, created_unix, labels
-from slipway.serving import agent, env, volumes
-from slipway.serving.agent import Adapter, AdapterSet
-from slipway.serving.loader import ADAPTERS_FOLDER, beside_engine, scratch
-from slipway.serving.route import PrefixHash, Route, ScaleTarget
-from slipway.serving.server import Container, File, ModelServer, Scale, ServiceSpec, variables
-from slipway.serving.settings import Settings
-from slipway.serving.workload import CONFINED, restricted
+from slipway.serving.containers import env, volumes
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.loader import ADAPTERS_FOLDER, beside_engine, scratch
+from slipway.serving.pods.server import Container, File, ModelServer, Scale, ServiceSpec, variables
+from slipway.serving.pods.workload import CONFINED, restricted
+from slipway.serving.routing.route import PrefixHash, Route, ScaleTarget
+from slipway.serving.wire import agent
+from slipway.serving.wire.agent import Adapter, AdapterSet
 from slipway.weights.credentials import Access, mounted, of_operator
 
 FOUND_OUT = (names.ADAPTER_LABEL, agent.SERVING_LABEL)

@@ -16,11 +16,11 @@ from slipway.engines.arguments import configured
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Task
 from slipway.engines.retired import Renewal
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object, key, labels, uid
-from slipway.serving.api import InvalidSpecError, Reference, World
-from slipway.serving.diagnosis import WAITING, Diagnosis, Limits, diagnose
-from slipway.serving.job import job_of, pods_of
-from slipway.serving.route import MOST_LABEL_CHARACTERS, MOST_LABELS
-from slipway.serving.settings import Settings
+from slipway.serving.containers.diagnosis import WAITING, Diagnosis, Limits, diagnose
+from slipway.serving.contract.api import InvalidSpecError, Reference, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.job import job_of, pods_of
+from slipway.serving.routing.route import MOST_LABEL_CHARACTERS, MOST_LABELS
 from slipway.spelling import unknown
 from slipway.weights.jobs import Run
 from slipway.weights.place import Place, claim_reference

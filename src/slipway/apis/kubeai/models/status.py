@@ -10,12 +10,12 @@ from slipway.apis.kubeai.models.resolve import Model, View
 from slipway.engines.retired import sentence
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, deleting, key
-from slipway.serving.adapters import standings
-from slipway.serving.api import Rejection, StatusResult, World
-from slipway.serving.diagnosis import Diagnosis, Failure
-from slipway.serving.job import without_pods
-from slipway.serving.report import Component, Pending, model_id, report, routed
-from slipway.serving.status import build_status, permanent
+from slipway.serving.containers.diagnosis import Diagnosis, Failure
+from slipway.serving.contract.api import Rejection, StatusResult, World
+from slipway.serving.pods.job import without_pods
+from slipway.serving.status.adapters import standings
+from slipway.serving.status.builder import build_status, permanent
+from slipway.serving.status.report import Component, Pending, model_id, report, routed
 from slipway.weights import progress
 from slipway.weights.jobs import Run
 

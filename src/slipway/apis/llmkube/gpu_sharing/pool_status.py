@@ -16,10 +16,10 @@ from slipway.apis.llmkube.types.pool import ModelPoolSpec
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import Condition, find, timestamp
 from slipway.kube.objects import DEPLOYMENT, Key, Object, deleting, key
-from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
-from slipway.serving.diagnosis import ended
-from slipway.serving.status import build_status, first_rejection, verdict
-from slipway.serving.times import unix_time
+from slipway.kube.times import unix_time
+from slipway.serving.containers.diagnosis import ended
+from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+from slipway.serving.status.builder import build_status, first_rejection, verdict
 
 CONDITIONS = frozenset({"Accepted", "MembersValid", pools.ALLOCATED})
 """Types of the conditions that ModelPools have."""

@@ -12,8 +12,8 @@ from slipway.apis.llmkube.types.quota import GPUQuotaSpec
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import Condition, timestamp
 from slipway.kube.objects import Object, key, uid
-from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
-from slipway.serving.status import build_status, first_rejection, verdict
+from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+from slipway.serving.status.builder import build_status, first_rejection, verdict
 
 CONDITIONS = frozenset({"Accepted", "Exceeded", "FieldsUsed"})
 """Types of the conditions that GPUQuotas have."""

@@ -27,9 +27,9 @@ from slipway.decoding import decode_json
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import Key, Object, annotations_of, created_unix, deleting, key, uid
 from slipway.kube.store import Change
-from slipway.serving.api import InvalidSpecError, Listers, MetadataPatch, Reference, World
-from slipway.serving.times import unix_time
-from slipway.serving.watches import NAMESPACE
+from slipway.kube.times import unix_time
+from slipway.serving.contract.api import InvalidSpecError, Listers, MetadataPatch, Reference, World
+from slipway.serving.contract.watches import NAMESPACE
 from slipway.weights import place as places
 from slipway.weights.place import Place
 

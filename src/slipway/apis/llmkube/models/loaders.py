@@ -13,10 +13,10 @@ from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.artifacts import huggingface
 from slipway.kube.names import label_value
 from slipway.kube.objects import Object, key
-from slipway.serving import volumes
-from slipway.serving.server import Container
-from slipway.serving.settings import Settings
-from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.containers import volumes
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.server import Container
+from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
 from slipway.weights import jobs
 from slipway.weights.credentials import S3_KEYS, Access, from_secret, hub_mirror, mounted, of_operator
 from slipway.weights.jobs import ANSWER_SECONDS, Runner

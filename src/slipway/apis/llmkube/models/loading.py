@@ -12,7 +12,7 @@ from slipway.apis.llmkube.models.spec import Model
 from slipway.apis.llmkube.settings import llmkube
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import MANAGED_BY, Object, deleting, key, uid
-from slipway.serving.api import MetadataPatch, World
+from slipway.serving.contract.api import MetadataPatch, World
 from slipway.weights import jobs
 from slipway.weights.jobs import INSTANCE_LABEL, NAME_LABEL, REPORT_SECONDS, Run
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from slipway.kube.objects import NODE, Key, Kind, Object
 from slipway.kube.store import Change
-from slipway.serving.api import Listers, Watch
-from slipway.serving.watches import all_of, first_or_last
+from slipway.serving.contract.api import Listers, Watch
+from slipway.serving.contract.watches import all_of, first_or_last
 
 EXTENDED = "extended"
 """Index of nodes: the extended resources, such as ``nvidia.com/gpu``, that they have."""

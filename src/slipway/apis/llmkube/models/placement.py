@@ -20,10 +20,10 @@ from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.apis.llmkube.types.service import InferenceServiceSpec
 from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
 from slipway.kube.objects import Object, deleting, generation
-from slipway.serving import volumes
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.server import Mount
-from slipway.serving.settings import Settings
+from slipway.serving.containers import volumes
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.server import Mount
 from slipway.weights.source import Source
 
 SCRATCH_VOLUME = "model-storage"

@@ -7,8 +7,8 @@ from slipway.apis.llmkube.models import cache, loading
 from slipway.apis.llmkube.models.resolve import View
 from slipway.apis.llmkube.settings import llmkube
 from slipway.kube.objects import Object, key
-from slipway.serving.api import Plan
-from slipway.serving.job import ended
+from slipway.serving.contract.api import Plan
+from slipway.serving.pods.job import ended
 
 
 def plan(view: View) -> Plan:

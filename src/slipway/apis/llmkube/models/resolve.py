@@ -11,8 +11,8 @@ from slipway.apis.llmkube.models import cache, usage
 from slipway.apis.llmkube.models.cache import Folder, Record
 from slipway.apis.llmkube.models.spec import Model, key_of, read
 from slipway.kube.objects import Object, deleting, key, uid
-from slipway.serving.api import InvalidSpecError, Reference, World
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Reference, World
+from slipway.serving.contract.settings import Settings
 from slipway.weights.jobs import is_late
 from slipway.weights.place import claim_reference, records
 

@@ -12,8 +12,8 @@ from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.artifacts.report import Report
 from slipway.kube.objects import Object
 from slipway.kube.objects import key as object_key
-from slipway.serving.api import InvalidSpecError, Reference
-from slipway.serving.settings import Settings, Sources
+from slipway.serving.contract.api import InvalidSpecError, Reference
+from slipway.serving.contract.settings import Settings, Sources
 from slipway.weights import source
 from slipway.weights.place import Place, claim_reference
 from slipway.weights.source import Request, Source, SourceError

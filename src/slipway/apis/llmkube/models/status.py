@@ -17,10 +17,10 @@ from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, timestamp
 from slipway.kube.objects import NODE, Object, created_unix, generation
-from slipway.serving.agent import Progress
-from slipway.serving.api import InvalidSpecError, Rejection, StatusResult, World
-from slipway.serving.authors import NOT_ALLOWED
-from slipway.serving.status import build_status, verdict
+from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult, World
+from slipway.serving.contract.authors import NOT_ALLOWED
+from slipway.serving.status.builder import build_status, verdict
+from slipway.serving.wire.agent import Progress
 from slipway.weights import facts, progress
 from slipway.weights.facts import described
 

@@ -17,8 +17,8 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.engines.flags import given_flags
 from slipway.engines.tgi import MODEL_ID
 from slipway.kube.objects import Object, created_unix, deleting, key, labels
-from slipway.serving.api import USES, World
-from slipway.serving.diagnosis import remains
+from slipway.serving.containers.diagnosis import remains
+from slipway.serving.contract.api import USES, World
 
 BY_EACH_POD = "WorkloadResolved"
 """Reason of Models that are ready though nothing is loaded: pods do that."""

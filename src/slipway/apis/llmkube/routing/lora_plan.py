@@ -15,10 +15,10 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.apis.llmkube.types.service import Endpoint
 from slipway.kube.names import label_value
 from slipway.kube.objects import Object, created_unix, key
-from slipway.serving.api import InvalidSpecError, Plan, Reference, World
-from slipway.serving.route import TEXT_GENERATION, Route
-from slipway.serving.server import ServiceSpec
-from slipway.serving.workload import service_of
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, World
+from slipway.serving.pods.server import ServiceSpec
+from slipway.serving.pods.workload import service_of
+from slipway.serving.routing.route import TEXT_GENERATION, Route
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

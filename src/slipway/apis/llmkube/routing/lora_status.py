@@ -7,10 +7,10 @@ from slipway.apis.llmkube.routing.lora_plan import View
 from slipway.apis.llmkube.rules import loras
 from slipway.kube.conditions import Condition, find, timestamp
 from slipway.kube.objects import Object, key
-from slipway.serving.api import Rejection, StatusResult
-from slipway.serving.readiness import ROUTED
-from slipway.serving.report import model_id, routed
-from slipway.serving.status import build_status, first_rejection, permanent, verdict
+from slipway.serving.contract.api import Rejection, StatusResult
+from slipway.serving.contract.readiness import ROUTED
+from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
+from slipway.serving.status.report import model_id, routed
 
 CONDITIONS = frozenset({"Available", "Loaded", "Error", ROUTED})
 """Types of the conditions that LoRAAdapters have."""

@@ -15,9 +15,9 @@ import msgspec
 
 from slipway.apis.llmkube.services import pods
 from slipway.apis.llmkube.types.router import Backend, Match, ModelRouterSpec, RouterRule
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.route import MODEL_ID, MOST_TARGETS, Target, When
-from slipway.serving.times import parse_duration
+from slipway.kube.times import parse_duration
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.routing.route import MODEL_ID, MOST_TARGETS, Target, When
 
 CLASS_HEADER, COMPLEXITY_HEADER = "x-llmkube-classification", "x-llmkube-task-complexity"
 SENSITIVE = ("pii", "phi")

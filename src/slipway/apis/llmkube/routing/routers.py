@@ -16,14 +16,14 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import Condition
 from slipway.kube.names import fitting, label_value
 from slipway.kube.objects import SERVICE, Object, created_unix, key
-from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
-from slipway.serving.report import model_id, routed
-from slipway.serving.route import MODEL_ID, InvalidRouteError, Route, route_metadata, routed_service
-from slipway.serving.settings import Settings
-from slipway.serving.status import build_status, first_rejection, permanent, verdict
-from slipway.serving.table import Table
-from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
-from slipway.serving.workload import child
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import Table
+from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.pods.workload import child
+from slipway.serving.routing.route import MODEL_ID, InvalidRouteError, Route, route_metadata, routed_service
+from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
+from slipway.serving.status.report import model_id, routed
 
 CONDITIONS = frozenset({"Accepted", "Available", "Routed", "BackendsReady", "FieldsUsed"})
 """Types of the conditions that ModelRouters have."""

@@ -26,7 +26,7 @@ from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.python import model_of, revision_of
 from slipway.engines.sglang import SGLANG
 from slipway.engines.vllm import VLLM
-from slipway.serving.server import Probes
+from slipway.serving.pods.server import Probes
 
 
 def _address(launch: Launch) -> Owned:

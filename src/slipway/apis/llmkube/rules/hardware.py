@@ -13,7 +13,7 @@ from slipway.apis.llmkube.types.model import Gpu, Hardware, Vendor
 from slipway.apis.llmkube.types.service import InferenceServiceSpec
 from slipway.kube.objects import Object
 from slipway.kube.quantity import amount
-from slipway.serving.api import InvalidSpecError
+from slipway.serving.contract.api import InvalidSpecError
 
 RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/i915"}
 RENDER_NODES = "devic.es/dri-render"

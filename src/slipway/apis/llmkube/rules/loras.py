@@ -15,9 +15,9 @@ from slipway.apis.llmkube.types.runtime import SglangConfig
 from slipway.engines.flags import given_flags
 from slipway.kube.objects import Object, created_unix, deleting, key
 from slipway.kube.store import Change
-from slipway.serving import agent
-from slipway.serving.agent import IN_PLACE, Adapter, AdapterSet
-from slipway.serving.api import InvalidSpecError, Listers, World
+from slipway.serving.contract.api import InvalidSpecError, Listers, World
+from slipway.serving.wire import agent
+from slipway.serving.wire.agent import IN_PLACE, Adapter, AdapterSet
 
 OF_SERVICE, OF_NAME = "service", "name"
 """Indexes of LoRAAdapters: the service that they name, and that with their name at its engine."""

@@ -15,8 +15,8 @@ from slipway.apis.llmkube.types.pool import KIND, ModelPoolSpec
 from slipway.kube.conditions import Condition, find
 from slipway.kube.names import label_value
 from slipway.kube.objects import Key, Object, deleting, key
-from slipway.serving.api import InvalidSpecError, Listers
-from slipway.serving.times import parse_duration, unix_time
+from slipway.kube.times import parse_duration, unix_time
+from slipway.serving.contract.api import InvalidSpecError, Listers
 from slipway.spelling import did_you_mean
 
 MEMBERS = "members"

@@ -24,8 +24,8 @@ from slipway.apis.llmkube.types.quota import KIND, Selector
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.objects import NAMESPACE, Key, Object, deleting, key, labels, metadata_of
 from slipway.kube.store import Change
-from slipway.serving.api import Listers, World
-from slipway.serving.selector import KEY, VALUE, Requirement, chosen
+from slipway.serving.contract.api import Listers, World
+from slipway.serving.routing.selector import KEY, VALUE, Requirement, chosen
 
 NAMESPACES = metadata_of(NAMESPACE)
 COVERS = "covers"

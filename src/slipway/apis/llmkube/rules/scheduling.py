@@ -14,8 +14,8 @@ import msgspec
 from slipway.apis.llmkube.types.service import KIND, Priority
 from slipway.kube.objects import Key, Object, created_unix, deleting, key
 from slipway.kube.store import Change, IndexFunction
-from slipway.serving.api import Listers, World
-from slipway.serving.policies import priority_class
+from slipway.serving.contract.api import Listers, World
+from slipway.serving.pods.policies import priority_class
 
 WAITING = "WaitingForGPU"
 WAITS_FOR, RANKED, PRIORITY = "waits", "ranked", "priority"

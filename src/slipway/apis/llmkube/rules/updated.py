@@ -8,7 +8,7 @@ import msgspec
 
 from slipway.kube.conditions import LONGEST_MESSAGE, timestamp
 from slipway.kube.objects import Object
-from slipway.serving.api import StatusResult
+from slipway.serving.contract.api import StatusResult
 
 
 def last_updated(before: Object, status: Object, types: Container[str], now: float) -> str:

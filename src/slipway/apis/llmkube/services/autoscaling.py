@@ -6,9 +6,9 @@ from slipway.apis.llmkube.rules.engines import scaling_metric
 from slipway.apis.llmkube.services.resolve import Service, quantity
 from slipway.apis.llmkube.types.service import Metric
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Object
-from slipway.serving.api import InvalidSpecError, World
-from slipway.serving.policies import Target, autoscaler
-from slipway.serving.server import ModelServer
+from slipway.serving.contract.api import InvalidSpecError, World
+from slipway.serving.pods.policies import Target, autoscaler
+from slipway.serving.pods.server import ModelServer
 
 REQUESTS = "2"
 """Of each replica on average, where the service says nothing."""

@@ -9,11 +9,11 @@ from slipway.apis.llmkube.types.operation import Disruption, Slo
 from slipway.kube.conditions import Condition
 from slipway.kube.names import fitting
 from slipway.kube.objects import Kind, Object, deleting
-from slipway.serving.drain import MARGIN_SECONDS
-from slipway.serving.policies import UNMOVED, disruption_budget
-from slipway.serving.server import ModelServer, Scale
-from slipway.serving.times import unix_time
-from slipway.serving.workload import child
+from slipway.kube.times import unix_time
+from slipway.serving.containers.drain import MARGIN_SECONDS
+from slipway.serving.pods.policies import UNMOVED, disruption_budget
+from slipway.serving.pods.server import ModelServer, Scale
+from slipway.serving.pods.workload import child
 
 OBJECTIVE = Kind("pyrra.dev", "v1alpha1", "ServiceLevelObjective", "servicelevelobjectives")
 INSTALLED_BY = "Pyrra, https://github.com/pyrra-dev/pyrra"

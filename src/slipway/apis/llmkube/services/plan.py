@@ -12,9 +12,9 @@ from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.service import KIND
 from slipway.apis.sealed import refuse_sealed
 from slipway.kube.objects import Object, owner_reference
-from slipway.serving import network, workload
-from slipway.serving.api import Plan
-from slipway.serving.freedoms import Freedom, freedoms
+from slipway.serving.containers.freedoms import Freedom, freedoms
+from slipway.serving.contract.api import Plan
+from slipway.serving.pods import network, workload
 
 BEFORE = "spec.initContainers["
 """Where the containers stand that load weights, which are ours."""

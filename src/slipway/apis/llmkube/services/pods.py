@@ -18,13 +18,11 @@ from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.redaction import redact_url
 from slipway.kube.names import fitting, label_value
 from slipway.kube.objects import MANAGED_BY, Object, created_unix
-from slipway.serving import agent, env, volumes
-from slipway.serving.agent import AdapterSet
-from slipway.serving.api import InvalidSpecError, World
-from slipway.serving.loader import beside_engine, scratch
-from slipway.serving.policies import UNMOVED
-from slipway.serving.route import Route
-from slipway.serving.server import (
+from slipway.serving.containers import env, volumes
+from slipway.serving.contract.api import InvalidSpecError, World
+from slipway.serving.pods.loader import beside_engine, scratch
+from slipway.serving.pods.policies import UNMOVED
+from slipway.serving.pods.server import (
     Container,
     ModelServer,
     Mount,
@@ -35,7 +33,10 @@ from slipway.serving.server import (
     failure_window_seconds,
     variables,
 )
-from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.pods.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.routing.route import Route
+from slipway.serving.wire import agent
+from slipway.serving.wire.agent import AdapterSet
 from slipway.weights.source import on_node
 
 POD_SECURITY: Object = {

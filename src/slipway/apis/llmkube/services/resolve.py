@@ -25,9 +25,9 @@ from slipway.engines.retired import Renewal
 from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, key
 from slipway.kube.quantity import multiply
-from slipway.serving.api import InvalidSpecError, Reference, World
-from slipway.serving.diagnosis import ended
-from slipway.serving.settings import Settings
+from slipway.serving.containers.diagnosis import ended
+from slipway.serving.contract.api import InvalidSpecError, Reference, World
+from slipway.serving.contract.settings import Settings
 from slipway.spelling import unknown
 
 TASKS: dict[str, Task] = {"chat": "generate", "embedding": "embed", "rerank": "rerank"}

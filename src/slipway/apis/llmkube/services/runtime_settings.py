@@ -7,7 +7,7 @@ from slipway.apis.llmkube.services.resolve import Service
 from slipway.apis.llmkube.services.surroundings import draft_of
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object
-from slipway.serving.api import Rejection, World
+from slipway.serving.contract.api import Rejection, World
 
 SPEC_VALID = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}
 """Runtime -> the condition of its settings."""

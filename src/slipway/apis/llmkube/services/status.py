@@ -28,11 +28,11 @@ from slipway.engines.flags import NOT_KNOWN
 from slipway.engines.log_patterns import Download
 from slipway.kube.conditions import Condition, find
 from slipway.kube.objects import Object, generation, key, uid
-from slipway.serving.adapters import Standing, standings
-from slipway.serving.api import Rejection, StatusResult, World
-from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
-from slipway.serving.report import REPORTED, STARTING, Component, Pending, Report, model_id, report, routed
-from slipway.serving.status import build_status, first_rejection, permanent
+from slipway.serving.containers.diagnosis import Diagnosis, Failure, Limits, diagnose
+from slipway.serving.contract.api import Rejection, StatusResult, World
+from slipway.serving.status.adapters import Standing, standings
+from slipway.serving.status.builder import build_status, first_rejection, permanent
+from slipway.serving.status.report import REPORTED, STARTING, Component, Pending, Report, model_id, report, routed
 
 CONDITIONS = REPORTED | {
     "AdaptersLoaded",

@@ -7,8 +7,8 @@ from slipway.apis.llmkube.rules import pools
 from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, key
-from slipway.serving.api import Reference, World
-from slipway.serving.watches import NAMESPACE
+from slipway.serving.contract.api import Reference, World
+from slipway.serving.contract.watches import NAMESPACE
 from slipway.spelling import NAMES, did_you_mean
 
 

@@ -14,15 +14,15 @@ from slipway.kube.conditions import Condition
 from slipway.kube.merge import merged
 from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, MANAGED_BY, Object, created_unix, generation, key
-from slipway.serving import genai_bench, volumes
-from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
-from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose, sentence
-from slipway.serving.freedoms import Freedom, freedoms
-from slipway.serving.job import Task, ended, job, last_error, without_pods
-from slipway.serving.report import Pending
-from slipway.serving.server import Container, Mount, variables
-from slipway.serving.status import build_status, permanent, verdict
-from slipway.serving.workload import MANAGER, UNPRIVILEGED, container_spec, restricted
+from slipway.serving.containers import genai_bench, volumes
+from slipway.serving.containers.diagnosis import Diagnosis, Failure, Limits, diagnose, sentence
+from slipway.serving.containers.freedoms import Freedom, freedoms
+from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+from slipway.serving.pods.job import Task, ended, job, last_error, without_pods
+from slipway.serving.pods.server import Container, Mount, variables
+from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, container_spec, restricted
+from slipway.serving.status.builder import build_status, permanent, verdict
+from slipway.serving.status.report import Pending
 from slipway.weights.credentials import Access, mounted
 
 CONTAINER, SIDECAR = "genai-bench", "summary"

@@ -21,14 +21,14 @@ from slipway.artifacts.paths import fault_inside
 from slipway.kube.conditions import find
 from slipway.kube.objects import JOB, Key, Object, annotations_of, deleting, generation, key
 from slipway.kube.store import Change
-from slipway.serving import genai_bench, volumes
-from slipway.serving.api import InvalidSpecError, Listers, Reference, Watch, World
-from slipway.serving.genai_bench import OPENAI, Benchmark
-from slipway.serving.job import pods_of
-from slipway.serving.report import Pending
-from slipway.serving.settings import Settings
-from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
-from slipway.serving.workload import digest
+from slipway.serving.containers import genai_bench, volumes
+from slipway.serving.containers.genai_bench import OPENAI, Benchmark
+from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, Watch, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.pods.job import pods_of
+from slipway.serving.pods.workload import digest
+from slipway.serving.status.report import Pending
 from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
 from slipway.weights.source import CLAIM
 

@@ -11,8 +11,8 @@ from slipway.engines import arguments
 from slipway.engines.recognition import Recognised, given
 from slipway.engines.vllm import VLLM
 from slipway.kube.objects import Object, as_object
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings
 
 LORA = frozenset(("", "lora"))
 """Strategies of what engines take at their start; empty: it does not say."""

@@ -18,7 +18,7 @@ from slipway.apis.ome.types.component import ComponentExtensionSpec
 from slipway.kube.core import definition
 from slipway.kube.merge import merged
 from slipway.kube.objects import Object, as_object
-from slipway.serving.api import InvalidSpecError
+from slipway.serving.contract.api import InvalidSpecError
 
 Name = Literal["engine", "decoder", "router"]
 NAMES: tuple[Name, ...] = ("engine", "decoder", "router")

@@ -15,7 +15,7 @@ import msgspec
 
 from slipway.apis.labels import RESERVED
 from slipway.apis.ome import names
-from slipway.apis.ome.components import adapters
+from slipway.apis.ome.components import adapters, manifests
 from slipway.apis.ome.components.adapters import Adapter
 from slipway.apis.ome.components.overlay import Component
 from slipway.apis.ome.models.storage import Mount, use_of
@@ -23,13 +23,13 @@ from slipway.engines.recognition import Recognised, given, recognise
 from slipway.kube.names import NAME_LENGTH, ending
 from slipway.kube.objects import Object, as_object
 from slipway.kube.quantity import amount
-from slipway.serving import env, manifests, volumes
-from slipway.serving.api import USES, InvalidSpecError
-from slipway.serving.devices import with_groups
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.drain import Drain
-from slipway.serving.server import variables
-from slipway.serving.workload import digest
+from slipway.serving.containers import env, volumes
+from slipway.serving.containers.devices import with_groups
+from slipway.serving.containers.diagnosis import TEMPLATE
+from slipway.serving.containers.drain import Drain
+from slipway.serving.contract.api import USES, InvalidSpecError
+from slipway.serving.pods.server import variables
+from slipway.serving.pods.workload import digest
 
 Role = Literal["pod", "leader", "worker"]
 OWN_LABELS = frozenset(

@@ -13,16 +13,16 @@ from typing import Literal
 import msgspec
 
 from slipway.apis.ome import names
+from slipway.apis.ome.components.keda import Trigger
 from slipway.apis.ome.types.component import ComponentExtensionSpec, KedaConfig
 from slipway.engines.engine import Metrics
-from slipway.serving.api import InvalidSpecError
-from slipway.serving.keda import Trigger
+from slipway.serving.contract.api import InvalidSpecError
 
 CLASSES = ("hpa", "keda", "external")
 UTILIZATION, CONCURRENCY = 80, 100
 """Percent, and requests of a replica, where nothing is said."""
 INTERVAL, WINDOW, DELAY = 10.0, 600.0, 30.0
-"""Pace of our autoscaler, in seconds; see :class:`slipway.serving.scaling.Scaling`."""
+"""Pace of our autoscaler, in seconds; see :class:`slipway.serving.routing.scaling.Scaling`."""
 ANNOTATIONS = {
     "server": ("autoscaling.keda.sh/prometheus.serverAddress", "prom_server_address"),
     "query": ("autoscaling.keda.sh/prometheus.query", "custom_prom_query"),

@@ -16,9 +16,9 @@ from slipway.apis.ome.models import storage
 from slipway.apis.ome.models.storage import KINDS, Mount, Stored, mount_of
 from slipway.kube.objects import NODE, Kind, Object, deleting, key, uid
 from slipway.kube.store import IndexFunction
-from slipway.serving.api import InvalidSpecError, Listers, Watch, World
-from slipway.serving.settings import Settings
-from slipway.serving.watches import nobody
+from slipway.serving.contract.api import InvalidSpecError, Listers, Watch, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.watches import nobody
 from slipway.weights import nodes
 from slipway.weights.nodes import Node
 from slipway.weights.turns import age

@@ -14,9 +14,10 @@ from slipway.apis.ome.settings import ome
 from slipway.artifacts import huggingface
 from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Object, deleting, key, uid
-from slipway.serving import agent, volumes
-from slipway.serving.server import Container, variables
-from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.containers import volumes
+from slipway.serving.pods.server import Container, variables
+from slipway.serving.pods.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.wire import agent
 from slipway.weights import jobs, nodes
 from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
 from slipway.weights.jobs import (

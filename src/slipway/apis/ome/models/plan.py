@@ -24,8 +24,8 @@ from slipway.kube.objects import (
     key,
     uid,
 )
-from slipway.serving.api import InvalidSpecError, Plan
-from slipway.serving.diagnosis import remains
+from slipway.serving.containers.diagnosis import remains
+from slipway.serving.contract.api import InvalidSpecError, Plan
 from slipway.weights import nodes
 from slipway.weights.jobs import Run
 from slipway.weights.nodes import Node, Record, State

@@ -26,9 +26,9 @@ from slipway.kube.objects import (
     uid,
 )
 from slipway.kube.store import Change, IndexFunction
-from slipway.serving.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
-from slipway.serving.settings import Settings
-from slipway.serving.watches import owned_by, stops
+from slipway.serving.contract.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.watches import owned_by, stops
 from slipway.weights import nodes
 from slipway.weights.jobs import is_late
 from slipway.weights.nodes import Node, Record

@@ -14,9 +14,9 @@ from slipway.apis.ome.models.storage import Stored
 from slipway.apis.ome.types import fields_ignored
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation, key
-from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
-from slipway.serving.diagnosis import sentence
-from slipway.serving.status import build_status, first_rejection, permanent, verdict
+from slipway.serving.containers.diagnosis import sentence
+from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult
+from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
 from slipway.weights import facts, progress
 from slipway.weights.progress import Moving
 

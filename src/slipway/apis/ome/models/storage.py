@@ -18,8 +18,8 @@ from slipway.artifacts.huggingface import what_to_write
 from slipway.artifacts.paths import fault_inside
 from slipway.artifacts.redaction import redact_url
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Key, Kind, Object, annotations_of, key, labels
-from slipway.serving.api import InvalidSpecError, Reference
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Reference
+from slipway.serving.contract.settings import Settings
 from slipway.spelling import did_you_mean
 from slipway.weights.nodes import Placement, placement
 from slipway.weights.source import CLAIM, Request, SourceError, clean, parse

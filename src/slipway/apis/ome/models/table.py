@@ -10,7 +10,7 @@ from slipway.apis.ome.models import plan as model_plan
 from slipway.apis.ome.models import resolve as model_resolve
 from slipway.apis.ome.models import status as model_status
 from slipway.apis.ome.types.model import BASE_MODEL, CLUSTER_BASE_MODEL, FINE_TUNED_WEIGHT
-from slipway.serving.table import Table, all_granted
+from slipway.serving.contract.table import Table, all_granted
 
 MODELS = tuple(
     Table(

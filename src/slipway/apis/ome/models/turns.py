@@ -28,9 +28,9 @@ from slipway.apis.ome.settings import ome
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, Key, Kind, Object, OwnerReference, controller_owner, deleting, key, uid
 from slipway.kube.store import IndexFunction
-from slipway.serving.api import InvalidSpecError, Listers, World
-from slipway.serving.job import PODLESS_SECONDS, ended
-from slipway.serving.settings import Settings
+from slipway.serving.contract.api import InvalidSpecError, Listers, World
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.job import PODLESS_SECONDS, ended
 from slipway.weights import nodes
 from slipway.weights.jobs import in_place, is_late, words_of
 from slipway.weights.nodes import Node, Record

@@ -15,7 +15,7 @@ from slipway.apis.ome.types.model import DiffusionPipelineSpec, ModelFormat
 from slipway.apis.ome.types.runtime import AcceleratorRequirements, ModelSizeRangeSpec
 from slipway.decoding import said
 from slipway.kube.objects import Object, key
-from slipway.serving.api import Reference
+from slipway.serving.contract.api import Reference
 
 NOTHING = ModelFormat(name="")
 FORMAT_WEIGHT, FRAMEWORK_WEIGHT = 10, 5

@@ -21,7 +21,7 @@ from slipway.apis.ome.types.model import PARAMETER_SIZE, BaseModelSpec, ModelFor
 from slipway.artifacts.config import ModelFacts, Named
 from slipway.artifacts.parameters import in_words
 from slipway.kube.objects import Object, annotations_of, as_object
-from slipway.serving.api import InvalidSpecError, Reference
+from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.spelling import did_you_mean
 
 MOST_EXCLUDED = 50

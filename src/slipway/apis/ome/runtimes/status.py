@@ -9,9 +9,9 @@ import msgspec
 from slipway.apis.ome.runtimes.candidates import Broken, Entry, candidate
 from slipway.kube.objects import Key, Kind, Object, created_unix, key
 from slipway.kube.store import Change
-from slipway.serving.api import Listers, Rejection, StatusResult, Watch, World
-from slipway.serving.status import build_status, first_rejection, verdict
-from slipway.serving.watches import NAMESPACE, by_namespace
+from slipway.serving.contract.api import Listers, Rejection, StatusResult, Watch, World
+from slipway.serving.contract.watches import NAMESPACE, by_namespace
+from slipway.serving.status.builder import build_status, first_rejection, verdict
 
 SELECTED = "selected"
 """Index: what a runtime is selected for. Of two that have a value in common only the name decides."""

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import msgspec
 
 from slipway.apis.ome import names
+from slipway.apis.ome.services import canary
 from slipway.apis.ome.services import rollout as service_rollout
 from slipway.apis.ome.services.resolve import View
 from slipway.apis.ome.services.service import Service
 from slipway.kube.objects import DEPLOYMENT, Object, key
-from slipway.serving import canary
-from slipway.serving.api import Rejection
-from slipway.serving.diagnosis import MISSING, NO_NODE, Diagnosis, Failure, is_ready
-from slipway.serving.report import Component, complete
-from slipway.serving.status import permanent
+from slipway.serving.containers.diagnosis import MISSING, NO_NODE, Diagnosis, Failure, is_ready
+from slipway.serving.contract.api import Rejection
+from slipway.serving.status.builder import permanent
+from slipway.serving.status.report import Component, complete
 
 CREATED, ANSWERS = "latestCreatedRevision", "latestReadyRevision"
 ROLLED_OUT, PREVIOUS = "latestRolledoutRevision", "previousRolledoutRevision"

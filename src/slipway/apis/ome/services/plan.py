@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.apis.ome import names
-from slipway.apis.ome.components import overlay, scaling
+from slipway.apis.ome.components import grants, keda, overlay, replicas, scaling
 from slipway.apis.ome.components.pods import router_account
-from slipway.apis.ome.services import trust
+from slipway.apis.ome.services import canary, trust
 from slipway.apis.ome.services.resolve import View, resolve
 from slipway.apis.ome.services.rollout import APP, Rolled, canary_name, roll, startup_seconds
 from slipway.apis.ome.services.service import Part, Service
@@ -26,16 +26,16 @@ from slipway.kube.objects import (
     annotations_of,
     created_unix,
 )
-from slipway.serving import canary, grants, groups, keda, network, policies, replicas
-from slipway.serving.api import InvalidSpecError, Plan, World
-from slipway.serving.authors import DEFAULT_ACCOUNT
-from slipway.serving.freedoms import Freedom, templates
-from slipway.serving.route import Route, ScaleTarget, route_metadata
-from slipway.serving.scaling import WAKE, Scaling
-from slipway.serving.scaling import ScaleTarget as Target
-from slipway.serving.server import Scale
-from slipway.serving.settings import Settings
-from slipway.serving.workload import PORT_NAME, Rollout, child, deployment_of, kept
+from slipway.serving.containers.freedoms import Freedom, templates
+from slipway.serving.contract.api import InvalidSpecError, Plan, World
+from slipway.serving.contract.authors import DEFAULT_ACCOUNT
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods import groups, network, policies
+from slipway.serving.pods.server import Scale
+from slipway.serving.pods.workload import PORT_NAME, Rollout, child, deployment_of, kept
+from slipway.serving.routing.route import Route, ScaleTarget, route_metadata
+from slipway.serving.routing.scaling import WAKE, Scaling
+from slipway.serving.routing.scaling import ScaleTarget as Target
 
 POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
 """What a router may do in its namespace: it looks for its engines by their labels."""

@@ -25,9 +25,9 @@ from slipway.apis.ome.types.service import InferenceServiceSpec
 from slipway.artifacts.config import ModelFacts
 from slipway.engines.recognition import recognise
 from slipway.kube.objects import Kind, Object, annotations_of, key
-from slipway.serving.api import InvalidSpecError, Reference, World
-from slipway.serving.route import MOST_IDS
-from slipway.serving.watches import NAMESPACE
+from slipway.serving.contract.api import InvalidSpecError, Reference, World
+from slipway.serving.contract.watches import NAMESPACE
+from slipway.serving.routing.route import MOST_IDS
 
 SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 VIRTUAL = "VirtualDeployment"

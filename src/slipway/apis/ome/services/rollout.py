@@ -8,14 +8,15 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.components import overlay, pods
 from slipway.apis.ome.components.overlay import Component
+from slipway.apis.ome.services import canary
+from slipway.apis.ome.services.canary import Split
 from slipway.apis.ome.services.service import Part, Service
 from slipway.kube.objects import DEPLOYMENT, Object
-from slipway.serving import canary, groups
-from slipway.serving.api import InvalidSpecError, World
-from slipway.serving.canary import Split
-from slipway.serving.diagnosis import template_digest
-from slipway.serving.server import failure_window_seconds
-from slipway.serving.workload import digest
+from slipway.serving.containers.diagnosis import template_digest
+from slipway.serving.contract.api import InvalidSpecError, World
+from slipway.serving.pods import groups
+from slipway.serving.pods.server import failure_window_seconds
+from slipway.serving.pods.workload import digest
 
 APP = "app"
 """Label of pods: the name of their part, or of the canary."""

@@ -16,9 +16,9 @@ from slipway.apis.ome.types.service import InferenceServiceSpec
 from slipway.engines.recognition import Recognised
 from slipway.kube.names import ending
 from slipway.kube.objects import DEPLOYMENT, Kind, Object, annotations_of, key, labels
-from slipway.serving.groups import LEADER_WORKER_SET, LONGEST_NAME
-from slipway.serving.route import MOST_LABEL_CHARACTERS, MOST_LABELS
-from slipway.serving.settings import Settings
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.groups import LEADER_WORKER_SET, LONGEST_NAME
+from slipway.serving.routing.route import MOST_LABEL_CHARACTERS, MOST_LABELS
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,11 +16,11 @@ from slipway.apis.ome.services.service import Part, Service, workload_names
 from slipway.apis.ome.types import fields_ignored
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, Object, key, labels
-from slipway.serving.api import Rejection, StatusResult
-from slipway.serving.diagnosis import NO_NODE, Diagnosis, Limits, diagnose
-from slipway.serving.groups import LEADER_WORKER_SET, as_workload
-from slipway.serving.report import REPORTED, Component, Pending, model_id, report, routed
-from slipway.serving.status import build_status, first_rejection, verdict
+from slipway.serving.containers.diagnosis import NO_NODE, Diagnosis, Limits, diagnose
+from slipway.serving.contract.api import Rejection, StatusResult
+from slipway.serving.pods.groups import LEADER_WORKER_SET, as_workload
+from slipway.serving.status.builder import build_status, first_rejection, verdict
+from slipway.serving.status.report import REPORTED, Component, Pending, model_id, report, routed
 
 CANARY = "canary"
 READY = {"engine": "EngineReady", "decoder": "DecoderReady", "router": "RouterReady", CANARY: "CanaryReady"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.apis.ome import names, readiness
-from slipway.apis.ome.components import pods
+from slipway.apis.ome.components import keda, pods
 from slipway.apis.ome.models import folders
 from slipway.apis.ome.services import plan as service_plan
 from slipway.apis.ome.services import resolve as service_resolve
@@ -21,11 +21,11 @@ from slipway.kube.objects import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from slipway.serving import groups, keda
-from slipway.serving.api import Watch
-from slipway.serving.settings import Settings
-from slipway.serving.table import Table
-from slipway.serving.watches import NAMESPACE, REFERENCES, by_namespace, by_reference, nobody, owned_by
+from slipway.serving.contract.api import Watch
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import Table
+from slipway.serving.contract.watches import NAMESPACE, REFERENCES, by_namespace, by_reference, nobody, owned_by
+from slipway.serving.pods import groups
 
 OWNED = (
     SERVICE_ACCOUNT,

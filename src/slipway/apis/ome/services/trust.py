@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from slipway.apis.ome import names
+from slipway.apis.ome.components.grants import Files
 from slipway.apis.ome.components.pods import volume_name
 from slipway.apis.ome.models.storage import Mount
 from slipway.apis.ome.services.service import Service
 from slipway.kube.objects import Object, key
-from slipway.serving.authors import trusts
-from slipway.serving.freedoms import Freedom, freedoms
-from slipway.serving.grants import Files
-from slipway.serving.settings import Settings
-from slipway.serving.table import TAKE_OUT
+from slipway.serving.containers.freedoms import Freedom, freedoms
+from slipway.serving.contract.authors import trusts
+from slipway.serving.contract.settings import Settings
+from slipway.serving.contract.table import TAKE_OUT
 
 ROUTER = (
     "The account of a router can read all pods of the namespace. Use the router of a ClusterServingRuntime without "

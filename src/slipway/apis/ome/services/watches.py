@@ -13,8 +13,8 @@ from slipway.apis.ome.components import predictor
 from slipway.apis.ome.services.resolve import MODELS, RUNTIMES, name_of, places
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key
 from slipway.kube.store import Change
-from slipway.serving.api import Enqueue, Listers, Reference
-from slipway.serving.watches import referenced_by
+from slipway.serving.contract.api import Enqueue, Listers, Reference
+from slipway.serving.contract.watches import referenced_by
 
 BASE = "base"
 """Index of FineTunedWeights: the name of the model that they are of."""

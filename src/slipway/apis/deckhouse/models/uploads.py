@@ -1,0 +1,16 @@
+"""Uploads: what tells a person where to upload a model, and lets nobody else. Pure."""
+
+from __future__ import annotations
+
+from slipway.kube.objects import Object, key, uid
+from slipway.serving.wire.depot_token import Claim, sign
+
+
+def session(shared: bytes, depot: str, model: Object, until: int) -> dict[str, str]:
+    """``url``, ``token`` and ``command``, for as long as Unix time ``until``. ``shared``: the key that controller and
+    depot share; ``depot``: by which people reach it."""
+    namespace, name = key(model)
+    token = sign(shared, Claim(use="upload", namespace=namespace, name=name, uid=uid(model), expires=until))
+    url = f"{depot.rstrip('/')}/v1/upload/{namespace or '-'}/{name}/{uid(model)}"
+    command = f"curl --fail -H 'Authorization: Bearer {token}' -T FILE '{url}'"
+    return {"url": url, "token": token, "command": command}

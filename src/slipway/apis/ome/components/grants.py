@@ -1,0 +1,117 @@
+"""Grants: what of a workload's freedoms is the operator's, where a pod is made of two manifests. Pure.
+
+The operator's manifest is for services of authors, who say their part of the same pod. What it brings it brings for the
+process that it runs. An author who changes what runs in the pod, or what that sees, gets none of it. Neither does an
+author whose files the pods read: weights can contain code, and so can a volume of the namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from slipway.kube.objects import Object
+from slipway.serving.containers.freedoms import Freedom, freedoms, templates
+
+WHERE = frozenset(
+    (
+        *("affinity", "nodeSelector", "priorityClassName", "schedulerName", "tolerations"),
+        *("imagePullSecrets", "runtimeClassName", "terminationGracePeriodSeconds", "topologySpreadConstraints"),
+    )
+)
+"""Fields of a pod that say where it runs and for how long, and nothing of what runs in it."""
+ANYBODYS = frozenset(("image_prefixes", "priority_classes"))
+"""What is not given to a process: who may have it may have it whatever else the pod is."""
+
+
+OF_THE_NAMESPACE = frozenset(("configMap", "persistentVolumeClaim", "secret"))
+"""Sources of volumes that authors fill."""
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose files the pods of a service read."""
+
+    models: frozenset[str] = frozenset()
+    """Names of the volumes with the models."""
+    authors: frozenset[str] = frozenset()
+    """Those with files that an author chose. Then no pod of the service gets the rights of the operator's manifest."""
+    namespace_trusted: bool = False
+    """Whether the operator trusts the volumes and variables that a pod takes from its namespace."""
+    account: str = ""
+    """Name of the account that the plan makes: a pod that reads nothing of an author has it, whatever others read."""
+
+    def clean(self, template: Object) -> bool:
+        """Whether a pod reads nothing that an author chose."""
+        spec = template.get("spec") or {}
+        volumes = [one for one in spec.get("volumes") or () if one.get("name") not in self.models]
+        named = {one.get("name") for one in spec.get("volumes") or ()}
+        if named & self.authors:
+            return False
+        return self.namespace_trusted or not (any(map(_of_namespace, volumes)) or _takes_variables(spec))
+
+
+TRUSTED = Files(namespace_trusted=True)
+"""Nothing is an author's."""
+
+
+def granted(
+    workload: Object, alone: Object | None, folders: Collection[str] = (), files: Files = TRUSTED
+) -> frozenset[Freedom]:
+    """The freedoms of a workload that its author need not be allowed.
+
+    ``alone``: the same workload as the operator's manifest would have it if the author had said nothing; None: there is
+    no such manifest. ``folders``: of the nodes, which the API itself lets pods read.
+    """
+    found = freedoms([workload])
+    read = frozenset(one for one in found if one.setting == "host_path" and one.value in folders)
+    if alone is None:
+        return read
+    own = dict(templates(alone))
+    kept = [(place, pod) for place, pod in templates(workload) if _runs(pod) == _runs(own.get(place, {}))]
+    clean = tuple(place for place, pod in kept if files.clean(pod))
+    operators = found & freedoms([alone])
+    free = {one for one in operators if one.setting in ANYBODYS}
+    brought = {one for one in operators if one.field.startswith(clean)}
+    if files.authors:
+        brought = {one for one in brought if one.setting == "service_accounts" and one.value == files.account}
+    return read | free | brought
+
+
+def granted_query(scaled_object: Object, alone: Object | None) -> frozenset[Freedom]:
+    """The same of a ScaledObject: the operator's server and credentials belong together. The query is the author's."""
+    same = alone is not None and _targets(scaled_object) == _targets(alone)
+    return freedoms([scaled_object]) if same else frozenset()
+
+
+def _targets(scaled_object: Object) -> list[Object]:
+    """Which servers KEDA sends its queries to, and with which credentials."""
+    return [
+        {
+            "type": one["type"],
+            "credentials": one.get("authenticationRef"),
+            **{field: one["metadata"].get(field) for field in ("serverAddress", "authModes")},
+        }
+        for one in scaled_object["spec"]["triggers"]
+    ]
+
+
+def _of_namespace(volume: Object) -> bool:
+    projected = (volume.get("projected") or {}).get("sources") or ()
+    return any(source.keys() & OF_THE_NAMESPACE for source in (volume, *projected))
+
+
+def _takes_variables(spec: Object) -> bool:
+    """Whether a container takes all variables of a ConfigMap or a Secret, whatever their names are."""
+    return any(one.get("envFrom") for part in ("initContainers", "containers") for one in spec.get(part) or ())
+
+
+def _runs(template: Object) -> Object:
+    """What runs in a pod and what it sees."""
+    spec = template.get("spec") or {}
+    fields = {field: value for field, value in spec.items() if field not in WHERE}
+    for part in ("initContainers", "containers"):
+        fields[part] = [
+            {field: value for field, value in one.items() if field != "resources"} for one in spec.get(part) or ()
+        ]
+    return fields

@@ -1,0 +1,81 @@
+"""KEDA: a workload's replicas follow a query to Prometheus, as a ScaledObject. Pure.
+
+KEDA need not be installed: who needs it says so in a condition, see ``Watch.optional``.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import msgspec
+
+from slipway.kube.objects import SCALED_OBJECT, Kind, Object
+from slipway.serving.contract.settings import PROMETHEUS_SERVER
+from slipway.serving.pods.policies import Served
+from slipway.serving.pods.workload import child
+
+INSTALLED_BY = "KEDA, https://keda.sh"
+"""What to install where the cluster does not have the kind."""
+OPERATORS = ("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
+AUTH_MODES = ("basic", "tls", "bearer", "custom")
+NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?", re.ASCII)
+TOLD = 64
+"""Characters of a wrong value that a message names."""
+
+
+class Trigger(msgspec.Struct, frozen=True, kw_only=True):
+    """The query, and what its result is compared with."""
+
+    server: str = PROMETHEUS_SERVER
+    query: str
+    metric: str
+    """A name for the result."""
+    threshold: str = "10"
+    operator: str = "LessThanOrEqual"
+    authentication: Object | None = None
+    """Name and kind of the credentials."""
+    auth_modes: str = ""
+    """How Prometheus is told them, several with commas between."""
+
+    def fault(self) -> str:
+        """The first thing that KEDA would not take; empty: nothing."""
+        modes = [one.strip() for one in self.auth_modes.split(",")] if self.auth_modes else []
+        unknown = next((one for one in modes if one not in AUTH_MODES), None)
+        if self.operator not in OPERATORS:
+            return f"the operator {self.operator[:TOLD]!r} is not one of {', '.join(OPERATORS)}"
+        if not NUMBER.fullmatch(self.threshold):
+            return f"the threshold {self.threshold[:TOLD]!r} is not a number"
+        if not _address(self.server):
+            return f"{self.server[:TOLD]!r} is not a Prometheus URL such as {PROMETHEUS_SERVER}"
+        return (
+            "" if unknown is None else f"{unknown[:TOLD]!r} is not an authentication mode: use {', '.join(AUTH_MODES)}"
+        )
+
+
+def scaled_object(name: str, served: Served, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:
+    """What has KEDA scale the workload of this kind."""
+    metadata = {
+        "serverAddress": trigger.server,
+        "metricName": trigger.metric,
+        "query": trigger.query,
+        "threshold": trigger.threshold,
+        "operator": trigger.operator,
+        "authModes": trigger.auth_modes,
+    }
+    prometheus: Object = {"type": "prometheus", "metadata": {field: text for field, text in metadata.items() if text}}
+    spec = {
+        "scaleTargetRef": {"apiVersion": kind.api_version, "kind": kind.kind, "name": served.name},
+        "minReplicaCount": lowest,
+        "maxReplicaCount": highest,
+        "triggers": [prometheus | ({"authenticationRef": trigger.authentication} if trigger.authentication else {})],
+    }
+    return child(SCALED_OBJECT, name, served.namespace, served.labels, spec=spec)
+
+
+def _address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False

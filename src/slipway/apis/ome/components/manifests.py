@@ -1,0 +1,66 @@
+"""Manifests: pods that somebody else wrote, and what they get where their manifests leave it open. Pure.
+
+:mod:`slipway.serving.pods.workload` makes pods of what an API says in our words. Where an API takes whole pods, these
+serve, drain and fail like the others by what is added here, and have as little privilege as they can do with.
+"""
+
+from __future__ import annotations
+
+from slipway.kube.objects import Object
+from slipway.serving.containers.drain import ENDED_BY, Drain, bounded
+from slipway.serving.pods.workload import CONFINED, PORT_NAME, UNPRIVILEGED
+
+FIRST_FREE_PORT = 1024
+"""From which on every process may listen."""
+PROBE_SECONDS = 10
+GIVES_ALL = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"))
+"""Capabilities with which Kubernetes refuses to forbid a container more privileges."""
+
+
+def finished(pod: Object, port: int, drain: Drain) -> Object:
+    """The spec of a pod whose first container does the work and listens on ``port``, as Kubernetes shall have it."""
+    first, *others = pod["containers"]
+    parts = {"containers": [_finished(_drained(first, drain.hook(port)), port), *map(_finished, others)]}
+    if pod.get("initContainers"):
+        parts["initContainers"] = [_finished(one) for one in pod["initContainers"]]
+    # Variables for every Service of the namespace are none that a manifest means.
+    usual = {"enableServiceLinks": False, "terminationGracePeriodSeconds": drain.grace_seconds}
+    return {**usual, **pod, "securityContext": {**CONFINED, **(pod.get("securityContext") or {})}, **parts}
+
+
+def answering(container: Object, port: int, *, on_node: bool) -> Object:
+    """A container that requests go to: with its port, by the name that Prometheus looks for unless it has another one,
+    and ready when that takes connections. ``on_node``: whether it has the node's own network, where a port that is
+    declared is one of the node's."""
+    named = {"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}
+    declared = container.get("ports") or ([] if on_node else [named])
+    free = all(one.get("name") != PORT_NAME for one in declared)
+    ports = [{"name": PORT_NAME, **one} if free and one.get("containerPort") == port else one for one in declared]
+    probe = {"tcpSocket": {"port": port}, "periodSeconds": PROBE_SECONDS}
+    extended = {**container, "readinessProbe": container.get("readinessProbe") or probe}
+    return extended | ({"ports": ports} if ports else {})
+
+
+def _drained(container: Object, hook: Object) -> Object:
+    lifecycle = container.get("lifecycle") or {}
+    if lifecycle.get("preStop") or not hook:
+        return container
+    probes = bounded({field: container[field] for field in ENDED_BY if container.get(field)})
+    return {**container, **probes, "lifecycle": {**lifecycle, "preStop": hook}}
+
+
+def _finished(container: Object, port: int = FIRST_FREE_PORT) -> Object:
+    """With its last log lines in the pod's status, where the diagnosis reads them."""
+    usual = {"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "FallbackToLogsOnError"}
+    return {**usual, **container, "securityContext": _security(container.get("securityContext") or {}, port)}
+
+
+def _security(context: Object, port: int) -> Object:
+    if not context and port < FIRST_FREE_PORT:
+        return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
+    if not context:
+        return UNPRIVILEGED
+    added = (context.get("capabilities") or {}).get("add") or ()
+    return (
+        context if context.get("privileged") or GIVES_ALL & {*added} else {"allowPrivilegeEscalation": False, **context}
+    )

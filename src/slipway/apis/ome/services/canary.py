@@ -1,0 +1,101 @@
+"""Canaries: a new spec is tried on a share of the requests before it is rolled out. Pure.
+
+Two Deployments: the stable one, and the canary with the new spec and a Service of its own, to which the gateway sends
+the share. Which revision each has is read from what is there, so nothing else has to be remembered.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from slipway.kube.objects import Object
+from slipway.serving.containers.diagnosis import template_digest
+from slipway.serving.routing.route import Target
+from slipway.serving.status.report import complete
+
+ALL = 100
+"""Percent. A spec that gets all requests is rolled out."""
+
+Phase = Literal["none", "running", "promoting"]
+"""none: one Deployment, of the newest spec. running: the stable one stays as it is, the canary has the newest spec.
+promoting: both have it, and the canary answers until the stable one is complete."""
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """What a Deployment runs, as last observed."""
+
+    digest: str
+    """Of its pods' template: see :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
+    complete: bool
+    """Whether all of its replicas run this and answer."""
+    replicas: int = 1
+    """That it shall have."""
+    ready: int = 1
+    """That answer."""
+
+
+class Split(msgspec.Struct, frozen=True):
+    """What is wanted of the two Deployments, and who gets the requests."""
+
+    phase: Phase
+    stable: str
+    """Digest that the stable Deployment shall have."""
+    canary: str = ""
+    """Digest that the canary shall have; empty: there is none to be, and one that is there goes."""
+    percent: int = 0
+    """Of the requests that the canary shall have, and so of the replicas that it needs."""
+    bearable: int = ALL
+    """Of the requests that its replicas can answer by now, beside those of the stable one."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the stable Deployment stays as it is, whatever the spec says by now."""
+        return self.phase == "running"
+
+    @property
+    def share(self) -> int:
+        """Percent of the requests that the canary gets now: a larger share grows with its replicas."""
+        return min(self.percent, self.bearable)
+
+    @property
+    def shares(self) -> tuple[tuple[str, int], ...]:
+        """Digest and percentage of each revision that gets requests."""
+        both = ((self.stable, ALL - self.share), (self.canary, self.share))
+        return tuple((digest, percent) for digest, percent in both if percent)
+
+    def targets(self, service: str) -> tuple[Target, ...]:
+        """For the route of the stable Service. ``service``: the name of the canary's."""
+        return (Target(weight=ALL - self.share), Target(service, self.share)) if self.share else ()
+
+
+def revision(deployment: Object | None) -> Revision | None:
+    """What an observed Deployment runs; None where there is none."""
+    if deployment is None:
+        return None
+    spec, status = deployment["spec"], deployment.get("status") or {}
+    mark = template_digest(spec.get("template") or {}) or ""
+    return Revision(mark, complete(deployment), spec.get("replicas", 1), status.get("readyReplicas", 0))
+
+
+def decide(desired: str, percent: int | None, stable: Revision | None, canary: Revision | None) -> Split:
+    """``desired``: digest of the newest spec; ``percent``: what the canary is to get, None and 100: roll it out.
+
+    A canary is not made for the first spec, as there is nothing else that could answer. It goes at once when the spec
+    becomes again what the stable Deployment has.
+    """
+    if percent is not None and percent < ALL and stable is not None and stable.digest != desired:
+        return Split("running", stable.digest, desired, percent, _bearable(stable, canary))
+    current = stable is not None and stable.digest == desired and stable.complete
+    if canary is not None and canary.digest == desired and not current:
+        return Split("promoting", desired, desired, ALL, _bearable(stable, canary))
+    return Split("none", desired)
+
+
+def _bearable(stable: Revision | None, canary: Revision | None) -> int:
+    if canary is None:
+        return 0
+    if stable is None or stable.replicas <= canary.ready:
+        return ALL
+    return ALL * canary.ready // stable.replicas

@@ -1,0 +1,300 @@
+"""Diagnosis: why a workload is not ready, in words that a person can act on. Pure.
+
+Reads what Kubernetes says of the Deployment and its pods: scheduling, image pulls, exits, restarts, probes. The last
+log lines come with the pod's status (``terminationMessagePolicy``), and the engine says what they mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.kube.objects import Object, deleting
+from slipway.kube.times import unix_time
+from slipway.serving.containers.drain import FAILED_SECONDS
+
+Explain = Callable[[str], "Failure | None"]
+"""What an engine knows of its own last log lines; None: nothing that helps."""
+
+TEMPLATE = "slipway.inference/template"
+"""Annotation of a pod template and so of its pods: a digest of it, which tells pods of an older spec apart."""
+LOG_LINES = 8
+LOG_LINE_LENGTH = 300
+PULL_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+)
+CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+NOT_SYNCED = re.compile(r"failed to sync (secret|configmap) cache: ")
+"""What a busy node's kubelet says before it has seen a pod's Secrets and ConfigMaps; it tries again by itself."""
+RECHECK_SECONDS = 30.0
+REJECTED_GRACE_SECONDS = 5
+"""The API server may refuse the first pod because its caches do not show the new ServiceAccount yet."""
+PATIENCE_RESTARTS = 3
+"""Restarts that trouble which passes may take; with the kubelet's back-off about half a minute."""
+STOPPED = frozenset({0, 137, 143})
+"""Exit codes of a container that the kubelet stopped: it obeyed, or died of SIGKILL or SIGTERM."""
+STOP_SECONDS = FAILED_SECONDS + 45
+"""How long the kubelet takes at most to stop a container that failed its startup probe. One that ran longer than its
+start may take plus this had started, and was stopped for another reason."""
+MISSING_GRACE_SECONDS = 30
+"""Tools that apply a folder or a chart may create a claim after the model."""
+LONGEST_GRACE_SECONDS = 3600
+"""How long a terminating pod is waited for, at most, before it counts as lost."""
+GONE_SECONDS = 300
+"""After its deletion, a pod counts no more that does not go: its node is lost."""
+ILLEGAL_INSTRUCTION = 132
+"""Exit code of a process that met an instruction unknown to the processor."""
+UNTOLD = frozenset({"ContainerStatusUnknown"})
+"""Reasons of an end of which the kubelet knows nothing but that it was one: it says nothing of the engine."""
+
+
+class Missing(NamedTuple):
+    """How Kubernetes reports an object that a pod names and that does not exist, by its name."""
+
+    pattern: re.Pattern[str]
+    reason: str
+    noun: str
+
+
+RUNTIME_CLASS = Missing(
+    re.compile(r'is forbidden: pod rejected: RuntimeClass "([^"]+)" not found'), "RuntimeClassNotFound", "RuntimeClass"
+)
+"""In the API server's own words: a webhook may name objects that the spec does not."""
+MISSING = (
+    Missing(re.compile(r'persistentvolumeclaim "([^"]+)" not found'), "PVCNotFound", "PersistentVolumeClaim"),
+    Missing(re.compile(r'secret "([^"]+)" not found'), "SecretNotFound", "Secret"),
+    Missing(re.compile(r'configmap "([^"]+)" not found'), "ConfigMapNotFound", "ConfigMap"),
+    RUNTIME_CLASS,
+)
+NO_NODE_HAS = re.compile(r"^0/(\d+) nodes are available: \1 Insufficient ([\w.-]+/[\w.-]+)\.")
+NOT_HELPFUL = re.compile(r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful")
+"""The scheduler reports so what no node has, in use or not."""
+NO_NODE = frozenset({"Unschedulable", "ResourceNotFound"})
+"""Reasons of pods that no node takes: a node that is added may end them."""
+WAITING = NO_NODE | {"PVCNotFound"}
+"""Reasons of pods that are scheduled as soon as something is added: requests wait for that."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One reason (a CamelCase word that stays the same over releases) and one message for people."""
+
+    reason: str
+    message: str
+    log: str = ""
+    """The part of the engine's log that shows it, when the engine knows."""
+    passing: bool = False
+    """Likely to pass by itself, such as a hub that is overloaded: a failure only once it has come again and again."""
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """``failure`` is None while everything goes its usual way; ``recheck_seconds``: when time alone may change that."""
+
+    failure: Failure | None = None
+    recheck_seconds: float | None = None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The times that decide."""
+
+    startup_seconds: int
+    unschedulable_grace_seconds: int
+    container: str
+    """Name of the engine's container. Others start in no given time, and their logs say nothing that it knows."""
+
+
+def diagnose(
+    deployment: Object | None, pods: Sequence[Object], limits: Limits, now: float, explain: Explain
+) -> Diagnosis:
+    """The first thing that keeps a pod of the newest spec from being ready; the newest pod speaks first.
+
+    A pod that is ready, on its way out or of an older spec says nothing, nor does one that has ended where another has
+    taken its place. A container that failed and was started again keeps its failure
+    until it is ready, so that a crash loop does not flicker between Failed and Pending.
+    """
+    recheck: list[float] = []
+    for pod in _of_the_newest_spec(deployment, pods):
+        diagnosis = _pod(pod, limits, now, explain)
+        if diagnosis.failure:
+            return diagnosis
+        if diagnosis.recheck_seconds is not None:
+            recheck.append(diagnosis.recheck_seconds)
+    rejected = _rejected(deployment, now)
+    if rejected.recheck_seconds is not None:
+        recheck.append(rejected.recheck_seconds)
+    return Diagnosis(rejected.failure, min(recheck, default=None))
+
+
+def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> list[Object]:
+    """Those that may have something to say, the newest first."""
+    digest = template_digest(deployment["spec"].get("template", {})) if deployment else None
+    current = [pod for pod in pods if not deleting(pod) and template_digest(pod) == digest]
+    alive = [pod for pod in current if pod.get("status", {}).get("phase") != "Failed"]
+    unready = [pod for pod in alive or current if not is_ready(pod)]
+    return sorted(unready, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
+
+
+def template_digest(templated: Object) -> str | None:
+    """The mark that a pod has from the template that it was made of (see slipway.serving.pods.workload)."""
+    mark: str | None = templated.get("metadata", {}).get("annotations", {}).get(TEMPLATE)
+    return mark
+
+
+def sentence(text: str) -> str:
+    """What a program said, with its end."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def ended(pod: Object) -> bool:
+    """Whether all containers of a pod have ended for good."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def remains(pod: Object, now: float) -> bool:
+    """Whether a pod may still use its volumes. Its author chooses how long it may take to end, up to a limit."""
+    if ended(pod):
+        return False
+    if not deleting(pod):
+        return True
+    metadata = pod["metadata"]
+    excess = max(int(metadata.get("deletionGracePeriodSeconds") or 0) - LONGEST_GRACE_SECONDS, 0)
+    return now - (unix_time(metadata["deletionTimestamp"]) - excess) < GONE_SECONDS
+
+
+def is_ready(pod: Object) -> bool:
+    return _condition(pod, "Ready").get("status") == "True"
+
+
+def _condition(item: Object, kind: str) -> Object:
+    conditions: list[Object] = item.get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == kind), {})
+
+
+def _rejected(deployment: Object | None, now: float) -> Diagnosis:
+    """Pods that the API server refuses: a quota, a limit range, the namespace's pod security level."""
+    condition = _condition(deployment or {}, "ReplicaFailure")
+    if condition.get("status") != "True":
+        return Diagnosis()
+    message = str(condition.get("message", ""))
+    if missing := _missing(message, (RUNTIME_CLASS,)):
+        return Diagnosis(missing)
+    remaining = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
+    if remaining > 0:
+        return Diagnosis(recheck_seconds=remaining)
+    return Diagnosis(Failure("PodsRejected", f"The cluster rejected the model's pods: {message}"))
+
+
+def _missing(message: str, rows: Sequence[Missing] = MISSING) -> Failure | None:
+    """The object that does not exist; None: the message is not about one."""
+    for row in rows:
+        if match := row.pattern.search(message):
+            text = f"There is no {row.noun} {match[1]!r}. Create it, or fix its name in the spec."
+            return Failure(row.reason, text)
+    return None
+
+
+def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis:
+    status = pod.get("status", {})
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return _unscheduled(scheduled, limits, now)
+    if status.get("phase") == "Failed":
+        text = status.get("message") or status.get("reason") or "no reason given"
+        return Diagnosis(Failure(status.get("reason") or "PodFailed", f"Pod {pod['metadata']['name']} failed: {text}"))
+    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        own = container["name"] == limits.container
+        diagnosis = _container(container, limits, now, explain if own else None)
+        if diagnosis.failure or diagnosis.recheck_seconds is not None:
+            return diagnosis
+    return Diagnosis()
+
+
+def _unscheduled(condition: Object, limits: Limits, now: float) -> Diagnosis:
+    message = str(condition.get("message", ""))
+    failure = _missing(message)
+    grace = MISSING_GRACE_SECONDS if failure else limits.unschedulable_grace_seconds
+    remaining = unix_time(condition["lastTransitionTime"]) + grace - now
+    if remaining > 0:
+        return Diagnosis(recheck_seconds=remaining)
+    return Diagnosis(failure or _no_node(message))
+
+
+def _no_node(message: str) -> Failure:
+    lacking = NO_NODE_HAS.search(message)
+    if lacking and NOT_HELPFUL.search(message):
+        text = f"No node has as much {lacking[2]} as the pod requests."
+        remedy = "Install the device plugin, request less, or wait for the node that the autoscaler adds."
+        return Failure("ResourceNotFound", f"{text} {remedy}")
+    return Failure("Unschedulable", f"No node can run the model's pod: {message}")
+
+
+def _container(status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:
+    """``explain``: None for a container that is not the engine's."""
+    state = status.get("state", {})
+    waiting = state.get("waiting", {})
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in PULL_REASONS:
+        text = sentence(f"image: {status['image']!r} cannot be pulled: {message}")
+        return Diagnosis(Failure("ImagePullBackOff", f"{text} Check the name, the tag and imagePullSecrets."))
+    if reason in CONFIG_REASONS and not NOT_SYNCED.match(message):
+        return Diagnosis(
+            _missing(message) or Failure("CreateContainerConfigError", f"The container cannot be created: {message}")
+        )
+    ended = state.get("terminated") or status.get("lastState", {}).get("terminated")
+    if ended:
+        failure = _exit(ended, status, limits, explain)
+        if failure:
+            return Diagnosis(failure)
+    running = state.get("running")
+    if running and explain and not status.get("started"):
+        # The kubelet enforces the limit; this is when to look again should its word get lost.
+        remaining = unix_time(running["startedAt"]) + limits.startup_seconds + 5 - now
+        return Diagnosis(recheck_seconds=remaining if remaining > 0 else RECHECK_SECONDS)
+    return Diagnosis()
+
+
+def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None) -> Failure | None:
+    log, code = ended.get("message", ""), ended.get("exitCode", 0)
+    who = "The engine" if explain else f"Container {status['name']}"
+    if ended.get("reason") == "OOMKilled":
+        text = f"{who} used more memory than its limit. Raise the limit, or use a smaller model or context."
+        return Failure("OOMKilled", text)
+    latest = limits.startup_seconds + STOP_SECONDS
+    if explain and code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
+        text = f"The engine did not answer within the {limits.startup_seconds} s that are allowed for startup"
+        return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
+    if ended.get("reason") in UNTOLD:
+        return None
+    if code == ILLEGAL_INSTRUCTION:
+        text = f"The image does not support the node's CPU. {who} ended with exit code {code}."
+        return Failure("IllegalInstruction", f"{text}{_shown(_lines(log)[-LOG_LINES:])}")
+    explanation = explain(log) if explain else None
+    # Even an engine that obeyed may have left last words.
+    if code == 0 and not explanation and "running" in status.get("state", {}):
+        return None
+    if explanation and explanation.passing and status["restartCount"] < PATIENCE_RESTARTS:
+        return None
+    if explanation:
+        return Failure(
+            explanation.reason, f"{sentence(explanation.message)}{_shown(_lines(explanation.log)[:LOG_LINES])}"
+        )
+    if status["restartCount"] < 2 and status.get("state", {}).get("waiting", {}).get("reason") != "CrashLoopBackOff":
+        return None
+    text = f"{who} ended with exit code {code}"
+    return Failure("CrashLoopBackOff", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
+
+
+def _seconds(ended: Object) -> float:
+    if not ended.get("finishedAt") or not ended.get("startedAt"):
+        return 0.0
+    return unix_time(ended["finishedAt"]) - unix_time(ended["startedAt"])
+
+
+def _lines(log: str) -> list[str]:
+    return [line.strip()[:LOG_LINE_LENGTH] for line in log.splitlines() if line.strip()]
+
+
+def _shown(lines: Sequence[str]) -> str:
+    return "\n".join([" Last log lines:", *lines]) if lines else ""

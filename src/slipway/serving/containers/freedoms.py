@@ -1,0 +1,286 @@
+"""Freedoms: what in a workload or a Service needs the operator's trust, found in finished objects. Pure.
+
+The rules are those of the Baseline and Restricted Pod Security Standards where they guard the node, and a few that no
+standard has: accounts, images, priorities, labels. They say what needs trust, not whether there is any;
+:mod:`slipway.serving.contract.authors` judges that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from typing import Any, Literal
+
+import msgspec
+
+from slipway.kube.objects import SCALED_OBJECT, SERVICE, Object
+
+HARMLESS_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
+SAFE_SYSCTLS = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    }
+)
+CONFINED_TYPES = frozenset({None, "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
+"""SELinux types that give a container no more than any other has."""
+PLAIN_VOLUMES = frozenset(
+    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
+)
+"""What the Restricted standard allows, without inline CSI volumes: what those reach is up to the driver."""
+IDENTITIES = frozenset({"serviceAccountToken", "podCertificate"})
+"""Sources of a projected volume that let a container act as its ServiceAccount."""
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+CLUSTER_CREDENTIALS = "ClusterTriggerAuthentication"
+"""Kind of the credentials of KEDA that every namespace can name."""
+
+Setting = Literal[
+    "service_accounts",
+    "image_prefixes",
+    "privileged",
+    "any_volume",
+    "node_ports",
+    "priority_classes",
+    "prometheus_servers",
+    "trigger_authentications",
+    "host_path",
+    "",
+]
+"""What may allow a freedom: a field of the settings ``authors``; ``host_path``: the setting
+``sources.allowedHostPathRoots``; empty: nothing does."""
+
+
+class Labels(msgspec.Struct, frozen=True):
+    """Labels of pods that Services select by."""
+
+    names: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+    but: frozenset[str] = frozenset()
+    """Names that are none of these, whatever they begin with."""
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.but and (name in self.names or str(name).startswith(self.prefixes))
+
+
+NO_LABELS = Labels()
+
+
+class Freedom(msgspec.Struct, frozen=True):
+    """Something in a child that needs trust."""
+
+    setting: Setting
+    child: str
+    """``Deployment chat``."""
+    field: str
+    """Its place in the pod or the Service: ``spec.containers[vllm].securityContext.privileged``."""
+    value: str
+    """As text; empty where the place says all."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One rule about one field."""
+
+    setting: Setting
+    path: tuple[str, ...]
+    needs_trust: Callable[[Any], bool]
+    """Of the field's value; None: the field is absent."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Rows by the fields on their way, so that only what an object has is looked at."""
+
+    fields: tuple[tuple[str, Row, bool], ...]
+    """Rows about fields of this very value, by their names; True: absent, they need trust."""
+    below: tuple[tuple[str, Rules], ...]
+    required: tuple[Row, ...]
+    """Of the rows here and below, those that are broken where there is nothing."""
+
+
+def rules_of(rows: Iterable[Row], depth: int = 0) -> Rules:
+    """``rows`` have their first ``depth`` fields in common, and none of them ends there."""
+    rows = tuple(rows)
+    fields = tuple((row.path[depth], row, row.needs_trust(None)) for row in rows if len(row.path) == depth + 1)
+    further = [row for row in rows if len(row.path) > depth + 1]
+    below = tuple(
+        (name, rules_of([row for row in further if row.path[depth] == name], depth + 1))
+        for name in dict.fromkeys(row.path[depth] for row in further)
+    )
+    return Rules(fields, below, tuple(row for row in rows if row.needs_trust(None)))
+
+
+def _is(*values: str) -> Callable[[Any], bool]:
+    return lambda value: value in values
+
+
+def _unconfined(options: Any) -> bool:
+    given = options or {}
+    return bool(given.get("user") or given.get("role") or given.get("type") not in CONFINED_TYPES)
+
+
+def _unsafe(sysctls: Any) -> bool:
+    return any(one.get("name") not in SAFE_SYSCTLS for one in sysctls or ())
+
+
+IN_BOTH = (
+    Row("privileged", ("securityContext", "runAsUser"), lambda user: user == 0),
+    Row("privileged", ("securityContext", "seccompProfile", "type"), _is("Unconfined")),
+    Row("privileged", ("securityContext", "appArmorProfile", "type"), _is("Unconfined")),
+    Row("privileged", ("securityContext", "seLinuxOptions"), _unconfined),
+    Row("privileged", ("securityContext", "windowsOptions", "hostProcess"), bool),
+)
+IN_PODS = (
+    *IN_BOTH,
+    Row("privileged", ("hostNetwork",), bool),
+    Row("privileged", ("hostPID",), bool),
+    Row("privileged", ("hostIPC",), bool),
+    Row("privileged", ("securityContext", "sysctls"), _unsafe),
+    Row("service_accounts", ("serviceAccountName",), bool),
+    Row("service_accounts", ("serviceAccount",), bool),
+    Row("priority_classes", ("priorityClassName",), bool),
+)
+ASKED = (
+    *product(("startupProbe", "readinessProbe", "livenessProbe"), ("httpGet", "tcpSocket")),
+    *product(("lifecycle",), ("postStart", "preStop"), ("httpGet", "tcpSocket")),
+)
+"""What the kubelet asks, from the node's own network."""
+IN_CONTAINERS = (
+    *IN_BOTH,
+    *(Row("privileged", (*place, "host"), bool) for place in ASKED),
+    Row("privileged", ("securityContext", "privileged"), bool),
+    # Absent means true to Kubernetes.
+    Row("privileged", ("securityContext", "allowPrivilegeEscalation"), lambda allowed: allowed is not False),
+    Row(
+        "privileged",
+        ("securityContext", "capabilities", "add"),
+        lambda had: bool({*(had or ())} - HARMLESS_CAPABILITIES),
+    ),
+    Row("privileged", ("securityContext", "procMount"), _is("Unmasked")),
+    Row("privileged", ("ports",), lambda ports: any(port.get("hostPort") for port in ports or ())),
+    Row("image_prefixes", ("image",), bool),
+)
+IN_SERVICES = (Row("node_ports", ("type",), _is("NodePort", "LoadBalancer")),)
+"""A load balancer takes ports of the nodes, too, and both lead past the gateway."""
+POD_RULES, CONTAINER_RULES, SERVICE_RULES = map(rules_of, (IN_PODS, IN_CONTAINERS, IN_SERVICES))
+
+
+def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
+    """All that needs trust in these children, whoever put it there. ``reserved``: labels that pods must not have."""
+    return frozenset(one for child in children for one in _of(child, reserved))
+
+
+def _of(manifest: Object, reserved: Labels) -> Iterable[Freedom]:
+    child, spec = f"{manifest['kind']} {manifest['metadata']['name']}", manifest.get("spec") or {}
+    if manifest["kind"] == SERVICE.kind:
+        yield from _matching(SERVICE_RULES, spec, child, "spec")
+    if manifest["kind"] == SCALED_OBJECT.kind:
+        yield from _of_triggers(spec.get("triggers") or (), child)
+    for place, template in templates(manifest):
+        yield from _of_template(place, template, child, reserved)
+
+
+def templates(workload: Object) -> tuple[tuple[str, Object], ...]:
+    """The pod templates of a workload, each with what the places in it begin with: a group of several nodes has one for
+    its leader and one for its workers."""
+    spec = workload.get("spec") or {}
+    group = spec.get("leaderWorkerTemplate") or {}
+    pairs = (
+        ("", spec.get("template")),
+        *((f"{name}.", group.get(name)) for name in ("leaderTemplate", "workerTemplate")),
+    )
+    return tuple((place, template) for place, template in pairs if template)
+
+
+def _of_template(place: str, template: Mapping[str, Any], child: str, reserved: Labels) -> Iterable[Freedom]:
+    pod = template.get("spec")
+    if pod is None:
+        return
+    yield from _matching(POD_RULES, pod, child, f"{place}spec")
+    for part in ("initContainers", "containers"):
+        for container in pod.get(part) or ():
+            yield from _matching(CONTAINER_RULES, container, child, f"{place}spec.{part}[{container.get('name')}]")
+    yield from _of_volumes(pod, child, place)
+    yield from _of_metadata(template.get("metadata") or {}, child, place, reserved)
+
+
+def _matching(rules: Rules, value: Object, child: str, place: str) -> Iterable[Freedom]:
+    return [
+        Freedom(row.setting, child, f"{place}.{'.'.join(row.path)}", _text(actual))
+        for row, actual in _broken(rules, value)
+    ]
+
+
+def _broken(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
+    """The rows that a value breaks, each with what it has there; None: nothing."""
+    if not isinstance(value, dict | Mapping):
+        return [(row, None) for row in rules.required]
+    broken = []
+    for name, row, required in rules.fields:
+        actual = value.get(name)
+        if (actual is not None or required) and row.needs_trust(actual):
+            broken.append((row, actual))
+    for name, further in rules.below:
+        actual = value.get(name)
+        if actual is not None or further.required:
+            broken += _broken(further, actual)
+    return broken
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)
+
+
+def _of_volumes(pod: Object, child: str, within: str) -> Iterable[Freedom]:
+    for volume in pod.get("volumes") or ():
+        for kind, source in volume.items():
+            place = f"{within}spec.volumes[{volume.get('name')}].{kind}"
+            given = source if isinstance(source, Mapping) else {}
+            if kind == "image":
+                yield Freedom("image_prefixes", child, place, str(given.get("reference", "")))
+            elif kind == "projected":
+                sources = {name for one in given.get("sources") or () for name in one}
+                yield from (Freedom("any_volume", child, f"{place}.{name}", "") for name in sources & IDENTITIES)
+            elif kind == "hostPath" and _read_only(pod, volume.get("name")):
+                yield Freedom("host_path", child, place, str(given.get("path", "")))
+            elif kind == "hostPath":
+                yield Freedom("", child, place, f"{given.get('path')}, writable")
+            elif kind != "name" and kind not in PLAIN_VOLUMES:
+                yield Freedom("any_volume", child, place, "")
+
+
+def _read_only(pod: Object, volume: Any) -> bool:
+    """Whether no container may write to a volume."""
+    containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
+    mounts = [mount for one in containers for mount in one.get("volumeMounts") or () if mount.get("name") == volume]
+    return all(mount.get("readOnly") for mount in mounts)
+
+
+def _of_triggers(triggers: Iterable[Object], child: str) -> Iterable[Freedom]:
+    """KEDA sends requests from its own namespace and reads credentials of the cluster, which authors cannot do."""
+    for number, trigger in enumerate(triggers):
+        place, reference = f"spec.triggers[{number}]", trigger.get("authenticationRef") or {}
+        server = (trigger.get("metadata") or {}).get("serverAddress")
+        if server is not None:
+            yield Freedom("prometheus_servers", child, f"{place}.metadata.serverAddress", server)
+        if reference.get("kind") == CLUSTER_CREDENTIALS:
+            yield Freedom("trigger_authentications", child, f"{place}.authenticationRef", str(reference.get("name")))
+
+
+def _of_metadata(metadata: Object, child: str, place: str, reserved: Labels) -> Iterable[Freedom]:
+    for name, value in (metadata.get("labels") or {}).items():
+        if name in reserved:
+            yield Freedom("", child, f"{place}metadata.labels[{name}]", str(value))
+    for name, value in (metadata.get("annotations") or {}).items():
+        if name.startswith(APPARMOR) and value == "unconfined":
+            yield Freedom("privileged", child, f"{place}metadata.annotations[{name}]", value)

@@ -1,0 +1,1 @@
+"""The contract between the controller and the APIs."""

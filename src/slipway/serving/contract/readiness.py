@@ -1,0 +1,221 @@
+"""Readiness: what the status of a resource means to whoever waits for it. Pure.
+
+An API declares it as data. The controller makes of it the conditions that clients know of any resource: ``Ready``, and
+``Reconciling`` and ``Stalled`` as kstatus (sigs.k8s.io/cli-utils) reads them. The Ansible modules wait by the same
+rules, which ``slipway apis`` writes for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.kube import conditions
+from slipway.kube.conditions import READY, RECONCILING, STALLED
+from slipway.kube.objects import Object
+
+ROUTED = "Routed"
+"""The condition of resources that requests are answered for."""
+NAME_CONFLICT = "NameConflict"
+"""Its reason if another resource has the short ID."""
+CHANGE_FAILED = "ChangeFailed"
+"""Reason of Ready while an earlier spec answers because the latest one cannot."""
+EARLIER_ANSWERS = "The latest change failed, and the previous spec is still served. See the condition Stalled."
+SPEAKING = ("Suspended", "Available")
+"""Conditions whose message tells why a resource is ready, the most telling first."""
+
+
+class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A status condition has this status and, where given, one of ``reasons``, or none of ``other_than``."""
+
+    type: str
+    status: str = "True"
+    reasons: tuple[str, ...] = ()
+    other_than: tuple[str, ...] = ()
+    excused: tuple[str, ...] = ()
+    """Reasons with which the status does not matter."""
+    optional: bool = False
+    """Whether it may be missing."""
+
+
+class Field(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The field at a dotted path is one of these values."""
+
+    path: str
+    within: tuple[str, ...]
+
+
+class AllOf(msgspec.Struct, frozen=True):
+    """All of these rules hold."""
+
+    all: tuple[Rule, ...]
+
+
+class AnyOf(msgspec.Struct, frozen=True):
+    """One of these rules holds."""
+
+    any: tuple[Rule, ...]
+
+
+Rule = Condition | Field | AllOf | AnyOf
+
+
+COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
+"""The newest spec is in place, as :mod:`slipway.serving.status.report` tells it."""
+REACHED = Condition(ROUTED, excused=("NameConflict", "NotRouted", "NoService"), optional=True)
+"""An id leads to it, if not the one that was asked for; or the gateway has nothing to do with it."""
+RETRYING = "Retrying"
+"""Reason of the condition of a plan while the controller retries a request that the API server rejected."""
+IN_PLACE = Condition("Accepted", excused=(RETRYING,))
+"""Its objects are in place, or the existing ones are kept while the controller retries."""
+ANSWERING = AllOf((IN_PLACE, Condition("Available", excused=("ScaledToZero",)), REACHED))
+"""Requests are answered, though replicas may be on their way; what sleeps is woken by a request."""
+
+ROLLED_OUT = AllOf((Field("status.phase", ("Ready",)), Condition("Accepted"), COMPLETE, REACHED))
+"""The newest spec is in place and answers, of a kind whose status has a report's conditions and its phase."""
+UNREACHED = Condition(ROUTED, "False", reasons=("NoId",))
+"""Another resource has all of its ids."""
+FAILED = AnyOf(
+    (
+        UNREACHED,
+        Field("status.phase", ("Failed",)),
+        Condition("Progressing", "False", other_than=("Complete",)),
+        Condition("Accepted", "False"),
+    )
+)
+"""Of the same: something keeps it from that, and will."""
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the status of a kind means."""
+
+    ready: Rule
+    """It is as its newest spec asks, and in use."""
+    answering: Rule | None = None
+    """It is in use, whatever becomes of the newest spec. None: as soon as it is ready."""
+    failed: Rule
+    """It will not become ready by itself."""
+    settled: Rule | None = None
+    """It is as asked for, but nothing answers and there is nothing to wait for."""
+    refused: Rule | None = None
+    """Its spec is wrong, whatever becomes of what it needs."""
+    telling: tuple[Condition, ...] = ()
+    """The conditions that say why it is not ready, the most telling first, each as it is while nothing is wrong."""
+
+
+def holds(rule: Rule, status: Object) -> bool:
+    """Whether a rule holds for a status as it is written."""
+    return _holds(rule, _read(status))
+
+
+class _Status(NamedTuple):
+    """A status, and its conditions by type."""
+
+    fields: Object
+    """The status as the one field of an object, from where paths begin."""
+    conditions: Mapping[str, Object]
+
+
+def _read(status: Object) -> _Status:
+    return _Status({"status": status}, {condition["type"]: condition for condition in status.get("conditions") or ()})
+
+
+def _holds(rule: Rule, status: _Status) -> bool:
+    if isinstance(rule, Condition):
+        return _is(rule, status.conditions.get(rule.type))
+    if isinstance(rule, Field):
+        return _value(status.fields, rule.path) in rule.within
+    if isinstance(rule, AllOf):
+        return all(_holds(part, status) for part in rule.all)
+    return any(_holds(part, status) for part in rule.any)
+
+
+def _is(rule: Condition, condition: Object | None) -> bool:
+    """Whether a condition is as a rule has it; None: there is none of its type."""
+    if condition is None:
+        return rule.optional
+    reason = condition.get("reason", "")
+    as_wanted = condition["status"] == rule.status and reason not in rule.other_than
+    return reason in rule.excused or (as_wanted and (not rule.reasons or reason in rule.reasons))
+
+
+def summarize(
+    raw_status: Object, readiness: Readiness, generation: int, *, newest_answers: bool = True
+) -> tuple[conditions.Condition, ...]:
+    """Ready, Reconciling and Stalled, in this order, from the other conditions and fields of the status ``raw_status``.
+
+    Ready: it is in use, or is not to be. Reconciling: it is not yet as its newest spec asks. Stalled: nor will it be by
+    itself; never together with Reconciling. ``generation``: of the spec that the status speaks of. ``newest_answers``:
+    whether replicas of that spec answer, and none of an earlier one.
+    """
+    status = _read(raw_status)
+    refused = readiness.refused is not None and _holds(readiness.refused, status)
+    settled = readiness.settled is not None and _holds(readiness.settled, status)
+    current = not refused and (settled or _holds(readiness.ready, status))
+    stalled = not current and (refused or _holds(readiness.failed, status))
+    ready = current or (readiness.answering is not None and _holds(readiness.answering, status))
+    reason, message = ("", "") if current else _why(status, readiness, stalled=stalled)
+    in_use = reason, message
+    if ready and not stalled:
+        in_use = _in_use(status)
+    elif ready and not newest_answers:
+        in_use = CHANGE_FAILED, EARLIER_ANSWERS
+    summary = (
+        (READY, "True" if ready else "False", *in_use),
+        _reconciling(reason, message, current=current, stalled=stalled),
+        (STALLED, "True", reason, message) if stalled else (STALLED, "False", "AsExpected", "Nothing is wrong."),
+    )
+    return tuple(conditions.Condition(*one, observed_generation=generation) for one in summary)
+
+
+def _reconciling(reason: str, message: str, *, current: bool, stalled: bool) -> tuple[str, str, str, str]:
+    if current:
+        return RECONCILING, "False", "Complete", "The latest spec is rolled out."
+    if stalled:
+        return RECONCILING, "False", reason, "See the condition Stalled."
+    return RECONCILING, "True", reason, message
+
+
+def _why(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, str]:
+    """Reason and message of the condition that tells most: the first that is not as it should be, among those with the
+    reason of a failure where there is one."""
+    pairs = [(usual, status.conditions.get(usual.type)) for usual in readiness.telling]
+    amiss = [condition for usual, condition in pairs if condition and not _is(usual, condition)]
+    fatal = {condition["reason"] for condition in _failures(readiness.failed, status)} if stalled else set()
+    condition = next((one for one in amiss if one["reason"] in fatal), next(iter(amiss), None))
+    return (condition["reason"], condition.get("message", "")) if condition else ("NotReady", "It is not ready yet.")
+
+
+def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
+    """The conditions because of which a rule holds; none where it does not."""
+    if not _holds(rule, status):
+        return
+    if isinstance(rule, AllOf | AnyOf):
+        for part in rule.all if isinstance(rule, AllOf) else rule.any:
+            yield from _failures(part, status)
+    elif isinstance(rule, Condition):
+        condition = status.conditions.get(rule.type)
+        if condition:
+            yield condition
+
+
+def _in_use(status: _Status) -> tuple[str, str]:
+    """Reason and message of Ready while requests are answered and nothing has failed."""
+    route = status.conditions.get(ROUTED) or {}
+    if route.get("status") == "False" and route.get("reason") == NAME_CONFLICT:
+        return NAME_CONFLICT, str(route.get("message", ""))
+    return "Ready", _good(status)
+
+
+def _good(status: _Status) -> str:
+    candidates = (status.conditions.get(type_) for type_ in SPEAKING)
+    return next((condition.get("message", "") for condition in candidates if condition), "It is ready.")
+
+
+def _value(value: object, path: str) -> object:
+    """The value at a dotted path; None where there is none."""
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,89 @@
+"""Watches: the usual ways in which a change of an object leads to a resource, and the usual indexes. Pure.
+
+What controller-runtime calls Owns, EnqueueRequestsFromMapFunc and IndexField.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from slipway.kube.controller import owner_keys
+from slipway.kube.objects import Key, Kind, Object, key
+from slipway.kube.store import Change, IndexFunction
+from slipway.serving.containers.diagnosis import ended
+from slipway.serving.contract.api import Enqueue, Listers, Reference, Watch
+
+NAMESPACE = "namespace"
+"""Index: the namespace of an object."""
+REFERENCES = "references"
+"""Index of resources: the objects that they refer to."""
+
+
+def owned_by(owner: Kind, *kinds: Kind, listed: bool = True, optional: str = "") -> tuple[Watch, ...]:
+    """Watches of the kinds that resources of the kind ``owner`` own: a change leads to the owner."""
+    enqueue = of_owner(owner)
+    return tuple(Watch(kind=kind, enqueue=enqueue, owned=True, listed=listed, optional=optional) for kind in kinds)
+
+
+def of_owner(owner: Kind) -> Enqueue:
+    """The object's controller, if it is of the kind ``owner``."""
+    keys = owner_keys(owner)
+
+    def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
+        try:
+            if change.old is not None:
+                yield from keys(change.old)
+        finally:  # a state that cannot be read does not cost the other one its keys
+            if change.new is not None:
+                yield from keys(change.new)
+
+    return enqueue
+
+
+def referenced_by(owner: Kind, kind: Kind, index: str = REFERENCES) -> Enqueue:
+    """The resources of the kind ``owner`` that refer to an object of ``kind``; :func:`by_reference` makes the index."""
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        return [key(resource) for resource in listers.list(owner, index, _place(kind, change.key))]
+
+    return enqueue
+
+
+def all_of(kind: Kind) -> Enqueue:
+    """All resources of a kind."""
+
+    def enqueue(_change: Change, listers: Listers) -> Iterable[Key]:
+        return [key(resource) for resource in listers.list(kind)]
+
+    return enqueue
+
+
+def nobody(_change: Change, _listers: Listers) -> Iterable[Key]:
+    """None: the objects are only read."""
+    return ()
+
+
+def stops(change: Change) -> bool:
+    """Whether a pod is gone, or has ended, since this change: what waited until nothing reads its volumes may go on."""
+    return change.old is not None and (change.new is None or ended(change.new) != ended(change.old))
+
+
+def first_or_last(change: Change, listers: Listers, kind: Kind, index: str, values: IndexFunction) -> bool:
+    """Whether this change of an object of ``kind`` brings the first one with some value of an index, or takes the last.
+    ``values``: the index's function."""
+    before, after = (set(values(obj)) if obj else set() for obj in (change.old, change.new))
+    return any(listers.count(kind, index, value) == (value in after) for value in before ^ after)
+
+
+def by_namespace(obj: Object) -> Iterable[str]:
+    """Index function for :data:`NAMESPACE`."""
+    return (key(obj).namespace,)
+
+
+def by_reference(references: Callable[[Object], Iterable[Reference]]) -> IndexFunction:
+    """Index function for :data:`REFERENCES`: the objects that ``references`` gives for a resource."""
+    return lambda resource: [_place(one.kind, Key(one.namespace, one.name)) for one in references(resource)]
+
+
+def _place(kind: Kind, name: Key) -> str:
+    return f"{kind.api_version} {kind.kind} {name}"

@@ -1,0 +1,150 @@
+"""Jobs: one container that runs to its end, tried again within bounds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from slipway.kube.objects import JOB, Object, OwnerReference, controller_owner, created_unix, deleting
+from slipway.kube.times import unix_time
+from slipway.serving.containers.diagnosis import Diagnosis, Failure
+from slipway.serving.pods.server import Container
+from slipway.serving.pods.workload import child, container_spec
+
+NEVER = 3
+"""Exit status of a program that will not succeed before somebody has changed something."""
+PODLESS_SECONDS = 20
+"""How long a Job may be without any pod before something is wrong."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What a Job's pod is made of."""
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    """On the Job and its pods; none that a Service's selector may find."""
+    container: Container
+    volumes: tuple[Object, ...]
+    retries: int
+    image_pull_secrets: tuple[str, ...] = ()
+    service_account: str = ""
+    security: Object = {}
+    tolerations: tuple[Object, ...] = ()
+    affinity: Object = {}
+    init: tuple[Container, ...] = ()
+    """Containers that run to their end before."""
+    deadline_seconds: int = 0
+    """After which it has failed, whatever its pods do; 0: never."""
+
+
+def job(task: Task) -> Object:
+    """Its pods are kept when they failed, as their last words say why; a node that is drained counts for nothing."""
+    pod: Object = {
+        "serviceAccountName": task.service_account,
+        "securityContext": task.security,
+        "restartPolicy": "Never",
+        "initContainers": [container_spec(one, one.mounts) for one in task.init],
+        "containers": [container_spec(task.container, task.container.mounts)],
+        "volumes": list(task.volumes),
+        "tolerations": list(task.tolerations),
+        "affinity": task.affinity,
+        "imagePullSecrets": [{"name": name} for name in task.image_pull_secrets],
+    }
+    deadline = {"activeDeadlineSeconds": task.deadline_seconds} if task.deadline_seconds else {}
+    spec = {
+        "backoffLimit": task.retries,
+        **deadline,
+        "podFailurePolicy": {
+            "rules": [
+                {
+                    "action": "FailJob",
+                    "onExitCodes": {"containerName": task.container.name, "operator": "In", "values": [NEVER]},
+                },
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            ]
+        },
+        "template": {
+            "metadata": {"labels": dict(task.labels)},
+            "spec": {field: value for field, value in pod.items() if value}
+            | {"automountServiceAccountToken": bool(task.service_account), "enableServiceLinks": False},
+        },
+    }
+    return child(JOB, task.name, task.namespace, task.labels, spec=spec)
+
+
+def ended(job: Object | None, how: str) -> float | None:
+    """Unix seconds at which the Job became ``Complete`` or ``Failed``; None: it has not."""
+    conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
+    for condition in conditions:
+        if condition["type"] == how and condition["status"] == "True":
+            return unix_time(condition["lastTransitionTime"])
+    return None
+
+
+def exceeded(job: Object | None) -> int | None:
+    """The deadline in seconds that a Job has exceeded; None: it has not."""
+    conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
+    late = any(one["type"] == "Failed" and one.get("reason") == "DeadlineExceeded" for one in conditions)
+    return (job or {})["spec"].get("activeDeadlineSeconds") if late else None
+
+
+def job_of(pod: Object) -> OwnerReference | None:
+    """The Job that made a pod; None: none did."""
+    owner = controller_owner(pod)
+    of_a_job = owner is not None and (owner.api_version.partition("/")[0], owner.kind) == (JOB.group, JOB.kind)
+    return owner if of_a_job else None
+
+
+def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
+    """Those of these pods that this very Job made, the newest first: not one of its name that was before it."""
+    if job is None:
+        return []
+    mine = [pod for pod in pods if (maker := job_of(pod)) and maker.uid == job["metadata"].get("uid")]
+    return sorted(mine, key=created_unix, reverse=True)
+
+
+def works(job: Object, now: float) -> bool:
+    """Whether a Job is at work, between two tries, or about to begin: one whose pods the cluster refuses is not."""
+    if any(ended(job, how) is not None for how in ("Complete", "Failed")):
+        return False
+    had_pods = any(job.get("status", {}).get(count) for count in ("active", "failed"))
+    return had_pods or now - created_unix(job) < PODLESS_SECONDS
+
+
+def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
+    """What is wrong with a Job that has no pod: it says nowhere but in its events that the cluster refuses them.
+    ``does``: what its pods would do, such as ``loads the weights``."""
+    if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
+        return Diagnosis()
+    remaining = created_unix(job) + PODLESS_SECONDS - now
+    if remaining > 0:
+        return Diagnosis(recheck_seconds=remaining)
+    name = job["metadata"]["name"]
+    text = f"No pod was created for the Job {name}, which {does}. See its events"
+    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
+
+
+def last_error(pods: Sequence[Object]) -> str:
+    """What the newest pod that failed wrote last, on one line; empty: nothing."""
+    for pod in sorted(pods, key=created_unix, reverse=True):
+        status = pod.get("status", {})
+        for container in status.get("containerStatuses", []):
+            over = container.get("state", {}).get("terminated", {})
+            if over.get("exitCode"):
+                lines = [line for line in over.get("message", "").splitlines() if line.strip()]
+                return lines[-1].strip() if lines else f"it ended with exit code {over['exitCode']}"
+        if status.get("phase") == "Failed":
+            return status.get("message") or status.get("reason") or ""
+    return ""
+
+
+def termination_message(pods: Sequence[Object]) -> str:
+    """What the newest pod that succeeded wrote last; empty: nothing."""
+    for pod in sorted(pods, key=created_unix, reverse=True):
+        if pod.get("status", {}).get("phase") == "Succeeded":
+            for container in pod["status"].get("containerStatuses", []):
+                message: str = container.get("state", {}).get("terminated", {}).get("message", "")
+                return message
+    return ""

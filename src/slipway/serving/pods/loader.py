@@ -1,0 +1,62 @@
+"""Loader: what makes a container one that the controller, and nobody else, may ask and tell, and how one stands beside
+an engine, whose adapters it looks after. Pure."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import msgspec
+
+from slipway.kube.objects import Object
+from slipway.kube.quantity import amount
+from slipway.serving.containers import volumes
+from slipway.serving.pods.server import Container, Mount, Probe
+from slipway.serving.pods.workload import UNPRIVILEGED
+from slipway.serving.wire.agent import CONTAINER, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
+
+ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
+"""The volume for what it fetches and remembers, and where containers find it."""
+ADAPTERS_SHARE = Fraction(95, 100)
+"""Of the volume's limit, what adapters may have: the kubelet evicts the pod beyond it, the loader only refuses."""
+RESTORED = Probe(port=PORT, path="/healthz", period=1, timeout=5, failures=1)
+"""Says no at once when an engine that restarted lacks adapters that it had, and keeps requests away until it has them
+again. A loader that is slow to answer, as the node is busy, costs the pod nothing."""
+
+
+def scratch(size: str, volume: str = ADAPTERS) -> Object:
+    """The volume; ``size``: a quantity."""
+    return volumes.scratch(volume, size)
+
+
+def beside_engine(
+    loader: Container, port: int, size: str, controller_key: str, *, kind: str = "", volume: str = ADAPTERS
+) -> Container:
+    """The container that fetches adapters and has the engine load them, as the controller tells it.
+
+    ``loader``: its image, credentials and further arguments; ``port``: the engine's; ``size``: of the volume; ``kind``:
+    of the engine, where its endpoints are not vLLM's.
+    """
+    most, engine = int(amount(size) * ADAPTERS_SHARE), f"http://127.0.0.1:{port}"
+    arguments = ("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most))
+    named = ("--engine-kind", kind) if kind else ()
+    beside = msgspec.structs.replace(
+        loader,
+        name=CONTAINER,
+        args=(*arguments, *named, *loader.args),
+        mounts=(Mount(volume, ADAPTERS_FOLDER), *loader.mounts),
+        readiness=RESTORED,
+        security=UNPRIVILEGED,
+    )
+    return asked_by_the_controller(beside, controller_key)
+
+
+def asked_by_the_controller(container: Container, controller_key: str) -> Container:
+    """The container of a loader, with the public key by which it knows the controller, and the uid of its pod, which is
+    signed with each request. No variable of a user's takes their place."""
+    ours: tuple[Object, ...] = (
+        {"name": CONTROLLER_KEY_VARIABLE, "value": controller_key},
+        {"name": POD_UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+    )
+    names = {variable["name"] for variable in ours}
+    others = (variable for variable in container.env if variable["name"] not in names)
+    return msgspec.structs.replace(container, env=(*others, *ours))

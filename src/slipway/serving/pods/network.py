@@ -1,0 +1,80 @@
+"""Network: who reaches the pods of a server, as a NetworkPolicy. Pure.
+
+Policies are additive: a selected pod accepts what any of them allows. So the policy that closes a loader's port, which
+must allow all other ports, would open what the policies of a namespace close, and is left out where there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from slipway.kube.objects import NETWORK_POLICY, Object
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.server import ModelServer
+from slipway.serving.pods.workload import child
+from slipway.serving.wire import agent
+
+CONTROLLER, GATEWAY = "slipway-controller", "slipway-gateway"
+PEER_FIELDS = frozenset({"namespaceSelector", "podSelector", "ipBlock"})
+LAST_PORT = 65535
+
+
+def ingress(server: ModelServer, settings: Settings, *, policed: bool) -> tuple[Object, ...]:
+    """The policy for the server's pods, if they are to have one. ``policed``: whether others' policies are in their
+    namespace."""
+    loader = any(container.name == agent.CONTAINER for container in server.sidecars)
+    chosen = settings.network_policies
+    if chosen.models:
+        rules = [*_orders(settings, loader=loader), _clients(server.port, settings)]
+    elif loader and chosen.loaders and not policed:
+        rules = [*_orders(settings, loader=True), _all_but_orders(server)]
+    else:
+        return ()
+    spec = {"podSelector": {"matchLabels": dict(server.selector)}, "policyTypes": ["Ingress"], "ingress": rules}
+    return (child(NETWORK_POLICY, f"{server.name}-ingress", server.namespace, server.labels, spec=spec),)
+
+
+def among(name: str, namespace: str, selector: Mapping[str, str], port: int, settings: Settings) -> tuple[Object, ...]:
+    """The policy for several workloads that answer together, if they are to have one: their pods reach each other at
+    any port, and those who send requests reach this one. ``selector``: of all their pods."""
+    if not settings.network_policies.models:
+        return ()
+    rules = [{"from": [{"podSelector": {"matchLabels": dict(selector)}}]}, _clients(port, settings)]
+    spec = {"podSelector": {"matchLabels": dict(selector)}, "policyTypes": ["Ingress"], "ingress": rules}
+    return (child(NETWORK_POLICY, f"{name}-ingress", namespace, selector, spec=spec),)
+
+
+def namespaces(names: Sequence[str]) -> list[Object]:
+    """Peers: all pods of these namespaces; no peer for no names, as an empty selector would mean all of them."""
+    if not names:
+        return []
+    named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(names)}
+    return [{"namespaceSelector": {"matchExpressions": [named]}}]
+
+
+def _orders(settings: Settings, *, loader: bool) -> list[Object]:
+    peers = [_part(CONTROLLER, settings)]
+    return [{"from": peers, "ports": [_port(agent.PORT)]}] if loader else []
+
+
+def _clients(port: int, settings: Settings) -> Object:
+    chosen = settings.network_policies
+    peers = [_part(GATEWAY, settings), *namespaces(chosen.prometheus_namespaces), *chosen.clients]
+    return {"from": peers, "ports": [_port(port)]}
+
+
+def _all_but_orders(server: ModelServer) -> Object:
+    """From everywhere. The engine's own port stands by itself too, for networks that know no ranges of ports."""
+    tcp = [_port(server.port), _port(1, agent.PORT - 1), _port(agent.PORT + 1, LAST_PORT)]
+    others = [_port(1, LAST_PORT, protocol) for protocol in ("UDP", "SCTP")]
+    return {"ports": [*tcp, *others]}
+
+
+def _part(name: str, settings: Settings) -> Object:
+    """The pods of one of our own parts. Only in the controller's namespace does the label mean anything."""
+    (here,) = namespaces([settings.system_namespace])
+    return {**here, "podSelector": {"matchLabels": {"app.kubernetes.io/name": name}}}
+
+
+def _port(first: int, last: int | None = None, protocol: str = "TCP") -> Object:
+    return {"protocol": protocol, "port": first} | ({} if last is None else {"endPort": last})

@@ -1,0 +1,117 @@
+"""Policies: what Kubernetes itself is asked to do for a server: how many replicas it has, which pods come first when
+there is not room for all, and which ones are not to be moved. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from slipway.kube.objects import (
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
+    Object,
+)
+from slipway.serving.contract.settings import Settings
+from slipway.serving.pods.server import Scale
+from slipway.serving.pods.workload import child
+
+SCALE_UP: Object = {
+    "stabilizationWindowSeconds": 30,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Percent", "value": 100, "periodSeconds": 60},
+        {"type": "Pods", "value": 2, "periodSeconds": 60},
+    ],
+}
+"""A replica needs minutes until it takes load off the others: more of them meanwhile would be too many."""
+SCALE_DOWN: Object = {
+    "stabilizationWindowSeconds": 300,
+    "selectPolicy": "Max",
+    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+}
+"""One at a time, and only after a lull that lasts: a start costs more than a replica that idles for a while."""
+UNMOVED = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""Annotations of pods that node autoscalers leave where they are."""
+
+
+class Served(Protocol):
+    """What a policy needs to know of pods and of the Deployment that makes them: a ModelServer, or a Rollout."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def selector(self) -> Mapping[str, str]: ...
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What replicas shall have on average."""
+
+    type: Literal["Pods", "Resource"]
+    name: str
+    """A metric of the pods, or ``cpu`` or ``memory``."""
+    average: str
+    """A quantity for Pods, percent of what a pod asks for for Resource."""
+
+
+def autoscaler(server: Served, lowest: int, highest: int, targets: tuple[Target, ...]) -> Object:
+    """Kubernetes' own autoscaler for the server's Deployment."""
+    spec = {
+        "scaleTargetRef": {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "name": server.name},
+        "minReplicas": lowest,
+        "maxReplicas": highest,
+        "metrics": [_metric(target) for target in targets],
+        "behavior": {"scaleUp": SCALE_UP, "scaleDown": SCALE_DOWN},
+    }
+    return child(HORIZONTAL_POD_AUTOSCALER, server.name, server.namespace, server.labels, spec=spec)
+
+
+def _metric(target: Target) -> Object:
+    if target.type == "Pods":
+        average = {"type": "AverageValue", "averageValue": target.average}
+        return {"type": "Pods", "pods": {"metric": {"name": target.name}, "target": average}}
+    share = {"type": "Utilization", "averageUtilization": int(target.average)}
+    return {"type": "Resource", "resource": {"name": target.name, "target": share}}
+
+
+def disruption_budget(
+    server: Served, scale: Scale, settings: Settings, *, protected: bool = False, limit: Object | None = None
+) -> tuple[Object, ...]:
+    """No more than one of several pods that serve is put off its node on purpose at a time; of a protected server none.
+    A pod that does not serve is in nobody's way. One alone needs no budget: it may go.
+
+    ``limit``: ``minAvailable`` or ``maxUnavailable`` as the spec has it, in place of all that.
+    """
+    several = scale.replicas is None or scale.replicas > 1
+    if not (limit or protected or (several and settings.disruption_budgets)):
+        return ()
+    spec = {
+        **(limit or {"maxUnavailable": 0 if protected else 1}),
+        "selector": {"matchLabels": dict(server.selector)},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    return (child(POD_DISRUPTION_BUDGET, server.name, server.namespace, server.labels, spec=spec),)
+
+
+def priority_class(name: str, value: int, description: str, *, preempts: bool) -> Object:
+    """A class of the whole cluster, to be shared: its value cannot change."""
+    return {
+        "apiVersion": PRIORITY_CLASS.api_version,
+        "kind": PRIORITY_CLASS.kind,
+        "metadata": {"name": name},
+        "value": value,
+        "globalDefault": False,
+        "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never",
+        "description": description,
+    }

@@ -1,0 +1,354 @@
+"""Builders: a ModelServer, its Scale and its ServiceSpecs become a Deployment, Services, a ConfigMap and a
+ServiceAccount. Pure.
+
+Every field here is one that slipway owns; what others set stays theirs, as the applier sends these objects by
+server-side apply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from slipway.kube.jsonpatch import PatchError, patched
+from slipway.kube.objects import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    MANAGED_BY,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    Object,
+    annotations_of,
+)
+from slipway.serving.containers import volumes
+from slipway.serving.containers.devices import with_groups
+from slipway.serving.containers.diagnosis import TEMPLATE, template_digest
+from slipway.serving.containers.drain import bounded
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.pods.server import Container, File, ModelServer, Mount, Probe, Scale, ServiceSpec
+from slipway.serving.routing.route import route_metadata
+
+MANAGER = "slipway"
+"""Value of the label ``app.kubernetes.io/managed-by`` on all children and, unless an API says else, their pods."""
+PORT_NAME = "http"
+FILES_VOLUME = "model-files"
+ROLLOUT_MARGIN_SECONDS = 60
+"""Added to the start's time limit, so that no Deployment calls a rollout dead while a container may still start."""
+UNPRIVILEGED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""A container's security context as the restricted Pod Security Standard asks."""
+CONFINED: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
+"""What a pod's security context has, unless the spec or the operator says another profile: without it a container may
+make every system call that the kernel has."""
+FILE_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+
+
+def restricted(user: int | None) -> Object:
+    """A pod's security context as the restricted Pod Security Standard asks. None: the cluster says who it runs as."""
+    ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    return {"runAsNonRoot": True, **ids, **CONFINED}
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """The children of one served model."""
+
+    accounts: tuple[Object, ...] = ()
+    services: tuple[Object, ...] = ()
+    files: tuple[Object, ...] = ()
+    """A ConfigMap, where there are any."""
+    deployment: Object
+
+    @property
+    def beside(self) -> tuple[Object, ...]:
+        """All but the Deployment, which needs them."""
+        return (*self.accounts, *self.services, *self.files)
+
+    @property
+    def children(self) -> tuple[Object, ...]:
+        """All of them."""
+        return (*self.beside, self.deployment)
+
+
+def workload(server: ModelServer, scale: Scale, addresses: Sequence[ServiceSpec]) -> Workload:
+    """What serves one model. Raises InvalidSpecError where the server's patches cannot be applied."""
+    return Workload(
+        accounts=(service_account(server),) if server.own_account and not server.service_account else (),
+        services=tuple(service(server, address) for address in addresses),
+        files=(config_map(server),) if server.files else (),
+        deployment=deployment(server, scale),
+    )
+
+
+def child(kind: Kind, name: str, namespace: str, labels: Mapping[str, str], **fields: Object | bool) -> Object:
+    metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
+
+
+def service_account(server: ModelServer) -> Object:
+    """An account that may do nothing and hands no token to the engine."""
+    return child(SERVICE_ACCOUNT, server.name, server.namespace, server.labels, automountServiceAccountToken=False)
+
+
+def service(server: ModelServer, address: ServiceSpec) -> Object:
+    """The model's address in the cluster, which is also what tells the gateway of it."""
+    whole = address if address.port else msgspec.structs.replace(address, port=server.port)
+    return service_of(server.namespace, server.labels, whole)
+
+
+def service_of(namespace: str, labels: Mapping[str, str], address: ServiceSpec) -> Object:
+    """A Service that leads to pods which somebody else's workload makes. Its port is given."""
+    port = {"name": PORT_NAME, "port": address.port, "targetPort": PORT_NAME, "protocol": "TCP"}
+    if address.node_port is not None:
+        port["nodePort"] = address.node_port
+    spec = {"type": address.type, "selector": dict(address.selector), "ports": [port]}
+    manifest = child(SERVICE, address.name, namespace, labels, spec=spec)
+    labels, annotations = route_metadata(address.route)
+    manifest["metadata"]["labels"] |= labels
+    manifest["metadata"]["annotations"] = dict(annotations)
+    return manifest
+
+
+def config_map(server: ModelServer) -> Object:
+    """The server's files, for its pods to mount."""
+    data = {key: file.content for key, file in file_keys(server.files).items()}
+    return child(CONFIG_MAP, files_name(server), server.namespace, server.labels, data=data)
+
+
+def files_name(server: ModelServer) -> str:
+    return f"{server.name}-files"
+
+
+def file_keys(files: Sequence[File]) -> dict[str, File]:
+    """ConfigMap key -> file: the path with ``_`` for ``/``, or its digest where that is no key or another file's."""
+    keys: dict[str, File] = {}
+    for file in files:
+        plain = file.path.replace("/", "_")
+        usable = FILE_KEY.fullmatch(plain) and plain not in keys
+        keys[plain if usable else f"file-{digest(file.path)}"] = file
+    return keys
+
+
+def deployment(server: ModelServer, scale: Scale) -> Object:
+    """A Deployment of the server's pods. Raises InvalidSpecError where its patches cannot be applied."""
+    rollout = Rollout(
+        name=server.name,
+        namespace=server.namespace,
+        labels=server.labels,
+        selector=server.selector,
+        scale=scale,
+        startup_seconds=server.startup_seconds,
+    )
+    return deployment_of(pod_template(server), rollout)
+
+
+def pod_template(server: ModelServer) -> Object:
+    """The pod of a ModelServer. Raises InvalidSpecError where its patches cannot be applied."""
+    labels = {**server.labels, **server.selector} | {MANAGED_BY: MANAGER} | dict(server.pod_labels)
+    pod = _patched(
+        server, {"metadata": {"labels": labels, "annotations": dict(server.pod_annotations)}, "spec": _pod(server)}
+    )
+    pod["metadata"].setdefault("annotations", {})[TEMPLATE] = digest(_told_apart_by(server, pod["spec"]))
+    return pod
+
+
+class Rollout(msgspec.Struct, frozen=True, kw_only=True):
+    """What a Deployment has beside its pods' template."""
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    selector: Mapping[str, str]
+    scale: Scale
+    startup_seconds: int
+    """That a pod may take to start."""
+
+
+def deployment_of(template: Object, rollout: Rollout) -> Object:
+    """A Deployment of pods as a finished template has them. What finds them is added to it: the selector's labels, our
+    label, and the digest that tells them from pods of an older spec."""
+    spec = {
+        **({} if rollout.scale.replicas is None else {"replicas": rollout.scale.replicas}),
+        "selector": {"matchLabels": dict(rollout.selector)},
+        "revisionHistoryLimit": rollout.scale.revision_history_limit,
+        "progressDeadlineSeconds": rollout.startup_seconds + ROLLOUT_MARGIN_SECONDS,
+        "template": _marked(findable(template, rollout.selector)),
+    }
+    if rollout.scale.recreate:
+        spec["strategy"] = {"type": "Recreate"}
+    elif rollout.scale.surge is not None:
+        spec["strategy"] = {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": rollout.scale.surge, "maxUnavailable": 0 if rollout.scale.surge else 1},
+        }
+    return child(DEPLOYMENT, rollout.name, rollout.namespace, rollout.labels, spec=spec)
+
+
+def findable(template: Object, selector: Mapping[str, str]) -> Object:
+    """A template whose pods carry the selector's labels and ours."""
+    metadata = template.get("metadata") or {}
+    labels = {MANAGED_BY: MANAGER, **(metadata.get("labels") or {}), **selector}
+    return template if labels == metadata.get("labels") else {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def _marked(template: Object) -> Object:
+    """With the digest that tells its pods from those of an older spec, unless it has one."""
+    annotations = annotations_of(template)
+    if TEMPLATE in annotations:
+        return template
+    marked = {TEMPLATE: digest(template["spec"]), **annotations}
+    return {**template, "metadata": {**template["metadata"], "annotations": marked}}
+
+
+def _told_apart_by(server: ModelServer, spec: Object) -> Object | list[Object]:
+    """What makes other pods: their spec, the files that those that run have mounted for good, and what patches do to
+    their labels and annotations."""
+    files = {file.path: file.content for file in server.files}
+    patches = (*server.own_patches, *server.patches)
+    marks = [patch for patch in patches if str(patch.get("path", "")).startswith("/metadata")]
+    return [spec, files, *marks] if files or marks else spec
+
+
+def with_labels_of(desired: Object, observed: Object | None) -> Object:
+    """The Deployment with the pods' labels and annotations as observed, where their spec and files are as observed.
+
+    A label alone is no reason to replace pods; it comes to them with the next change that is one.
+    """
+    old, new = ((item or {}).get("spec", {}).get("template", {}) for item in (observed, desired))
+    if template_digest(old) != template_digest(new):
+        return desired
+    return {
+        **desired,
+        "spec": {
+            **desired["spec"],
+            "template": {
+                **new,
+                "metadata": {
+                    field: old["metadata"][field] for field in ("labels", "annotations") if field in old["metadata"]
+                },
+            },
+        },
+    }
+
+
+def kept(observed: Object, replicas: int | None) -> Object:
+    """A Deployment as it is, with so many replicas (see Scale): what serves on while no other one can be made yet."""
+    metadata = {field: observed["metadata"][field] for field in ("name", "namespace", "labels")}
+    spec = {**observed["spec"], "replicas": replicas}
+    if replicas is None:
+        del spec["replicas"]
+    return {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "metadata": metadata, "spec": spec}
+
+
+def digest(value: object) -> str:
+    return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=6).hexdigest()
+
+
+def _patched(server: ModelServer, pod: Object) -> Object:
+    """The pod after the author's patches and the operator's, which may change anything but what the Deployment finds it
+    by."""
+    patched_pod = _after(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
+    return _after(server, patched_pod, server.patches, "InvalidConfig", server.patches_field)
+
+
+def _after(server: ModelServer, pod: Object, patches: Sequence[Object], reason: str, field: str) -> Object:
+    if not patches:
+        return pod
+    try:
+        whole = patched({"apiVersion": "v1", "kind": "Pod", **pod}, patches)
+    except PatchError as error:
+        raise InvalidSpecError(reason, f"{field} cannot be applied to the pod: {error}") from error
+    metadata, spec = (whole.get(part) if isinstance(whole, dict) else None for part in ("metadata", "spec"))
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    if not isinstance(spec, dict) or not isinstance(labels, dict) or not server.selector.items() <= labels.items():
+        selector = ", ".join(f"{name}={value}" for name, value in server.selector.items())
+        raise InvalidSpecError(reason, f"{field} must keep the pod's spec and the labels {selector}")
+    return {"metadata": metadata, "spec": spec}
+
+
+def _pod(server: ModelServer) -> Object:
+    engine = container_spec(server.engine, [*server.engine.mounts, *_file_mounts(server)], _answering(server))
+    pod_volumes = [*server.volumes]
+    if server.files:
+        pod_volumes.append(volumes.config_map(FILES_VOLUME, files_name(server)))
+    account = server.service_account or (server.name if server.own_account else "")
+    optional: Object = {
+        "serviceAccountName": account,
+        "securityContext": server.security,
+        "terminationGracePeriodSeconds": server.drain.grace_seconds,
+        "initContainers": [container_spec(one, one.mounts) for one in server.init_containers],
+        "containers": [engine, *(container_spec(one, one.mounts, _asked(one)) for one in server.sidecars)],
+        "volumes": pod_volumes,
+    }
+    spec = {field: value for field, value in optional.items() if value}
+    # Variables for every Service of the namespace: thousands where there are many models, and an engine takes some of
+    # them for its own settings (VLLM_PORT of a Service called vllm).
+    spec["enableServiceLinks"] = False
+    if not server.service_account:
+        spec["automountServiceAccountToken"] = False
+    if server.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in server.image_pull_secrets]
+    return with_groups(
+        spec | {field: value for field, value in server.scheduling.items() if value}, server.device_groups
+    )
+
+
+def _file_mounts(server: ModelServer) -> list[Mount]:
+    return [Mount(FILES_VOLUME, file.path, key, read_only=True) for key, file in file_keys(server.files).items()]
+
+
+def _answering(server: ModelServer) -> Object:
+    """What only a container that answers requests has."""
+    probes, hook = server.probes, server.drain.hook(server.port)
+    defaults = {
+        "startupProbe": _probe(probes.startup),
+        "readinessProbe": _probe(probes.readiness),
+        "livenessProbe": _probe(probes.liveness),
+    }
+    return {
+        "ports": [{"name": PORT_NAME, "containerPort": server.port, "protocol": "TCP"}],
+        **bounded(defaults | dict(server.probe_overrides)),
+        **({"lifecycle": {"preStop": hook}} if hook else {}),
+    }
+
+
+def _asked(beside: Container) -> Object:
+    return {"readinessProbe": _probe(beside.readiness)} if beside.readiness else {}
+
+
+def _probe(probe: Probe) -> Object:
+    place: Object = {"port": probe.port or PORT_NAME}
+    handler: Object = {"exec": {"command": [*probe.command]}} if probe.command else {"tcpSocket": place}
+    if probe.path:
+        handler = {"httpGet": {"path": probe.path, **place}}
+    delay = {"initialDelaySeconds": probe.initial_delay} if probe.initial_delay else {}
+    times = {"periodSeconds": probe.period, "timeoutSeconds": probe.timeout, "failureThreshold": probe.failures}
+    return handler | delay | times
+
+
+def container_spec(container: Container, mounts: Sequence[Mount], answering: Object | None = None) -> Object:
+    spec: Object = {
+        "name": container.name,
+        "image": container.image,
+        "imagePullPolicy": container.image_pull_policy,
+        "command": list(container.command),
+        "args": list(container.args),
+        **(answering or {}),
+        "securityContext": container.security,
+        # Puts the last log lines of a container that failed into the pod's status, where the diagnosis reads them.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [*(_mount(mount) for mount in mounts), *container.further_mounts],
+        "env": list(container.env),
+        "envFrom": list(container.env_from),
+        "resources": container.resources,
+    }
+    return {field: value for field, value in spec.items() if value}
+
+
+def _mount(mount: Mount) -> Object:
+    optional = {"subPath": mount.sub_path, "readOnly": mount.read_only}
+    return {"name": mount.volume, "mountPath": mount.path} | {
+        field: value for field, value in optional.items() if value
+    }

@@ -1,0 +1,138 @@
+"""Claims: which ids a Service may have at all, and who of several has one. Pure.
+
+What a Service may have is said by three rules, which hold also while the rightful owner is away:
+
+- ``namespace/...`` belongs to that namespace. A first part that could be the name of a namespace counts as one, whether
+  there is such a namespace or not: it may be made again tomorrow. The operator has to name organizations of hubs that
+  look so (``meta-llama``); those with capitals or dots (``Qwen``) cannot be namespaces.
+- An id that the operator gave to a namespace belongs to it.
+- Services of namespaces that the operator did not choose get none.
+
+Of those that may have an id as a name the oldest has it, then the oldest of those that may have it as an alias.
+Controller and gateway both ask here, so that the status of a model says what the gateway does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.kube.objects import Object
+from slipway.serving.routing.route import MODEL_ID, Refused, RoutedService
+from slipway.serving.routing.selector import InvalidSelectorError, parse
+
+NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+NOT_ROUTED = "is not served, because the gateway does not serve its namespace (routedNamespaces)"
+
+
+class Rules(NamedTuple):
+    """The operator's choices."""
+
+    owners: Mapping[str, str] = {}
+    """Id -> the one namespace whose Services may have it."""
+    organizations: frozenset[str] = frozenset()
+    """First parts of ids that mean an organization of a hub, though a namespace could have that name."""
+    namespaces: frozenset[str] | None = None
+    """Those whose Services are served; None: all."""
+
+    def serves(self, namespace: str) -> bool:
+        """Whether Services of this namespace are served at all."""
+        return self.namespaces is None or namespace in self.namespaces
+
+    def refusal(self, namespace: str, model: str) -> str:
+        """Why no Service of the namespace may have this id; empty where one may."""
+        if not self.serves(namespace):
+            return NOT_ROUTED
+        owner = self.owners.get(model)
+        if owner is not None:
+            return "" if owner == namespace else f"belongs to namespace {owner} (idOwners)"
+        first, slash, _unused = model.partition("/")
+        if not slash or first == namespace or first in self.organizations or not NAMESPACE.fullmatch(first):
+            return ""
+        return f"belongs to namespace {first}, unless hubOrganizations names {first}"
+
+    def apply(self, service: RoutedService) -> RoutedService:
+        """The Service with those of its ids refused that it may not have, and without such aliases."""
+        refused_models = {model for model, _unused in service.refused}
+        qualified = (service.qualified,) if service.qualified else ()
+        ids = [model for model in dict.fromkeys((*service.route.models, *qualified)) if model not in refused_models]
+        refused = [Refused(model, why) for model in ids if (why := self.refusal(service.namespace, model))]
+        service = service._replace(refused=(*service.refused, *refused)) if refused else service
+        judged = [Refused(model, self.refusal(service.namespace, model)) for model in service.route.aliases]
+        denied = tuple(one for one in judged if one.why)
+        if not denied:
+            return service
+        aliases = tuple(one.model for one in judged if not one.why)
+        return service._replace(route=msgspec.structs.replace(service.route, aliases=aliases), denied=denied)
+
+
+DEFAULT = Rules()
+"""Of an operator who chose nothing: ``namespace/...`` belongs to that namespace all the same."""
+
+
+def _first(name: str) -> bool:
+    return "/" not in name and MODEL_ID.fullmatch(name) is not None
+
+
+def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: str) -> list[str]:
+    """What is wrong with the operator's choices, each with the name of its setting."""
+    messages = [f"idOwners: {model!r} is not a model ID" for model in owners if not MODEL_ID.fullmatch(model)]
+    messages += [f"idOwners: {name!r} is not a namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
+    messages += [
+        f"hubOrganizations: {name!r} is not a first part of an ID" for name in organizations if not _first(name)
+    ]
+    try:
+        parse(selector)
+    except InvalidSelectorError as error:
+        messages.append(f"routedNamespaces: {selector!r} is not a label selector: {error}")
+    return messages
+
+
+def only_name(namespace: Object) -> Object:
+    """Of a namespace nothing else is kept."""
+    metadata = namespace["metadata"]
+    return {"metadata": {field: metadata[field] for field in ("name", "uid", "resourceVersion") if field in metadata}}
+
+
+def age(service: RoutedService) -> tuple[int, str]:
+    """Sort key of Services: the oldest first, then by ``namespace/name``."""
+    return service.since, service.key
+
+
+def by_age(services: Iterable[RoutedService]) -> list[RoutedService]:
+    """Services in the order in which they get ids."""
+    return sorted(services, key=age)
+
+
+def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
+    """Decides which Service answers for each public model name.
+
+    Controller and gateway both call this and ``owners``, so that the status of a model says what the gateway does.
+    """
+    decided: dict[str, RoutedService] = {}
+    for service in by_age(services):
+        for model in service.ids:
+            decided.setdefault(model, service)
+    return decided
+
+
+def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
+    """Decides which Service answers for each qualified id; two may share one when they are of two APIs."""
+    decided: dict[str, RoutedService] = {}
+    for service in by_age(services):
+        if service.qualified and not service.why_not(service.qualified):
+            decided.setdefault(service.qualified, service)
+    return decided
+
+
+def alias_holders(services: Iterable[RoutedService], names: Container[str]) -> dict[str, RoutedService]:
+    """Decides which Service answers for each alias. `names`: ids that Services have as names of their own."""
+    decided: dict[str, RoutedService] = {}
+    for service in by_age(services):
+        for alias in service.route.aliases:
+            if alias not in names:
+                decided.setdefault(alias, service)
+    return decided

@@ -1,0 +1,45 @@
+"""Adapters: how far those of a resource are, over all of its pods. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from slipway.kube.objects import Object, deleting, uid
+from slipway.serving.containers.diagnosis import is_ready
+from slipway.serving.wire.agent import Adapter, AdapterState, AgentReport
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far one adapter is."""
+
+    adapter: Adapter
+    phase: Literal["Loading", "Loaded", "Failed"]
+    """Loaded: every pod that serves the model has it."""
+    message: str = ""
+    """Of a failure: where, and why."""
+
+
+def standings(
+    adapters: Iterable[Adapter], pods: Iterable[Object], reports: Mapping[str, AgentReport]
+) -> tuple[Standing, ...]:
+    """Of each adapter. ``reports``: what the loaders in the pods told last, by uid of the pod."""
+    serving = [pod for pod in pods if not deleting(pod) and is_ready(pod)]
+    states = {(uid(pod), state.name): state for pod in serving for state in _states(reports, pod)}
+    return tuple(_standing(adapter, serving, states) for adapter in adapters)
+
+
+def _standing(adapter: Adapter, serving: list[Object], states: Mapping[tuple[str, str], AdapterState]) -> Standing:
+    pairs = [(pod, states.get((uid(pod), adapter.name))) for pod in serving]
+    missing = [(pod, state) for pod, state in pairs if state is None or state.loaded != adapter.digest]
+    for pod, state in missing:
+        if state and state.phase == "Failed":
+            return Standing(adapter, "Failed", f"in pod {pod['metadata']['name']}: {state.message}")
+    return Standing(adapter, "Loading" if missing or not serving else "Loaded")
+
+
+def _states(reports: Mapping[str, AgentReport], pod: Object) -> tuple[AdapterState, ...]:
+    report = reports.get(uid(pod))
+    return report.adapters if report else ()

@@ -1,0 +1,63 @@
+"""Status: builds every status, and the one condition in it that a rejection changes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from slipway.kube.conditions import Condition
+from slipway.kube.objects import Object, generation
+from slipway.serving.containers.diagnosis import sentence
+from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult
+
+ACCEPTED = "Accepted"
+
+
+def first_rejection(*causes: object) -> Rejection | None:
+    """The first permanent rejection among ``causes``, otherwise the first one that is retried.
+
+    An InvalidSpecError is a permanent rejection. Other values, such as valid views, are none.
+    """
+    rejections = [
+        Rejection(cause.reason, cause.message) if isinstance(cause, InvalidSpecError) else cause
+        for cause in causes
+        if isinstance(cause, InvalidSpecError | Rejection)
+    ]
+    return next(filter(permanent, rejections), next(iter(rejections), None))
+
+
+def permanent(rejection: Rejection | None) -> Rejection | None:
+    """The rejection if only a change of the spec or of the cluster ends it.
+
+    While a rejection is retried, existing objects keep serving, so it changes nothing but :func:`verdict`.
+    """
+    return None if rejection is None or rejection.retryable else rejection
+
+
+def verdict(rejection: Rejection | None, message: str, *, type_: str = ACCEPTED, reason: str = "Valid") -> Condition:
+    """The condition of a resource's plan: True if it is in place, False if it is rejected, Unknown while the rejection
+    is retried. ``message`` and ``reason`` are those of True."""
+    if rejection is None:
+        return Condition(type_, "True", reason, message)
+    status = "Unknown" if rejection.retryable else "False"
+    return Condition(type_, status, rejection.reason, sentence(rejection.message))
+
+
+def build_status(
+    resource: Object,
+    fields: Object,
+    conditions: Iterable[Condition],
+    *,
+    trailing: Object | None = None,
+    rechecks: Iterable[float | None] = (),
+    passed_through: frozenset[str] = frozenset(),
+) -> StatusResult:
+    """The status of ``resource``: the fields of its API, then the conditions, then the ``trailing`` fields.
+
+    ``rechecks``: seconds until each part may change by time alone; the shortest counts.
+    """
+    observed = generation(resource)
+    marked = [msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions]
+    status = {**fields, "observedGeneration": observed, "conditions": marked, **(trailing or {})}
+    return StatusResult(status, min((one for one in rechecks if one is not None), default=None), passed_through)

@@ -1,0 +1,202 @@
+"""Report: the conditions that every served model shows, whatever API declared it. Pure.
+
+Accepted: the spec can be served and its objects are in place. Available: at least one replica answers. Progressing:
+pods of the newest spec are on their way; ``False/Complete`` once all of them answer, ``False/<failure>`` when they will
+not by themselves. Routed: the gateway serves the model under its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from slipway.kube.conditions import Condition
+from slipway.kube.objects import DEPLOYMENT, Key, Kind, Object, generation
+from slipway.serving.containers.diagnosis import Diagnosis, Failure, sentence
+from slipway.serving.contract.api import Rejection
+from slipway.serving.contract.readiness import ROUTED
+from slipway.serving.pods.groups import LEADER_WORKER_SET
+from slipway.serving.routing.claims import NOT_ROUTED, owners, winners
+from slipway.serving.routing.route import RoutedService
+from slipway.serving.status.builder import permanent, verdict
+
+MODEL_ID = "modelId"
+"""Field of a status: the ID that clients send."""
+REPORTED = frozenset({"Accepted", "Available", "Progressing", ROUTED})
+"""Types of the conditions that a report has, with the one of ``routed``."""
+PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut"})
+"""Reasons of a report that models go through on their way, so that they are no news."""
+SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
+"""Reasons for ``False`` with which all is well."""
+STARTING = "No replica answers yet; the first start downloads the weights."
+ON_THEIR_WAY = "Replicas of the latest spec are starting."
+SERVING = frozenset({DEPLOYMENT, LEADER_WORKER_SET})
+"""Kinds of workloads whose replicas answer requests."""
+MOST_TOLD = 3
+"""How many aliases a message names."""
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """What has to come before pods are made, or why there are none; nothing is wrong."""
+
+    reason: str
+    message: str
+
+
+class Component(msgspec.Struct, frozen=True):
+    """One workload of a resource, as last observed, and what is wrong with it."""
+
+    workload: Object | None
+    """None while there is none."""
+    diagnosis: Diagnosis
+    name: str = ""
+    """As messages have it, where there are several."""
+
+    @property
+    def ready(self) -> int:
+        """How many of its replicas answer."""
+        number: int = ((self.workload or {}).get("status") or {}).get("readyReplicas", 0)
+        return number
+
+
+class Report(msgspec.Struct, frozen=True):
+    """``phase`` is Ready, Failed or Pending. The conditions have no times and no generation yet."""
+
+    phase: str
+    replicas: int
+    ready_replicas: int
+    conditions: tuple[Condition, ...]
+
+
+def report(
+    components: Sequence[Component],
+    rejection: Rejection | None,
+    others: Sequence[Condition],
+    pending: Pending | None = None,
+    starting: str = STARTING,
+) -> Report:
+    """``components``: at least one; requests are answered if all of them have a replica. ``others``: the API's own
+    conditions, including Routed. ``starting``: the message while nothing is wrong and nothing answers."""
+    replicas = sum(((one.workload or {}).get("status") or {}).get("replicas", 0) for one in components)
+    ready = all(one.ready for one in components)
+    refused = permanent(rejection)
+    wrong = next((one.diagnosis.failure for one in components if one.diagnosis.failure), None)
+    failure = Failure(refused.reason, "See the condition Accepted.") if refused else wrong
+    # A failure is told once: where Available tells it, Progressing points there.
+    elsewhere = failure and not refused and not ready
+    stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
+    conditions = (
+        verdict(rejection, "The spec is valid and its objects are in place."),
+        _available(components, failure, _asleep(components) or pending or Pending("WaitingForPods", starting)),
+        _progressing(components, stopped, pending),
+        *others,
+    )
+    phase = "Ready" if ready else "Failed" if failure else "Pending"
+    return Report(phase, replicas, sum(one.ready for one in components), conditions)
+
+
+def _available(components: Sequence[Component], failure: Failure | None, pending: Pending) -> Condition:
+    if all(one.ready for one in components):
+        return Condition("Available", "True", "Ready", " ".join(map(_answering, components)))
+    if failure:
+        # Of several lines the last ones are a log.
+        message = failure.message if "\n" in failure.message else sentence(failure.message)
+        return Condition("Available", "False", failure.reason, message)
+    return Condition("Available", "False", pending.reason, pending.message)
+
+
+def _answering(component: Component) -> str:
+    ready, whose = component.ready, f"{component.name}: " if component.name else ""
+    return f"{whose}{ready} replica{'s' * (ready != 1)} answer{'s' * (ready == 1)}."
+
+
+def _asleep(components: Sequence[Component]) -> Pending | None:
+    if any(one.workload is None or one.workload["spec"].get("replicas", 1) for one in components):
+        return None
+    return Pending("ScaledToZero", "Scaled to zero replicas.")
+
+
+def _progressing(components: Sequence[Component], failure: Failure | None, pending: Pending | None) -> Condition:
+    if failure:
+        return Condition("Progressing", "False", failure.reason, failure.message)
+    if pending:
+        return Condition("Progressing", "True", pending.reason, pending.message)
+    workloads = [one.workload for one in components if one.workload is not None]
+    if len(workloads) < len(components) or not all(map(complete, workloads)):
+        return Condition("Progressing", "True", "RollingOut", ON_THEIR_WAY)
+    return Condition("Progressing", "False", "Complete", _done(sum(_counts(one)[0] for one in workloads)))
+
+
+def _done(replicas: int) -> str:
+    if replicas == 0:
+        return "Scaled to zero replicas. The next one starts with the latest spec."
+    return "The replica runs the latest spec." if replicas == 1 else f"All {replicas} replicas run the latest spec."
+
+
+def complete(workload: Object) -> bool:
+    """Whether all of its replicas run its newest spec and answer."""
+    desired, updated, ready, total = _counts(workload)
+    return _current(workload) and updated == desired and ready >= desired and total == desired
+
+
+def newest_answers(children: Mapping[tuple[Kind, Key], Object]) -> bool:
+    """Whether no workload has replicas of an earlier spec, and each that is to have replicas has one that answers: a
+    canary without one leaves all requests to the earlier spec."""
+    counts = [_counts(child) for (kind, _name), child in children.items() if kind in SERVING]
+    return all(updated >= total and (ready or not desired) for desired, updated, ready, total in counts)
+
+
+def _current(deployment: Object) -> bool:
+    observed: int = deployment.get("status", {}).get("observedGeneration", 0)
+    return observed >= generation(deployment)
+
+
+def _counts(deployment: Object) -> tuple[int, int, int, int]:
+    status = deployment.get("status", {})
+    desired = deployment["spec"].get("replicas", 1)
+    return desired, status.get("updatedReplicas", 0), status.get("readyReplicas", 0), status.get("replicas", 0)
+
+
+def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
+    """Whether the Service ``namespace/name`` answers for the public names that it asks for."""
+    own = next((service for service in services if service.key == key), None)
+    if own is None:
+        return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
+    ident = own.qualified
+    if own.why_not(ident) == NOT_ROUTED:
+        return Condition("Routed", "False", "NotRouted", f"This model {NOT_ROUTED}.")
+    decided, qualified = winners(services), owners(services)
+    if ident in qualified and qualified[ident].key != key:
+        text = f"An older model of another API in the same namespace has this name, and requests for {ident} go to it."
+        return Condition(ROUTED, "False", "NoId", f"{text} This model has no model ID. Rename one of the two.")
+    refused = [f"{name} {why}." for name in (*names, ident) if (why := own.why_not(name))]
+    lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
+    if not refused and not lost:
+        served = f"The gateway serves this model as {', '.join([*names, ident])}."
+        return Condition("Routed", "True", "Routed", " ".join([served, *_of_aliases(own)]))
+    conflicts = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
+    texts = [*([f"An older model has the name: {conflicts}."] if lost else []), *refused]
+    texts += [f"The model ID of this one is {ident}."] if ident in qualified else []
+    return Condition(ROUTED, "False", "NameConflict", " ".join(texts))
+
+
+def model_id(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Object:
+    """The status field with the ID that clients send: the first of ``names`` that leads to the Service, otherwise the
+    one with the namespace. Empty if no ID leads to it."""
+    own = next((service for service in services if service.key == key), None)
+    if own is None:
+        return {}
+    short, qualified = winners(services), owners(services)
+    held = [name for name in names if name in short and short[name].key == key]
+    if own.qualified in qualified and qualified[own.qualified].key == key:
+        held.append(own.qualified)
+    return {MODEL_ID: held[0]} if held else {}
+
+
+def _of_aliases(service: RoutedService) -> Iterator[str]:
+    aliases = service.route.aliases
+    if aliases:
+        rest = f" and {len(aliases) - MOST_TOLD} more" if len(aliases) > MOST_TOLD else ""
+        yield f"It also answers requests for {', '.join(aliases[:MOST_TOLD])}{rest}, unless another model has that ID."
+    yield from (f"It does not answer requests for {model}, which {why}." for model, why in service.denied[:MOST_TOLD])

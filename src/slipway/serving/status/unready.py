@@ -1,0 +1,111 @@
+"""Unready: why nothing answers for a model, as the gateway tells whoever asks for it. Pure.
+
+The controller writes it into an annotation of the model's Services, as one word: those who ask may read no status. A
+resource that is refused has no Service; one without pods stands in for it, which takes no id from anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from slipway.decoding import DecodingError, decode_json
+from slipway.kube.conditions import STALLED
+from slipway.kube.names import fitting
+from slipway.kube.objects import SERVICE, Object, deleting, key
+from slipway.kube.times import unix_time
+from slipway.serving.containers.diagnosis import WAITING, is_ready
+from slipway.serving.pods.workload import child
+from slipway.serving.routing.route import Refusal, Route, route_metadata
+
+UNREADY = "slipway.inference/unready"
+"""The annotation: an :class:`Unready` as JSON."""
+MOST_BYTES = 256
+RESTARTING = frozenset({"OOMKilled", "CrashLoopBackOff", "StartupTimeout"})
+"""Reasons of engines that ended: the kubelet starts them anew, so that the next start may do."""
+
+
+class Unready(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why no pod of a Service answers."""
+
+    reason: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,99}\Z")]
+    """That of the condition Stalled."""
+    final: bool = False
+    """Whether waiting helps nobody: something has to be changed first."""
+
+
+class Explanation(NamedTuple):
+    """What is told of a resource, and in how many seconds that may change by itself."""
+
+    unready: Unready | None = None
+    recheck_seconds: float | None = None
+
+
+def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, node_wait_seconds: float) -> Explanation:
+    """Why nothing answers, of a resource with these conditions and pods; nothing while it is on its way.
+
+    A ready pod answers, or will in a moment: the workload's own status may lag behind it, and another failure, such as
+    that of one adapter, does not keep it from answering.
+
+    ``node_wait_seconds``: how long requests wait for a pod without a node, since a node or a claim may be on its way.
+    """
+    by_type = {condition["type"]: condition for condition in conditions}
+    stalled, available = by_type.get(STALLED), by_type.get("Available")
+    if not _is_true(stalled) or stalled is None or _is_true(available):
+        return Explanation()
+    if any(is_ready(pod) and not deleting(pod) for pod in pods):
+        return Explanation()
+    reason = stalled.get("reason", "")
+    if reason not in WAITING:
+        return Explanation(_word(reason, final=reason not in RESTARTING))
+    remaining = max((since + node_wait_seconds - now for since in map(_unscheduled_since, pods) if since), default=0.0)
+    return Explanation(_word(reason, final=remaining <= 0), remaining if remaining > 0 else None)
+
+
+def read(annotations: Mapping[str, str]) -> Unready | None:
+    """What the annotation says; None where it is not there, or is no such thing."""
+    text = annotations.get(UNREADY)
+    if text is None:
+        return None
+    try:
+        return decode_json(text, Unready, most=MOST_BYTES)
+    except DecodingError:
+        return None
+
+
+def annotation(unready: Unready | None) -> str | None:
+    """The annotation's text; None: there is to be none."""
+    return msgspec.json.encode(unready).decode() if unready else None
+
+
+def stand_in(api: str, resource: Object, unready: Unready) -> Object:
+    """The Service of a resource that is refused: without pods and without a claim to any id."""
+    namespace, name = key(resource)
+    route = Route(name=name, internal=True, refusal=Refusal(unready.reason, (name, f"{namespace}/{name}")))
+    labels, annotations = route_metadata(route)
+    spec = {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}
+    service = child(SERVICE, fitting(f"refused-{api}-{name}"), namespace, labels, spec=spec)
+    service["metadata"]["annotations"] = dict(annotations)
+    return service
+
+
+def _word(reason: str, *, final: bool) -> Unready | None:
+    """None for what is no word: of other writers' conditions it may be anything."""
+    try:
+        return msgspec.convert({"reason": reason, "final": final}, Unready)
+    except msgspec.ValidationError:
+        return None
+
+
+def _is_true(condition: Object | None) -> bool:
+    return condition is not None and condition["status"] == "True"
+
+
+def _unscheduled_since(pod: Object) -> float:
+    """Unix seconds; 0 of a pod that has a node, or is on its way out."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    condition = next((one for one in conditions if one["type"] == "PodScheduled"), None)
+    waits = condition is not None and condition["status"] == "False" and not deleting(pod)
+    return unix_time(condition["lastTransitionTime"]) if waits and condition else 0.0

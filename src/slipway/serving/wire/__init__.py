@@ -1,0 +1,1 @@
+"""Formats that controller, loader and depot exchange: documents, tokens and addresses. Pure."""

@@ -1,0 +1,111 @@
+"""What of a pod that two manifests make is the operator's, and what its author's."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from slipway.apis.ome.components.grants import granted
+from slipway.kube.objects import Object
+from slipway.serving.containers.freedoms import freedoms
+
+SAFE = {"allowPrivilegeEscalation": False}
+ENGINE: Object = {
+    "name": "engine",
+    "image": "engine:1",
+    "args": ["--a"],
+    "resources": {"limits": {"cpu": "1"}},
+    "securityContext": {"privileged": True},
+    "volumeMounts": [{"name": "rdma", "mountPath": "/dev/infiniband"}],
+}
+SPEC: Object = {
+    "hostNetwork": True,
+    "priorityClassName": "gold",
+    "containers": [ENGINE],
+    "volumes": [{"name": "rdma", "hostPath": {"path": "/dev/infiniband"}}],
+}
+
+
+def deployment(spec: Object) -> Object:
+    return {"kind": "Deployment", "metadata": {"name": "chat"}, "spec": {"template": {"spec": spec}}}
+
+
+def group(leader: Object, worker: Object) -> Object:
+    templates = {"leaderTemplate": {"spec": leader}, "workerTemplate": {"spec": worker}, "size": 2}
+    return {"kind": "LeaderWorkerSet", "metadata": {"name": "chat"}, "spec": {"leaderWorkerTemplate": templates}}
+
+
+def engine(**fields: Any) -> Object:
+    return {**SPEC, "containers": [{**ENGINE, **fields}]}
+
+
+def refused(workload: Object, alone: Object | None, *folders: str) -> set[str]:
+    """The settings by which its author would have to be allowed what is not granted."""
+    return {one.setting for one in freedoms([workload]) - granted(workload, alone, folders)}
+
+
+EVERYTHING = {"privileged", "image_prefixes", "priority_classes", ""}
+
+
+def test_what_the_operators_manifest_brings_is_granted() -> None:
+    assert refused(deployment(SPEC), deployment(SPEC)) == set()
+
+
+def test_without_one_nothing_is() -> None:
+    assert refused(deployment(SPEC), None) == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        engine(resources={"limits": {"cpu": "64"}}),
+        {**SPEC, "nodeSelector": {"a": "b"}, "tolerations": [{"key": "gpu"}], "affinity": {}},
+    ],
+)
+def test_an_author_says_where_it_runs_and_with_how_much(changed: Object) -> None:
+    assert refused(deployment(changed), deployment(SPEC)) == set()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        engine(args=["--b"]),
+        engine(command=["sh"]),
+        engine(env=[{"name": "LD_PRELOAD", "value": "/tmp/x"}]),
+        engine(lifecycle={"postStart": {"exec": {"command": ["sh"]}}}),
+        engine(readinessProbe={"exec": {"command": ["sh"]}}),
+        {**SPEC, "containers": [ENGINE, {"name": "mine", "image": "engine:1", "securityContext": SAFE}]},
+        {**SPEC, "initContainers": [{"name": "mine", "image": "engine:1", "securityContext": SAFE}]},
+        {**SPEC, "volumes": [*SPEC["volumes"], {"name": "mine", "emptyDir": {}}]},
+        {**SPEC, "shareProcessNamespace": True},
+    ],
+)
+def test_an_author_who_changes_what_runs_has_none_of_its_privileges(changed: Object) -> None:
+    assert {"privileged", ""} <= refused(deployment(changed), deployment(SPEC))
+
+
+def test_an_image_and_a_priority_are_the_operators_wherever_they_are() -> None:
+    changed = engine(args=["--b"])
+    assert not {"image_prefixes", "priority_classes"} & refused(deployment(changed), deployment(SPEC))
+    assert "image_prefixes" in refused(deployment(engine(image="mine")), deployment(SPEC))
+    assert "priority_classes" in refused(deployment({**SPEC, "priorityClassName": "mine"}), deployment(SPEC))
+
+
+def test_each_pod_of_a_group_is_judged_for_itself() -> None:
+    workload, alone = group(engine(args=["--b"]), SPEC), group(SPEC, SPEC)
+    places = {one.field.partition(".")[0] for one in freedoms([workload]) - granted(workload, alone)}
+    assert places == {"leaderTemplate"}
+    assert refused(alone, alone) == set()
+
+
+def test_folders_that_are_read_are_granted_in_any_case() -> None:
+    mounts = [{"name": "model", "mountPath": "/m", "readOnly": True}]
+    container = {"name": "engine", "image": "a", "securityContext": SAFE, "volumeMounts": mounts}
+    spec = {"containers": [container], "volumes": [{"name": "model", "hostPath": {"path": "/raid/a"}}]}
+    assert refused(deployment(spec), None, "/raid/a") == {"image_prefixes"}
+    assert refused(deployment(spec), None, "/raid/b") == {"image_prefixes", "host_path"}
+    written = deepcopy(spec)
+    del written["containers"][0]["volumeMounts"][0]["readOnly"]
+    assert refused(deployment(written), None, "/raid/a") == {"image_prefixes", ""}
