@@ -16,12 +16,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from slipway.artifacts.redaction import redact_url
-from slipway.loader import registry_commands, report_commands
-from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.evict import evict, own
-from slipway.loader.folder import Folder
-from slipway.loader.termination import write_termination_message
-from slipway.loader.transfer import Policy
+from slipway.loader.cli import registry_commands, report_commands
+from slipway.loader.cli.termination import write_termination_message
+from slipway.loader.disk.evict import evict, own
+from slipway.loader.disk.folder import Folder
+from slipway.loader.download.transfer import Policy
+from slipway.loader.transport.errors import LoadError, StoppedError
 from slipway.serving.wire.agent import CONTROLLER_KEY, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
 
 MOST_BYTES = 20 << 30
@@ -146,7 +146,7 @@ def run_load(options: argparse.Namespace) -> str:
     if Folder(options.folder).holds(redact_url(options.url)):
         return f"{options.folder} is already complete"
     # Only now: a restarted pod whose weights are there shall not wait for what a download needs.
-    from slipway.loader import commands
+    from slipway.loader.cli import commands
 
     policy = Policy(attempts=options.attempts, parallel=options.parallel)
     port = commands.port(options.listen, options.controller_key, options.pod)
@@ -167,7 +167,7 @@ def run_own(options: argparse.Namespace) -> str:
 
 def run_serve(options: argparse.Namespace) -> str:
     """Runs ``serve`` until stopped. Raises LoadError."""
-    from slipway.loader import commands
+    from slipway.loader.cli import commands
 
     listen = commands.Port(options.listen, commands.gate(options.controller_key, options.pod))
     engine = commands.engine(options.engine, options.engine_kind)

@@ -15,7 +15,7 @@ from aiohttp import web
 from slipway.controller import agents as agents_module
 from slipway.controller.agents import Agents
 from slipway.kube.objects import DEPLOYMENT, POD, Key, Object, labels, uid
-from slipway.loader.gate import Gate
+from slipway.loader.agent.gate import Gate
 from slipway.serving.wire import agent
 from slipway.serving.wire.agent import Adapter, AdapterSet, AdapterState, AgentReport, Progress
 from slipway.serving.wire.proof import SigningKey, public_key

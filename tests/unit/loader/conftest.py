@@ -14,13 +14,13 @@ import pytest
 from aiohttp import web
 
 from slipway.hub.server import application as hub_application
-from slipway.loader import termination as module
-from slipway.loader.folder import MARKER, WORK
-from slipway.loader.load import load
-from slipway.loader.progress import Meter
-from slipway.loader.sources.base import Access, open_source
-from slipway.loader.stage import Work
-from slipway.loader.transfer import Policy
+from slipway.loader.cli import termination as module
+from slipway.loader.disk.folder import MARKER, WORK
+from slipway.loader.disk.progress import Meter
+from slipway.loader.download.load import load
+from slipway.loader.download.stage import Work
+from slipway.loader.download.transfer import Policy
+from slipway.loader.transport.source import Access, open_source
 
 from .site import Site
 

@@ -16,11 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from slipway.loader.folder import MARKER, WORK
-from slipway.loader.load import load
-from slipway.loader.progress import Meter
-from slipway.loader.sources.base import open_source
-from slipway.loader.transfer import Policy
+from slipway.loader.disk.folder import MARKER, WORK
+from slipway.loader.disk.progress import Meter
+from slipway.loader.download.load import load
+from slipway.loader.download.transfer import Policy
+from slipway.loader.transport.source import open_source
 
 AUDITED = ("open", "os.rename", "os.truncate", "os.mkdir")
 REMOVALS = ("os.remove", "os.rmdir")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from slipway.loader.selection import Chosen
+from slipway.loader.transport.selection import Chosen
 
 if TYPE_CHECKING:
     from .conftest import Service

@@ -19,12 +19,12 @@ from slipway.loader.agent.agent import Agent
 from slipway.loader.agent.budget import Budget
 from slipway.loader.agent.engine import WORDS
 from slipway.loader.agent.engine import Engine as Client
+from slipway.loader.agent.gate import Gate
 from slipway.loader.agent.plan import Version
+from slipway.loader.agent.state_api import application
 from slipway.loader.agent.store import Store
-from slipway.loader.commands import fetch_adapter
-from slipway.loader.gate import Gate
-from slipway.loader.sources.base import open_source
-from slipway.loader.state_api import application
+from slipway.loader.cli.commands import fetch_adapter
+from slipway.loader.transport.source import open_source
 from slipway.serving.wire import agent
 from slipway.serving.wire.agent import Adapter, AgentReport
 from slipway.serving.wire.proof import HEADER, SigningKey, public_key

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from slipway.loader.ahead import AHEAD, Ahead
-from slipway.loader.errors import TransientError
-from slipway.loader.sources.base import CHUNK
+from slipway.loader.transport.ahead import AHEAD, Ahead
+from slipway.loader.transport.errors import TransientError
+from slipway.loader.transport.source import CHUNK
 
 PATIENCE = 60
 

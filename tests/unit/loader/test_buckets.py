@@ -8,9 +8,10 @@ import pytest
 from aiohttp import web
 
 from slipway.artifacts.address_policy import AddressPolicy
-from slipway.loader.errors import LoadError
-from slipway.loader.sources import base, http, pool
-from slipway.loader.sources.base import Access, open_source
+from slipway.loader.transport import http, pool
+from slipway.loader.transport import source as base
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Access, open_source
 
 from .conftest import CHANGED, FILES, WEIGHTS, Loading, Service, cut_after
 from .s3 import KEYS, Store

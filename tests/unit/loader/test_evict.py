@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.loader.errors import LoadError
-from slipway.loader.evict import evict
+from slipway.loader.disk.evict import evict
+from slipway.loader.transport.errors import LoadError
 
 from .conftest import FILES, content, write
 

@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from google.auth import exceptions
 
 from slipway.artifacts.address_policy import AddressPolicy
-from slipway.loader.errors import LoadError
-from slipway.loader.sources import base, google
-from slipway.loader.sources.base import Access
+from slipway.loader.sources import google
+from slipway.loader.transport import source as base
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Access
 
 from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
 from .google_store import Store

@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 
 from slipway.artifacts.address_policy import AddressPolicy
-from slipway.loader.errors import LoadError
-from slipway.loader.sources import http
-from slipway.loader.sources.base import Access
-from slipway.loader.stage import opened, stage
+from slipway.loader.download.stage import opened, stage
+from slipway.loader.transport import http
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Access
 
 from .conftest import Loading, Service, work
 from .site import SHA, WHOLE, Site

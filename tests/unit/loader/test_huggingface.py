@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from slipway.loader.errors import LoadError
-from slipway.loader.sources import base
-from slipway.loader.sources.base import CHUNK
+from slipway.loader.transport import source as base
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import CHUNK
 
 from .conftest import CHANGED, FILES, PROPOSED, TOKEN, WEIGHTS, Loading, Service, cut_after, write
 

@@ -11,9 +11,9 @@ from aiohttp import web
 from minio.credentials.credentials import Credentials
 
 from slipway.artifacts.address_policy import AddressPolicy
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.sources.base import Access
-from slipway.loader.sources.identity import find
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.identity import find
+from slipway.loader.transport.source import Access
 
 from .conftest import Service
 

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.folder import Folder
+from slipway.loader.disk.folder import Folder
+from slipway.loader.transport.errors import LoadError, StoppedError
 from slipway.serving.wire.proof import HEADER, SigningKey
 from tests.ports import reserved_port
 

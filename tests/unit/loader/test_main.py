@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from slipway.artifacts.redaction import redact_url
-from slipway.loader import commands
 from slipway.loader import main as module
+from slipway.loader.cli import commands
+from slipway.loader.cli.termination import write_termination_message
+from slipway.loader.disk.progress import Meter, human
 from slipway.loader.main import main
-from slipway.loader.progress import Meter, human
-from slipway.loader.termination import write_termination_message
 from slipway.serving.pods import job
 
 from .conftest import FILES, Service, content

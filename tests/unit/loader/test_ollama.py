@@ -12,12 +12,12 @@ from aiohttp import web
 
 from slipway.artifacts.publication import Publication
 from slipway.artifacts.references import parse
-from slipway.loader.errors import LoadError
-from slipway.loader.progress import Meter
-from slipway.loader.publish import Wish, publish
-from slipway.loader.registry import Registry
-from slipway.loader.sources.base import Access, open_source
-from slipway.loader.stage import Work
+from slipway.loader.disk.progress import Meter
+from slipway.loader.download.stage import Work
+from slipway.loader.publication.publish import Wish, publish
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.registry import Registry
+from slipway.loader.transport.source import Access, open_source
 
 from .conftest import HASTY, Service
 from .models import gguf

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from slipway.artifacts.report import Report
-from slipway.loader.errors import LoadError
-from slipway.loader.evict import evict, own
-from slipway.loader.folder import MARKER, NOTES, Folder, Inventory, Owner
-from slipway.loader.selection import Chosen, Selection
-from slipway.loader.stage import opened, stage
+from slipway.loader.disk.evict import evict, own
+from slipway.loader.disk.folder import MARKER, NOTES, Folder, Inventory, Owner
+from slipway.loader.download.stage import opened, stage
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.selection import Chosen, Selection
 
 from .conftest import FILES, Service, content, work
 from .site import GGUF, Site

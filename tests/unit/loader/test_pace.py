@@ -11,11 +11,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from slipway.loader import commands
-from slipway.loader.errors import LoadError
-from slipway.loader.progress import LOWEST_RATE, RATE_SECONDS, Meter, Pace
-from slipway.loader.sources.base import Entry
-from slipway.loader.transfer import Policy, Transfer
+from slipway.loader.cli import commands
+from slipway.loader.disk.progress import LOWEST_RATE, RATE_SECONDS, Meter, Pace
+from slipway.loader.download.transfer import Policy, Transfer
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Entry
 
 MINUTE = 60.0
 

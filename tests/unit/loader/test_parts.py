@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from slipway.loader.errors import LoadError
-from slipway.loader.selection import Chosen
-from slipway.loader.stage import inspect, opened, stage
+from slipway.loader.download.stage import inspect, opened, stage
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.selection import Chosen
 
 from .conftest import Service, content, work, write
 from .models import gguf
@@ -126,5 +126,5 @@ def test_a_file_that_the_loader_may_not_read_is_left_to_the_engine(
     def refuse(_folder: Path, _paths: list[str]) -> str:
         raise PermissionError
 
-    monkeypatch.setattr("slipway.loader.stage.fault_in", refuse)
+    monkeypatch.setattr("slipway.loader.download.stage.fault_in", refuse)
     assert inspect(tmp_path / "tiny.gguf", "", work()).fault == ""

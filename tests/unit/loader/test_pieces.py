@@ -18,17 +18,16 @@ from aiohttp import web
 
 from slipway.artifacts.publication import Publication
 from slipway.artifacts.references import parse
-from slipway.loader import archives
-from slipway.loader import publish as publishing
-from slipway.loader.errors import LoadError
-from slipway.loader.load import load
-from slipway.loader.progress import Meter
-from slipway.loader.publish import Wish, publish_upload
-from slipway.loader.registry import Registry
-from slipway.loader.sources import pieces
-from slipway.loader.sources.base import Access, open_source
-from slipway.loader.stage import Work
-from slipway.loader.transfer import Policy
+from slipway.loader.disk.progress import Meter
+from slipway.loader.download.load import load
+from slipway.loader.download.stage import Work
+from slipway.loader.download.transfer import Policy
+from slipway.loader.publication import publish as publishing
+from slipway.loader.publication.publish import Wish, publish_upload
+from slipway.loader.sources import archives, pieces
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.registry import Registry
+from slipway.loader.transport.source import Access, open_source
 
 from .conftest import HASTY, Service, content
 from .models import BESIDE, LLAMA, gguf
@@ -43,7 +42,7 @@ ONCE = Policy(attempts=1)
 def _few_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "SMALL", 100_000)
     monkeypatch.setattr(pieces, "SMALL", 100_000)
-    monkeypatch.setattr("slipway.loader.under_way.WORTH", 100_000)
+    monkeypatch.setattr("slipway.loader.publication.under_way.WORTH", 100_000)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from slipway.artifacts.references import parse
-from slipway.loader import registry as client
-from slipway.loader.errors import LoadError, StoppedError, TransientError
-from slipway.loader.registry import Progress, Registry, UploadGoneError
+from slipway.loader.transport import registry as client
+from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
+from slipway.loader.transport.registry import Progress, Registry, UploadGoneError
 
 from .conftest import Service
 from .oci import Oci, sha

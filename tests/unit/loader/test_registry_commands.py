@@ -12,8 +12,8 @@ from aiohttp import web
 
 from slipway.artifacts import publication, report
 from slipway.loader import main as command
-from slipway.loader.errors import LoadError
-from slipway.loader.sources.base import Access, open_source
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Access, open_source
 
 from .conftest import Service, content, write
 from .models import LLAMA

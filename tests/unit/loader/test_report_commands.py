@@ -15,9 +15,9 @@ from slipway.apis.llmkube.models import spec as model_spec
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.report import fault, read
 from slipway.loader import main as module
-from slipway.loader import report_commands
+from slipway.loader.cli import report_commands
 from slipway.loader.main import main
-from slipway.loader.sources.base import Access
+from slipway.loader.transport.source import Access
 from slipway.serving.contract.settings import Settings, Sources
 from slipway.serving.wire import agent
 from slipway.serving.wire.proof import SigningKey

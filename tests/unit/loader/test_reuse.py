@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from slipway.artifacts.report import Report
-from slipway.loader.digests import Digest, Kind
-from slipway.loader.errors import LoadError
-from slipway.loader.folder import MARKER, Inventory
-from slipway.loader.reuse import link_known
-from slipway.loader.selection import Chosen, Selection
-from slipway.loader.sources.base import Entry, Listing
-from slipway.loader.stage import opened, stage
+from slipway.loader.disk.folder import MARKER, Inventory
+from slipway.loader.disk.reuse import link_known
+from slipway.loader.download.stage import opened, stage
+from slipway.loader.transport.digests import Digest, Kind
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.selection import Chosen, Selection
+from slipway.loader.transport.source import Entry, Listing
 
 from .conftest import FILES, Service, work, write
 from .conftest import content as whole_content

@@ -15,10 +15,10 @@ from aiohttp import web
 
 from slipway.artifacts import safetensors
 from slipway.artifacts.report import Report
-from slipway.loader.errors import LoadError
-from slipway.loader.selection import Chosen
-from slipway.loader.sources.base import Entry, Listing, Retry
-from slipway.loader.stage import inspect, opened, probe, stage
+from slipway.loader.download.stage import inspect, opened, probe, stage
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.selection import Chosen
+from slipway.loader.transport.source import Entry, Listing, Retry
 
 from .conftest import FILES, Service, content, cut_after, work, write
 from .site import GGUF, OTHER, SHA, TEXTS, WHOLE, Site, text
@@ -309,7 +309,7 @@ def test_a_folder_of_the_machine_is_copied_with_all_that_is_in_it(tmp_path: Path
 def test_a_folder_that_was_named_by_mistake_is_not_read_to_its_end(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipway.loader.sources.base.MOST_FILES", 2)
+    monkeypatch.setattr("slipway.loader.transport.source.MOST_FILES", 2)
     write(tmp_path / "home", {"a": b"", "b": b"", "c": b""})
     with pytest.raises(LoadError, match="more than 2 files"):
         staged(f"file://{tmp_path}/home", folder)

@@ -15,8 +15,8 @@ import pytest
 
 from slipway.artifacts.benchmark import Run, Summary, details, read, written
 from slipway.artifacts.report import LONGEST
-from slipway.loader import summary as module
-from slipway.loader.summary import files, summarized
+from slipway.loader.cli import summary as module
+from slipway.loader.cli.summary import files, summarized
 
 FINISHED = "D(100,100)_text-to-text_num_concurrency_2_time_12s.json"
 
@@ -162,7 +162,7 @@ PATIENCE = 120
 def test_the_sidecar_speaks_when_it_is_stopped(tmp_path: Path) -> None:
     leave(tmp_path / "chat", "old.json", results())
     code = (
-        "import sys, pathlib; from slipway.loader import main, termination;"
+        "import sys, pathlib; from slipway.loader import main; from slipway.loader.cli import termination;"
         "termination.TERMINATION_LOG = pathlib.Path(sys.argv[1]); sys.exit(main.main(sys.argv[2:]))"
     )
     message = tmp_path / "termination-log"

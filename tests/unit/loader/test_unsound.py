@@ -13,17 +13,17 @@ import pytest
 from aiohttp import web
 
 from slipway.artifacts.references import parse
-from slipway.loader.described import chosen_of
-from slipway.loader.errors import LoadError
-from slipway.loader.folder import MARKER
-from slipway.loader.headers import counted
-from slipway.loader.load import load
-from slipway.loader.publish import Wish, publish
-from slipway.loader.registry import Registry
-from slipway.loader.selection import Chosen
-from slipway.loader.sources.base import Access, open_source
-from slipway.loader.stage import Work, inspect, opened, stage
-from slipway.loader.verification import fault_in
+from slipway.loader.disk.folder import MARKER
+from slipway.loader.download.headers import counted
+from slipway.loader.download.load import load
+from slipway.loader.download.stage import Work, inspect, opened, stage
+from slipway.loader.download.verification import fault_in
+from slipway.loader.publication.described import chosen_of
+from slipway.loader.publication.publish import Wish, publish
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.registry import Registry
+from slipway.loader.transport.selection import Chosen
+from slipway.loader.transport.source import Access, open_source
 from slipway.weights.facts import described
 from tests.tables import each
 

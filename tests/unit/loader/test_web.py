@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
-from slipway.loader.errors import LoadError
+from slipway.loader.transport.errors import LoadError
 
 from .conftest import CHANGED, WEIGHTS, Loading, Service, cut_after
 

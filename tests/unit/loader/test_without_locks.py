@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from slipway.loader.errors import LoadError
-from slipway.loader.folder import ABANDONED, MARKER, WORK, Folder
-from slipway.loader.sources.base import Entry
+from slipway.loader.disk.folder import ABANDONED, MARKER, WORK, Folder
 from slipway.loader.sources.huggingface import HuggingFace
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Entry
 
 from .conftest import FILES, PATIENCE, WEIGHTS, Loading, Service, cut_after, write
 

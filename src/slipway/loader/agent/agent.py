@@ -14,9 +14,9 @@ import msgspec
 from slipway.loader.agent.engine import Engine, EngineDownError, EngineRefusedError, EngineUnavailableError
 from slipway.loader.agent.plan import Action, Fetch, Load, Remove, Unload, Version, plan
 from slipway.loader.agent.store import Memory, Store
-from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.progress import Meter
-from slipway.loader.threads import in_thread
+from slipway.loader.agent.threads import in_thread
+from slipway.loader.disk.progress import Meter
+from slipway.loader.transport.errors import LoadError, StoppedError
 from slipway.serving.wire.agent import Adapter, AdapterState, AgentReport, Phase, Progress, label
 
 log = logging.getLogger(__name__)

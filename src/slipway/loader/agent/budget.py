@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 from slipway.loader.agent.plan import Version
 from slipway.loader.agent.store import Store
-from slipway.loader.errors import LoadError
-from slipway.loader.progress import human
-from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source
+from slipway.loader.disk.progress import human
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source
 
 
 class Budget:
@@ -49,7 +49,7 @@ class Budget:
 
 
 class _Bounded:
-    """See :class:`slipway.loader.sources.base.Source`."""
+    """See :class:`slipway.loader.transport.source.Source`."""
 
     def __init__(self, source: Source, budget: Budget, version: Version) -> None:
         self._source, self._budget, self._version = source, budget, version

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from slipway.loader.agent.plan import Version
-from slipway.loader.evict import evict
-from slipway.loader.folder import disk_error, loaded_url, note
+from slipway.loader.disk.evict import evict
+from slipway.loader.disk.folder import disk_error, loaded_url, note
 from slipway.serving.wire import agent
 from slipway.serving.wire.agent import IN_PLACE, Adapter
 

@@ -20,11 +20,12 @@ from minio.datatypes import Object
 from minio.helpers import check_bucket_name
 
 from slipway.artifacts.redaction import WEB
-from slipway.loader.digests import Digest, Kind
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.sources import http, identity, keys
-from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source, bounded
-from slipway.loader.sources.pool import HttpStatusError, Pool, WrongRegionError
+from slipway.loader.sources import keys
+from slipway.loader.transport import http, identity
+from slipway.loader.transport.digests import Digest, Kind
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.pool import HttpStatusError, Pool, WrongRegionError
+from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source, bounded
 
 T = TypeVar("T")
 MD5 = re.compile(r"[0-9a-f]{32}")

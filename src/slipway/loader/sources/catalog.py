@@ -14,11 +14,11 @@ import requests
 
 from slipway.artifacts.references import DIGEST, Reference
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.registry import CA, TOKEN_FILE, Credentials, Registry, loopback, session
-from slipway.loader.sources import http
-from slipway.loader.sources.base import Access, Listing, Retry, Source
 from slipway.loader.sources.registry import Artifact
+from slipway.loader.transport import http
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.registry import CA, TOKEN_FILE, Credentials, Registry, loopback, session
+from slipway.loader.transport.source import Access, Listing, Retry, Source
 
 GRANT_BYTES = 1 << 18
 REASON_BYTES, REASON_CHARACTERS = 1 << 16, 600

@@ -14,11 +14,12 @@ from google.auth import exceptions
 from google.auth.transport.requests import Request
 from requests.auth import AuthBase
 
-from slipway.loader.digests import of_google
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.sources import http, keys
-from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source, bounded
-from slipway.loader.sources.identity import NOBODY
+from slipway.loader.sources import keys
+from slipway.loader.transport import http
+from slipway.loader.transport.digests import of_google
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.identity import NOBODY
+from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source, bounded
 
 PUBLIC = "https://storage.googleapis.com"
 KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"

@@ -20,10 +20,10 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.hf_api import ModelInfo, RepoFile
 
 from slipway.artifacts.huggingface import REPOSITORY, TOKEN
-from slipway.loader.digests import Digest, Kind
-from slipway.loader.errors import LoadError
-from slipway.loader.sources import http
-from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source, bounded
+from slipway.loader.transport import http
+from slipway.loader.transport.digests import Digest, Kind
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source, bounded
 
 CODING = ("content-encoding", "content-length", "transfer-encoding")
 """Headers of a body that is not decoded yet."""

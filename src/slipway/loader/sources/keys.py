@@ -6,7 +6,7 @@ import re
 
 from slipway.artifacts.copies import PART
 from slipway.artifacts.soundness import parts_of
-from slipway.loader.errors import LoadError
+from slipway.loader.transport.errors import LoadError
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """What may stand in a host's name without leading to another host."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from slipway.artifacts.soundness import parts_of
-from slipway.loader.errors import LoadError
-from slipway.loader.folder import MARKER, NOTES
-from slipway.loader.selection import FaultError
-from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source, bounded
+from slipway.loader.disk.folder import MARKER, NOTES
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.selection import FaultError
+from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source, bounded
 
 SCHEME = "file://"
 

@@ -17,11 +17,11 @@ import requests
 from slipway.artifacts.gguf import MAGIC
 from slipway.artifacts.publication import Digest as BlobDigest
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.digests import Digest, Kind
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.selection import FaultError
-from slipway.loader.sources import http
-from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source
+from slipway.loader.transport import http
+from slipway.loader.transport.digests import Digest, Kind
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.selection import FaultError
+from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source
 
 ENDPOINT = "OLLAMA_ENDPOINT"
 """Variable: address of a mirror."""

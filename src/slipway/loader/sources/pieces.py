@@ -17,12 +17,12 @@ from slipway.artifacts import modelpack, session
 from slipway.artifacts.modelpack import Descriptor
 from slipway.artifacts.paths import fault_inside
 from slipway.decoding import DecodingError
-from slipway.loader import archives
-from slipway.loader.archives import ArchiveError, Forward, Kind, Member
-from slipway.loader.errors import TransientError
-from slipway.loader.registry import Registry
-from slipway.loader.selection import FaultError
-from slipway.loader.sources.base import CHUNK, Body, Entry, Listing, Retry
+from slipway.loader.sources import archives
+from slipway.loader.sources.archives import ArchiveError, Forward, Kind, Member
+from slipway.loader.transport.errors import TransientError
+from slipway.loader.transport.registry import Registry
+from slipway.loader.transport.selection import FaultError
+from slipway.loader.transport.source import CHUNK, Body, Entry, Listing, Retry
 
 KEPT, SMALL = 48 << 20, 16 << 20
 """Bytes of small files of a compressed archive that are kept, and of one such file."""

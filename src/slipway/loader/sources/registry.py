@@ -14,12 +14,12 @@ from slipway.artifacts import modelpack, references
 from slipway.artifacts.modelpack import Layer
 from slipway.artifacts.references import Reference
 from slipway.decoding import DecodingError
-from slipway.loader.archives import ArchiveError, Forward, tar_members
-from slipway.loader.digests import Digest, Kind
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.registry import Registry
-from slipway.loader.selection import FaultError
-from slipway.loader.sources.base import CHUNK, Access, Body, Entry, Listing, Retry, Source
+from slipway.loader.sources.archives import ArchiveError, Forward, tar_members
+from slipway.loader.transport.digests import Digest, Kind
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.registry import Registry
+from slipway.loader.transport.selection import FaultError
+from slipway.loader.transport.source import CHUNK, Access, Body, Entry, Listing, Retry, Source
 
 LONGEST_NAME = 256
 LARGEST_TAR = 1 << 30

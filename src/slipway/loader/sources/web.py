@@ -11,10 +11,10 @@ import requests
 
 from slipway.artifacts.redaction import redact_url
 from slipway.artifacts.soundness import parts_of
-from slipway.loader.digests import of_google
-from slipway.loader.errors import LoadError
-from slipway.loader.sources import http
-from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source
+from slipway.loader.transport import http
+from slipway.loader.transport.digests import of_google
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source
 
 
 class WebFile:

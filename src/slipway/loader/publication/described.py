@@ -16,11 +16,11 @@ from slipway.artifacts.model_facts import Told, facts
 from slipway.artifacts.publication import Facts
 from slipway.artifacts.range_reader import MalformedFileError, Read, UnreadableError
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.digests import hasher
-from slipway.loader.headers import MOST_HEADERS, counted
-from slipway.loader.selection import FaultError
-from slipway.loader.sources.base import Entry, Listing, Retry, Source
-from slipway.loader.stage import piece
+from slipway.loader.download.headers import MOST_HEADERS, counted
+from slipway.loader.download.stage import piece
+from slipway.loader.transport.digests import hasher
+from slipway.loader.transport.selection import FaultError
+from slipway.loader.transport.source import Entry, Listing, Retry, Source
 
 TOKENIZER, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 MOST_INDEX = 16 << 20

@@ -19,16 +19,16 @@ from aiohttp import web
 from slipway.loader.agent.agent import Agent
 from slipway.loader.agent.budget import Budget
 from slipway.loader.agent.engine import WORDS, Engine
+from slipway.loader.agent.gate import Gate
 from slipway.loader.agent.plan import Version
+from slipway.loader.agent.state_api import application
 from slipway.loader.agent.store import Store
-from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.gate import Gate
-from slipway.loader.load import load
-from slipway.loader.progress import Meter, Pace
-from slipway.loader.sources.base import Access, Source, open_source
-from slipway.loader.state_api import application
-from slipway.loader.threads import in_thread
-from slipway.loader.transfer import Policy
+from slipway.loader.agent.threads import in_thread
+from slipway.loader.disk.progress import Meter, Pace
+from slipway.loader.download.load import load
+from slipway.loader.download.transfer import Policy
+from slipway.loader.transport.errors import LoadError, StoppedError
+from slipway.loader.transport.source import Access, Source, open_source
 from slipway.serving.wire.agent import IN_PLACE, AgentReport
 from slipway.serving.wire.proof import public_key
 

@@ -13,11 +13,11 @@ import msgspec
 from slipway.artifacts import modelpack
 from slipway.artifacts.modelpack import FILEPATH, Descriptor, Manifest
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.contents import Content, known_digest
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.registry import BlobsGoneError, Registry, UploadGoneError
-from slipway.loader.sources.base import Retry
-from slipway.loader.stage import Work
+from slipway.loader.download.stage import Work
+from slipway.loader.publication.contents import Content, known_digest
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.registry import BlobsGoneError, Registry, UploadGoneError
+from slipway.loader.transport.source import Retry
 from slipway.serving.wire.agent import LONGEST_RESUME
 
 TAG = "publishing"
@@ -38,7 +38,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class UnderWay:
-    """See ``slipway.loader.upload.Notes``."""
+    """See ``slipway.loader.publication.upload.Notes``."""
 
     def __init__(self, registry: Registry, work: Work, retry: Retry, resume: str = "") -> None:
         """``resume``: what the loader before told; what the repository says counts before it."""

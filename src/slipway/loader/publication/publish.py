@@ -17,20 +17,20 @@ from slipway.artifacts.modelpack import SMALL_FILES, TAR_TYPE, Layer, Origin, ra
 from slipway.artifacts.publication import Publication
 from slipway.artifacts.session import TAG as SESSION
 from slipway.decoding import DecodingError
-from slipway.loader import under_way
-from slipway.loader.contents import Content, FileContent, TarContent
-from slipway.loader.described import Description, chosen_of, described
-from slipway.loader.errors import LoadError
-from slipway.loader.folder import checked
-from slipway.loader.progress import human
-from slipway.loader.registry import BlobsGoneError, Registry
-from slipway.loader.selection import FaultError
-from slipway.loader.sources.base import Listing, Retry, Source
+from slipway.loader.disk.folder import checked
+from slipway.loader.disk.progress import human
+from slipway.loader.download.stage import Work
+from slipway.loader.publication import under_way
+from slipway.loader.publication.contents import Content, FileContent, TarContent
+from slipway.loader.publication.described import Description, chosen_of, described
+from slipway.loader.publication.under_way import UnderWay
+from slipway.loader.publication.upload import Uploader
 from slipway.loader.sources.pieces import Upload, session_of
 from slipway.loader.sources.registry import Artifact
-from slipway.loader.stage import Work
-from slipway.loader.under_way import UnderWay
-from slipway.loader.upload import Uploader
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.registry import BlobsGoneError, Registry
+from slipway.loader.transport.selection import FaultError
+from slipway.loader.transport.source import Listing, Retry, Source
 
 log = logging.getLogger(__name__)
 SMALL = 16 << 20

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
-from slipway.loader.sources.base import CHUNK
+from slipway.loader.transport.source import CHUNK
 
 AHEAD = 8
 """Chunks that wait to be used, at most."""

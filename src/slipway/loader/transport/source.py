@@ -13,8 +13,8 @@ import msgspec
 
 from slipway.artifacts.address_policy import AddressPolicy, without_metadata
 from slipway.artifacts.redaction import redact_url
-from slipway.loader.digests import Digest
-from slipway.loader.errors import LoadError
+from slipway.loader.transport.digests import Digest
+from slipway.loader.transport.errors import LoadError
 
 CHUNK = 1 << 20
 """Bytes that are read, hashed and written at a time, at most: past the size where the work per call counts."""

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from slipway.loader.errors import LoadError
+from slipway.loader.transport.errors import LoadError
 
 
 def evict(path: Path, below: Path | None = None) -> bool:

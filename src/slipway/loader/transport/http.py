@@ -20,8 +20,8 @@ from slipway import __version__
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.huggingface import passes
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.sources.guarded import GuardedAdapter
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.guarded import GuardedAdapter
 
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and to wait for the next byte."""

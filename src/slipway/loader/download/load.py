@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 from slipway.artifacts.redaction import redact_url
-from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.folder import Folder, Owner, checked, disk_error
-from slipway.loader.progress import Meter, human
-from slipway.loader.sources.base import Listing, Retry, Source
-from slipway.loader.transfer import Policy, Retrier, Transfer
-from slipway.loader.verification import check_files, check_names
+from slipway.loader.disk.folder import Folder, Owner, checked, disk_error
+from slipway.loader.disk.progress import Meter, human
+from slipway.loader.download.transfer import Policy, Retrier, Transfer
+from slipway.loader.download.verification import check_files, check_names
+from slipway.loader.transport.errors import LoadError, StoppedError
+from slipway.loader.transport.source import Listing, Retry, Source
 
 log = logging.getLogger(__name__)
 

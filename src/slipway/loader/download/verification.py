@@ -12,7 +12,7 @@ from pathlib import Path
 from slipway.artifacts import config, file_rules, gguf, safetensors, soundness
 from slipway.artifacts.range_reader import MalformedFileError, Read, TruncatedError, UnreadableError
 from slipway.decoding import DecodingError
-from slipway.loader.selection import FaultError
+from slipway.loader.transport.selection import FaultError
 
 MOST_FILES = 10_000
 """Whose first bytes are read."""

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 import msgspec
 
-from slipway.loader.ahead import Ahead
-from slipway.loader.digests import hasher
-from slipway.loader.errors import LoadError, StoppedError, TransientError
-from slipway.loader.folder import Folder, disk_error
-from slipway.loader.part import Part
-from slipway.loader.progress import Meter
-from slipway.loader.sources.base import CHUNK, Body, Entry, Source
+from slipway.loader.disk.folder import Folder, disk_error
+from slipway.loader.disk.part import Part
+from slipway.loader.disk.progress import Meter
+from slipway.loader.transport.ahead import Ahead
+from slipway.loader.transport.digests import hasher
+from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
+from slipway.loader.transport.source import CHUNK, Body, Entry, Source
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from slipway.loader.errors import LoadError
-from slipway.loader.sources.base import CHUNK
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import CHUNK
 
 WINDOW = 16 << 20
 """Bytes after which the disk is told of them."""

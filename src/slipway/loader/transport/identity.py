@@ -15,10 +15,10 @@ from minio.credentials.credentials import Credentials
 from minio.credentials.providers import IamAwsProvider, Provider, StaticProvider
 
 from slipway.artifacts.address_policy import METADATA
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.sources import http
-from slipway.loader.sources.base import Access
-from slipway.loader.sources.pool import HttpStatusError, Pool
+from slipway.loader.transport import http
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.pool import HttpStatusError, Pool
+from slipway.loader.transport.source import Access
 
 TOKEN, ROLE = "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"
 POD = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")

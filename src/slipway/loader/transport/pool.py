@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import requests
 import urllib3
 
-from slipway.loader.errors import LoadError
-from slipway.loader.sources import http
+from slipway.loader.transport import http
+from slipway.loader.transport.errors import LoadError
 
 SUCCESS = (200, 204, 206)
 ELSEWHERE = (301, 307, 400, 403)

@@ -15,8 +15,8 @@ from aiohttp.typedefs import Handler, Middleware
 from slipway.artifacts.redaction import redact_url
 from slipway.artifacts.weights import FETCHED
 from slipway.decoding import DecodingError, decode_json
+from slipway.loader.agent.gate import Gate
 from slipway.loader.agent.store import NAME
-from slipway.loader.gate import Gate
 from slipway.serving.wire.agent import IN_PLACE, Adapter, AgentReport
 
 LARGEST_BODY = 1 << 20

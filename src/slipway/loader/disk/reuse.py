@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from slipway.loader.folder import MARKER, Inventory, checked, inventory
-from slipway.loader.sources.base import Entry, Listing
+from slipway.loader.disk.folder import MARKER, Inventory, checked, inventory
+from slipway.loader.transport.source import Entry, Listing
 
 log = logging.getLogger(__name__)
 MOST_FOLDERS = 10_000

@@ -16,14 +16,14 @@ from pathlib import Path
 from slipway.artifacts import benchmark
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.report import Report, written
-from slipway.loader.folder import Owner
-from slipway.loader.progress import Meter, Pace
-from slipway.loader.selection import Chosen
-from slipway.loader.sources.base import Access
-from slipway.loader.stage import Work, inspect, opened, probe, stage
-from slipway.loader.summary import after_the_benchmark
-from slipway.loader.termination import write_termination_message
-from slipway.loader.transfer import Policy
+from slipway.loader.cli.summary import after_the_benchmark
+from slipway.loader.cli.termination import write_termination_message
+from slipway.loader.disk.folder import Owner
+from slipway.loader.disk.progress import Meter, Pace
+from slipway.loader.download.stage import Work, inspect, opened, probe, stage
+from slipway.loader.download.transfer import Policy
+from slipway.loader.transport.selection import Chosen
+from slipway.loader.transport.source import Access
 
 COMMANDS = ("stage", "inspect", "probe", "summary")
 HEADERS = ("gguf", "safetensors", "model")
@@ -171,7 +171,7 @@ def run_summary(options: argparse.Namespace) -> str:
 
 def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:
     """Makes the report while the port reports progress. Raises LoadError or StoppedError."""
-    from slipway.loader import commands
+    from slipway.loader.cli import commands
 
     work = Work(Policy(), threading.Event(), Meter(), options.header)
     port = commands.port(options.listen, options.controller_key, options.pod)

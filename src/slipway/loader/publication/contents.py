@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from slipway.artifacts.modelpack import MODE
-from slipway.loader.digests import Digest, Kind, hasher
-from slipway.loader.errors import LoadError, StoppedError, TransientError
-from slipway.loader.sources.base import CHUNK, Entry, Source
-from slipway.loader.stage import Work
-from slipway.loader.transfer import Retrier
+from slipway.loader.download.stage import Work
+from slipway.loader.download.transfer import Retrier
+from slipway.loader.transport.digests import Digest, Kind, hasher
+from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
+from slipway.loader.transport.source import CHUNK, Entry, Source
 
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)

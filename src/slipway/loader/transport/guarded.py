@@ -18,7 +18,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NameResolutionError, NewConnectionError
 
 from slipway.artifacts.address_policy import AddressPolicy
-from slipway.loader.selection import FaultError
+from slipway.loader.transport.selection import FaultError
 
 MOST_REDIRECTS = 5
 HINT = "ask the operator to allow it"

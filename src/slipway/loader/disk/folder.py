@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.part import taken
-from slipway.loader.progress import human
-from slipway.loader.sources.base import Entry
+from slipway.loader.disk.part import taken
+from slipway.loader.disk.progress import human
+from slipway.loader.transport.errors import LoadError, StoppedError
+from slipway.loader.transport.source import Entry
 
 log = logging.getLogger(__name__)
 OWN = ".slipway"

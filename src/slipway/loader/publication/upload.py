@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Protocol
 
-from slipway.loader.ahead import Ahead
-from slipway.loader.contents import Content, Hashed, WrongError, known_digest
-from slipway.loader.errors import LoadError, TransientError
-from slipway.loader.registry import Progress, Registry, UploadGoneError
-from slipway.loader.selection import FaultError
-from slipway.loader.stage import Work
-from slipway.loader.transfer import Retrier
+from slipway.loader.download.stage import Work
+from slipway.loader.download.transfer import Retrier
+from slipway.loader.publication.contents import Content, Hashed, WrongError, known_digest
+from slipway.loader.transport.ahead import Ahead
+from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.registry import Progress, Registry, UploadGoneError
+from slipway.loader.transport.selection import FaultError
 
 
 class Notes(Protocol):

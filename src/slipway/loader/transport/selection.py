@@ -16,9 +16,9 @@ from slipway.artifacts.copies import PART
 from slipway.artifacts.file_rules import GGUF
 from slipway.artifacts.report import Fault
 from slipway.artifacts.soundness import parts_of
-from slipway.loader.digests import Digest, Kind
-from slipway.loader.errors import LoadError
-from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source
+from slipway.loader.transport.digests import Digest, Kind
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source
 from slipway.spelling import did_you_mean
 
 LONGEST_ETAG = 200

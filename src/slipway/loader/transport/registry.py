@@ -25,10 +25,10 @@ import requests
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.references import Reference
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.errors import LoadError, StoppedError, TransientError
-from slipway.loader.selection import FaultError
-from slipway.loader.sources import http
-from slipway.loader.sources.base import Body
+from slipway.loader.transport import http
+from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
+from slipway.loader.transport.selection import FaultError
+from slipway.loader.transport.source import Body
 
 CA = "SLIPWAY_REGISTRY_CA"
 """Variable: the certificate of the authority that the registry and its token service are trusted by, as PEM text."""

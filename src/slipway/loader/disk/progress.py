@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from slipway.loader.errors import LoadError
+from slipway.loader.transport.errors import LoadError
 from slipway.serving.wire.agent import Progress
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -14,13 +14,13 @@ from slipway.artifacts import publication, references
 from slipway.artifacts.huggingface import chosen_token
 from slipway.artifacts.publication import Publication
 from slipway.artifacts.references import Reference
-from slipway.loader import report_commands
-from slipway.loader.errors import LoadError
-from slipway.loader.folder import Folder
-from slipway.loader.progress import Meter
-from slipway.loader.sources.base import Access
-from slipway.loader.stage import Work
-from slipway.loader.transfer import Policy
+from slipway.loader.cli import report_commands
+from slipway.loader.disk.folder import Folder
+from slipway.loader.disk.progress import Meter
+from slipway.loader.download.stage import Work
+from slipway.loader.download.transfer import Policy
+from slipway.loader.transport.errors import LoadError
+from slipway.loader.transport.source import Access
 
 COMMANDS = ("publish",)
 """Those that end with a report."""
@@ -88,10 +88,10 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
 
 def run_publish(options: argparse.Namespace) -> str:
     """Runs ``publish``; returns the publication as JSON. Raises LoadError or StoppedError."""
-    from slipway.loader import commands
-    from slipway.loader.publish import Wish, publish, publish_upload
-    from slipway.loader.registry import Registry
-    from slipway.loader.sources.base import open_source
+    from slipway.loader.cli import commands
+    from slipway.loader.publication.publish import Wish, publish, publish_upload
+    from slipway.loader.transport.registry import Registry
+    from slipway.loader.transport.source import open_source
 
     work = Work(PATIENT, threading.Event(), Meter())
     access: Access = report_commands.access(options)
@@ -114,7 +114,7 @@ def run_pull(options: argparse.Namespace) -> str:
     url = f"registry://{options.reference}"
     if Folder(options.folder).holds(url):
         return f"{options.folder} is already complete"
-    from slipway.loader import commands
+    from slipway.loader.cli import commands
 
     port = commands.port(options.listen, options.controller_key, options.pod)
     return commands.run_load(url, options.folder, Policy(), port, Access())
@@ -122,8 +122,8 @@ def run_pull(options: argparse.Namespace) -> str:
 
 def run_unpublish(options: argparse.Namespace) -> str:
     """Runs ``unpublish``; returns a sentence about the outcome. Raises LoadError."""
-    from slipway.loader.publish import unpublish
-    from slipway.loader.registry import Registry
+    from slipway.loader.publication.publish import unpublish
+    from slipway.loader.transport.registry import Registry
 
     work = Work(Policy(), threading.Event(), Meter())
     registry = Registry(options.target, os.environ)

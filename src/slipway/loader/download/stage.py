@@ -22,17 +22,17 @@ from slipway.artifacts.range_reader import MalformedFileError, UnreadableError
 from slipway.artifacts.redaction import redact_url
 from slipway.artifacts.report import Report, written
 from slipway.artifacts.report import read as read_report
-from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.folder import MARKER, NOTES, Folder, Owner, checked
-from slipway.loader.headers import with_headers
-from slipway.loader.load import load
-from slipway.loader.progress import Meter
-from slipway.loader.reuse import link_known
-from slipway.loader.selection import Chosen, FaultError, Selection, etag
+from slipway.loader.disk.folder import MARKER, NOTES, Folder, Owner, checked
+from slipway.loader.disk.progress import Meter
+from slipway.loader.disk.reuse import link_known
+from slipway.loader.download.headers import with_headers
+from slipway.loader.download.load import load
+from slipway.loader.download.transfer import Policy, Retrier
+from slipway.loader.download.verification import fault_in
 from slipway.loader.sources import local
-from slipway.loader.sources.base import CHUNK, Access, Entry, Retry, Source, open_source
-from slipway.loader.transfer import Policy, Retrier
-from slipway.loader.verification import fault_in
+from slipway.loader.transport.errors import LoadError, StoppedError
+from slipway.loader.transport.selection import Chosen, FaultError, Selection, etag
+from slipway.loader.transport.source import CHUNK, Access, Entry, Retry, Source, open_source
 
 MOST_FAULT = 300
 """Characters of a fault in a report."""

@@ -1,0 +1,1 @@
+"""The loader's commands, and the termination messages that they write."""

@@ -1,0 +1,1 @@
+"""The folder that a load fills: part files, progress, reuse and removal."""

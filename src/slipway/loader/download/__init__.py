@@ -1,0 +1,1 @@
+"""Loads: fetch a source into a folder, verify it, and report what it contains."""

@@ -1,0 +1,1 @@
+"""Publications: a source becomes an artifact of a registry, without a disk."""
