@@ -30,8 +30,8 @@ from generator import Load, measure
 from peers import KEY, Place, Running, free_port
 from report import ENOUGH
 
-from slipway.gateway import targets
-from slipway.gateway.metrics import LABELS
+from slipway.gateway.haproxy.metrics import LABELS
+from slipway.gateway.rules import targets
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 

@@ -26,10 +26,10 @@ import bodies
 import toolchain
 from peers import Place, Running, free_port
 
-from slipway.gateway.dataplane import DataPlane
-from slipway.gateway.render import DesiredState
+from slipway.gateway.haproxy.dataplane import DataPlane
+from slipway.gateway.haproxy.render import DesiredState
+from slipway.gateway.routing.table import EMPTY, Backend, RoutingTable
 from slipway.gateway.settings import load as load_settings
-from slipway.gateway.table import EMPTY, Backend, RoutingTable
 from slipway.serving.routing.route import Route
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -20,9 +20,11 @@ import pytest
 import requests
 from aiohttp import web
 
-from slipway.gateway import haproxy, limits, runtime_diff, targets
-from slipway.gateway.balancing import server_name
-from slipway.gateway.file_source import TableFile
+from slipway.gateway.haproxy import config as haproxy
+from slipway.gateway.haproxy import runtime_diff
+from slipway.gateway.routing.balancing import server_name
+from slipway.gateway.rules import limits, targets
+from slipway.gateway.sources.file import TableFile
 from tests.gateway.standalone import PATIENCE, Standalone
 from tests.ports import reserved_port
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from slipway.gateway import connections
+from slipway.gateway.rules import connections
 from slipway.gateway.settings import Settings
 from tests.gateway.conftest import Engine, port_of, settle
 from tests.gateway.http2 import Connection

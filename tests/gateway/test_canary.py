@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from slipway.gateway.runtime_diff import HELD
+from slipway.gateway.haproxy.runtime_diff import HELD
 from tests.gateway.conftest import Engine, ask_haproxy, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import requests
 
-from slipway.gateway import haproxy_socket
+from slipway.gateway.haproxy import socket as haproxy_socket
 from tests.gateway.conftest import Api, Engine, ask_haproxy, loopbacks, port_of, reset, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 from tests.ports import quiet_port

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import requests
 
-from slipway.gateway.dataplane import DataPlane
-from slipway.gateway.render import DesiredState
+from slipway.gateway.haproxy.dataplane import DataPlane
+from slipway.gateway.haproxy.render import DesiredState
+from slipway.gateway.routing.table import build
 from slipway.gateway.settings import load
-from slipway.gateway.table import build
 from slipway.serving.routing.claims import DEFAULT, Rules
 from slipway.serving.routing.route import ROUTE
 from tests.gateway.conftest import Engine

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from slipway.gateway import jwks
+from slipway.gateway.rules import jwks
 from tests.gateway.conftest import PATIENCE, Engine, ask_haproxy, wait_for
 from tests.gateway.standalone import Standalone
 from tests.unit.certificates import Authority

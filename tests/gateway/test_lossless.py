@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import requests
 
-from slipway.gateway import haproxy_socket
+from slipway.gateway.haproxy import socket as haproxy_socket
 from tests.gateway.conftest import Engine, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 

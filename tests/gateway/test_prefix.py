@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from slipway.gateway.runtime_diff import parse_map
+from slipway.gateway.haproxy.runtime_diff import parse_map
 from tests.gateway.conftest import Api, Engine, ask_haproxy, settle, wait_for
 from tests.gateway.standalone import Standalone
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from slipway.gateway.ui.access import FILES
+from slipway.gateway.rules.page import FILES
 from tests.gateway.conftest import KEY, Api, Engine, wait_for
 from tests.gateway.standalone import PATIENCE, Standalone
 

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 import requests
 
-from slipway.gateway import haproxy_socket
+from slipway.gateway.haproxy import socket as haproxy_socket
 from tests.gateway.conftest import Engine, reset, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 from tests.gateway.test_lossless import CHAT, MEDIUM, SMALL, post, under_load

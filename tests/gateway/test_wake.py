@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from slipway.gateway.dataplane import DataPlane
-from slipway.gateway.file_source import TableFile
+from slipway.gateway.control.wake import Waker
+from slipway.gateway.haproxy.dataplane import DataPlane
 from slipway.gateway.settings import load
-from slipway.gateway.wake import Waker
+from slipway.gateway.sources.file import TableFile
 from slipway.kube.client import Client
 from slipway.kube.metrics import Metrics
 from tests.gateway.conftest import Engine, settle, wait_for, waiting

@@ -14,10 +14,10 @@ from playwright.sync_api import sync_playwright
 from screenshots import CHROMIUM
 
 from slipway.gateway.errors import ErrorResponse
-from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.metrics import Answers
-from slipway.gateway.table import EMPTY
-from slipway.gateway.ui.access import FILES
+from slipway.gateway.haproxy.metrics import Answers
+from slipway.gateway.haproxy.socket import CommandError
+from slipway.gateway.routing.table import EMPTY
+from slipway.gateway.rules.page import FILES
 from slipway.gateway.ui.app import Page
 from slipway.gateway.ui.overview import Cluster
 from tests.ui.worlds import World

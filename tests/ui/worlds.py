@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from slipway.gateway.table import RoutingTable, build
+from slipway.gateway.routing.table import RoutingTable, build
 from slipway.gateway.ui import resources
 from slipway.gateway.ui.overview import Cluster
 from slipway.kube.objects import Kind, Object

@@ -19,16 +19,18 @@ from typing import Any
 import msgspec
 from prometheus_client import Counter
 
-from slipway.gateway import connections, http_api, render, supervisor
-from slipway.gateway.dataplane import DataPlane, write_files
-from slipway.gateway.file_source import FileSource
-from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.jwks_source import JwksSource
-from slipway.gateway.metrics import Answers, HaproxyCollector
-from slipway.gateway.reconcile_loop import ReconcileLoop
-from slipway.gateway.render import DesiredState
+from slipway.gateway.control import http_api, supervisor
+from slipway.gateway.control.jwks_source import JwksSource
+from slipway.gateway.control.reconcile_loop import ReconcileLoop
+from slipway.gateway.control.supervisor import Pulse
+from slipway.gateway.haproxy import render
+from slipway.gateway.haproxy.dataplane import DataPlane, write_files
+from slipway.gateway.haproxy.metrics import Answers, HaproxyCollector
+from slipway.gateway.haproxy.render import DesiredState
+from slipway.gateway.haproxy.socket import CommandError
+from slipway.gateway.rules import connections
 from slipway.gateway.settings import InvalidSettingsError, Settings, load
-from slipway.gateway.supervisor import Pulse
+from slipway.gateway.sources.file import FileSource
 from slipway.gateway.ui.app import Page
 from slipway.gateway.ui.overview import Cluster
 from slipway.kube.metrics import Metrics
@@ -151,9 +153,9 @@ async def _cluster(
 
     Imported late: the init step and static tables need no client.
     """
-    from slipway.gateway.kubernetes_source import KubernetesSource
+    from slipway.gateway.control.wake import Waker
+    from slipway.gateway.sources.kubernetes import KubernetesSource
     from slipway.gateway.ui.resources import Resources
-    from slipway.gateway.wake import Waker
     from slipway.kube.client import Client
     from slipway.kube.objects import Key, Kind
 

@@ -32,8 +32,8 @@ from slipway.controller.agents import Agents
 from slipway.controller.catalogs import Catalogs
 from slipway.controller.settings import ControllerSettings
 from slipway.decoding import DecodingError, decode_json, decode_yaml
-from slipway.gateway import keys
-from slipway.gateway.kubernetes_source import KubernetesSource
+from slipway.gateway.routing import keys
+from slipway.gateway.sources.kubernetes import KubernetesSource
 from slipway.kube.answers import read_event, read_page
 from slipway.kube.errors import ApiError, error_from_body
 from slipway.kube.informer import Informer

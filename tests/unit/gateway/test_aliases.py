@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.gateway.file_source import TableFile
-from slipway.gateway.handovers import Handovers
-from slipway.gateway.table import RoutingTable, build
+from slipway.gateway.routing.handovers import Handovers
+from slipway.gateway.routing.table import RoutingTable, build
+from slipway.gateway.sources.file import TableFile
 from slipway.serving.routing.claims import Rules
 from tests.unit.gateway.test_table import service
 

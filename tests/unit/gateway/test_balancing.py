@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.gateway.balancing import rings
-from slipway.gateway.table import EMPTY, Backend, RoutingTable
+from slipway.gateway.routing.balancing import rings
+from slipway.gateway.routing.table import EMPTY, Backend, RoutingTable
 from slipway.serving.routing.route import PrefixHash, Route
 
 TWO = ("10.0.0.1:80", "[fd00::1]:80")

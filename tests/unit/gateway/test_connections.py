@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slipway.gateway import connections, memory
+from slipway.gateway import memory
+from slipway.gateway.haproxy.render import DesiredState, files
 from slipway.gateway.main import main
-from slipway.gateway.render import DesiredState, files
+from slipway.gateway.rules import connections
 from slipway.gateway.settings import Settings
 
 FULL = Settings(memory_bytes=768 << 20)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from slipway.gateway.dataplane import DataPlane, write_files
-from slipway.gateway.haproxy_socket import CommandError, NotRunningError
-from slipway.gateway.render import DesiredState
+from slipway.gateway.haproxy.dataplane import DataPlane, write_files
+from slipway.gateway.haproxy.render import DesiredState
+from slipway.gateway.haproxy.socket import CommandError, NotRunningError
 from slipway.gateway.settings import Settings
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.gateway.handovers import Handover, Handovers, Holder
-from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.routing.handovers import Handover, Handovers, Holder
+from slipway.gateway.routing.table import Backend, RoutingTable
 from slipway.serving.routing.route import Route
 
 UIDS = {"bank:advisor": "1", "tenant:thief": "2"}

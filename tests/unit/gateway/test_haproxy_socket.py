@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.haproxy_socket import CommandError, Session
+from slipway.gateway.haproxy.socket import CommandError, Session
 
 
 class Writer:

@@ -12,8 +12,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from slipway.gateway import jwks
-from slipway.gateway.jwks import ALGORITHMS, MOST_KEYS, JwksError, VerificationKey, map_of, parse_loaded, sweep
+from slipway.gateway.rules import jwks
+from slipway.gateway.rules.jwks import ALGORITHMS, MOST_KEYS, JwksError, VerificationKey, map_of, parse_loaded, sweep
 
 RSA = rsa.generate_private_key(65537, 2048).public_key()
 POINT = ec.generate_private_key(ec.SECP256R1()).public_key()

@@ -13,9 +13,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
-from slipway.gateway import jwks
-from slipway.gateway.jwks import VerificationKey
-from slipway.gateway.jwks_source import JwksSource
+from slipway.gateway.control.jwks_source import JwksSource
+from slipway.gateway.rules import jwks
+from slipway.gateway.rules.jwks import VerificationKey
 from slipway.gateway.settings import Jwt, Settings
 from tests.unit.certificates import Authority
 from tests.unit.gateway.test_jwks import point, rsa_key, text
@@ -113,7 +113,7 @@ async def test_the_log_contains_no_query_of_the_address(world: World, caplog: py
         for answer in (bad, good):
             world.answer = answer
             await world.refresh()
-    messages = [one.getMessage() for one in caplog.records if one.name == "slipway.gateway.jwks_source"]
+    messages = [one.getMessage() for one in caplog.records if one.name == "slipway.gateway.control.jwks_source"]
     assert len(messages) == 3
     assert not any("secret" in message for message in messages)
 

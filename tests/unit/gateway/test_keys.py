@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.keys import REFUSED, RIGHTS, Keyring, Rights, hashes, keyring, rights_of
+from slipway.gateway.routing.keys import REFUSED, RIGHTS, Keyring, Rights, hashes, keyring, rights_of
 
 NOW = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 

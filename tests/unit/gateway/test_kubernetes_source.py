@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.keys import RIGHTS
-from slipway.gateway.kubernetes_source import AnnotationBudget, KubernetesSource
+from slipway.gateway.control.wake import Waker
+from slipway.gateway.routing.keys import RIGHTS
+from slipway.gateway.routing.table import EMPTY, RoutingTable, Snapshot, build
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import EMPTY, RoutingTable, Snapshot, build
-from slipway.gateway.wake import Waker
+from slipway.gateway.sources.kubernetes import AnnotationBudget, KubernetesSource
 from slipway.kube.client import Page, WatchEvent
 from slipway.kube.errors import NotFoundError
 from slipway.kube.metrics import Metrics

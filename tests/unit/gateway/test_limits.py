@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.gateway import limits
-from slipway.gateway.keys import Rights
-from slipway.gateway.limits import Permissions, allowed, backends_of, learns_refusal, maps
-from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.routing.keys import Rights
+from slipway.gateway.routing.table import Backend, RoutingTable
+from slipway.gateway.rules import limits
+from slipway.gateway.rules.limits import Permissions, allowed, backends_of, learns_refusal, maps
 from slipway.serving.routing.route import Route
 
 TABLE = RoutingTable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from slipway.gateway.metrics import Answers, HaproxyCollector, requests
+from slipway.gateway.haproxy.metrics import Answers, HaproxyCollector, requests
 
 COLUMNS = (
     "pxname svname scur act bin bout wretr wredis cli_abrt srv_abrt"

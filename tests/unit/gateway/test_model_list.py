@@ -11,10 +11,10 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from slipway.gateway import http_api
-from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.selector import HEADER
-from slipway.gateway.table import Backend, Card, RoutingTable
+from slipway.gateway.control import http_api
+from slipway.gateway.haproxy.socket import CommandError
+from slipway.gateway.routing.selector import HEADER
+from slipway.gateway.routing.table import Backend, Card, RoutingTable
 
 
 def table(*cards: Card) -> RoutingTable:

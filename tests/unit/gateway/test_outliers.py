@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipway.gateway.outliers import Count, Outliers
-from slipway.gateway.table import EMPTY, Backend
+from slipway.gateway.routing.outliers import Count, Outliers
+from slipway.gateway.routing.table import EMPTY, Backend
 
 NAMES = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
 A, B, C = NAMES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from slipway.gateway.probe import Prober
-from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.control.probe import Prober
+from slipway.gateway.routing.table import Backend, RoutingTable
 
 
 def table(*endpoints: str) -> RoutingTable:

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from slipway.gateway.haproxy_socket import NotRunningError
-from slipway.gateway.jwks import VerificationKey
-from slipway.gateway.reconcile_loop import _GATHER_SECONDS, ReconcileLoop
-from slipway.gateway.render import DesiredState
-from slipway.gateway.table import EMPTY, Snapshot
+from slipway.gateway.control.reconcile_loop import _GATHER_SECONDS, ReconcileLoop
+from slipway.gateway.haproxy.render import DesiredState
+from slipway.gateway.haproxy.socket import NotRunningError
+from slipway.gateway.routing.table import EMPTY, Snapshot
+from slipway.gateway.rules.jwks import VerificationKey
 
 
 class DataPlane:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from slipway.gateway import errors, haproxy
-from slipway.gateway.jwks import VerificationKey
-from slipway.gateway.keys import REFUSED, Rights
-from slipway.gateway.render import DesiredState, files
+from slipway.gateway import errors
+from slipway.gateway.haproxy import config as haproxy
+from slipway.gateway.haproxy.render import DesiredState, files
+from slipway.gateway.routing.keys import REFUSED, Rights
+from slipway.gateway.routing.table import Backend, RoutingTable
+from slipway.gateway.rules.jwks import VerificationKey
 from slipway.gateway.settings import Jwt, Settings
-from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.routing.route import PrefixHash, Route, ScaleTarget, Target
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.gateway.rewrite import DROPPED_MAP, NAMES_MAP, maps
-from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.routing.table import Backend, RoutingTable
+from slipway.gateway.rules.rewrite import DROPPED_MAP, NAMES_MAP, maps
 from slipway.serving.routing.route import Route
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.gateway import unanswered
-from slipway.gateway.outliers import Count
-from slipway.gateway.runtime_diff import (
+from slipway.gateway.haproxy.runtime_diff import (
     HELD,
     Command,
     RunningBackend,
@@ -18,7 +16,9 @@ from slipway.gateway.runtime_diff import (
     removals,
     withdrawals,
 )
-from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.routing.outliers import Count
+from slipway.gateway.routing.table import Backend, RoutingTable
+from slipway.gateway.rules import unanswered
 
 NAMED = "pool-conn-name var(txn.attempt,0),add(1),set-var(txn.attempt),concat(-,txn.alone)"
 LAST = f"ns:m/unanswered {unanswered.server('/run')} backup"

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from slipway.gateway.selector import label_text
+from slipway.gateway.routing.selector import label_text
 from slipway.serving.routing.selector import InvalidSelectorError, chosen, parse
 
 from ...selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slipway.gateway import haproxy
 from slipway.gateway import settings as settings_module
+from slipway.gateway.haproxy import config as haproxy
+from slipway.gateway.routing.table import EMPTY
 from slipway.gateway.settings import InvalidSettingsError, Jwt, Settings, address, load
-from slipway.gateway.table import EMPTY
 
 
 def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ import time
 
 import pytest
 
-from slipway.gateway.supervisor import Pulse, next_pause
+from slipway.gateway.control.supervisor import Pulse, next_pause
 
 
 def supervised(body: str) -> subprocess.Popen[str]:
     """A supervisor of a process that runs `body`, in which `restarts` is known."""
     program = f"""
 import os, sys, time
-from slipway.gateway import supervisor
+from slipway.gateway.control import supervisor
 supervisor._FIRST_PAUSE = 0.01
 supervisor._LOOK_SECONDS = 0.05
 supervisor.SILENT_SECONDS = 0.3

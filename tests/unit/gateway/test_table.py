@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.table import MOST_ENDPOINTS, PASSED_OVER, TableBuilder, build
+from slipway.gateway.routing.table import MOST_ENDPOINTS, PASSED_OVER, TableBuilder, build
 from slipway.serving.routing.claims import Rules
 from slipway.serving.status.unready import Unready
 
@@ -230,7 +230,7 @@ def test_a_change_of_one_service_or_slice_does_not_read_the_others_again(monkeyp
 
     monkeypatch.setattr("slipway.serving.routing.route._read", fail)
     pieces: list[Any] = []
-    monkeypatch.setattr("slipway.gateway.table._read_slice", lambda obj, **_unused: pieces.append(obj))
+    monkeypatch.setattr("slipway.gateway.routing.table._read_slice", lambda obj, **_unused: pieces.append(obj))
     services[7] = versioned(service("s7", models=["other"]), "2")
     slices[9] = versioned(piece("s9", endpoint("10.0.0.99")), "2")
     table, faults = assembler.build(services, slices)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.table import Fault, build
-from slipway.gateway.targets import TARGETS_MAP, maps
+from slipway.gateway.routing.table import Fault, build
+from slipway.gateway.rules.targets import TARGETS_MAP, maps
 from slipway.serving.routing.route import MOST_TARGETS
 from tests.unit.gateway.test_table import LABEL, endpoint, piece, service
 

@@ -9,11 +9,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.keys import Rights
-from slipway.gateway.limits import KEY_HEADER
-from slipway.gateway.metrics import Answers
-from slipway.gateway.ui import access
+from slipway.gateway.haproxy.metrics import Answers
+from slipway.gateway.haproxy.socket import CommandError
+from slipway.gateway.routing.keys import Rights
+from slipway.gateway.rules import page as access
+from slipway.gateway.rules.limits import KEY_HEADER
 from slipway.gateway.ui.app import HEADERS, Page
 from tests.ui.worlds import World, every_state, many
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.metrics import Answers, Figures, figures
+from slipway.gateway.haproxy.metrics import Answers, Figures, figures
 from slipway.gateway.ui import overview, resources
 from slipway.gateway.ui.overview import Model
 from tests.ui.worlds import CHAT, KRYPTON, KUBEAI, READY, ROUTED, SCALE, World, every_state, summary

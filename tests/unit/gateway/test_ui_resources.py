@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from slipway.gateway import main
-from slipway.gateway.dataplane import DataPlane
-from slipway.gateway.reconcile_loop import ReconcileLoop
+from slipway.gateway.control.reconcile_loop import ReconcileLoop
+from slipway.gateway.haproxy.dataplane import DataPlane
 from slipway.gateway.settings import DeclaredKind, Settings
 from slipway.gateway.ui import overview
 from slipway.gateway.ui.resources import Resources

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway import wake
-from slipway.gateway.haproxy_socket import NotRunningError
-from slipway.gateway.table import Backend, RoutingTable
-from slipway.gateway.wake import Sleeper, Waker, sleepers
+from slipway.gateway.control import wake
+from slipway.gateway.control.wake import Sleeper, Waker, sleepers
+from slipway.gateway.haproxy.socket import NotRunningError
+from slipway.gateway.routing.table import Backend, RoutingTable
 from slipway.kube.errors import ApiError, ConflictError, ForbiddenError
 from slipway.kube.objects import Key, Kind
 from slipway.serving.routing.route import Route, ScaleTarget

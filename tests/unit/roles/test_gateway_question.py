@@ -11,8 +11,8 @@ from typing import get_args
 from aiohttp import web
 
 from slipway.apis.kubeai.types import Feature
-from slipway.gateway import http_api
-from slipway.gateway.file_source import ModelEntry, TableFile
+from slipway.gateway.control import http_api
+from slipway.gateway.sources.file import ModelEntry, TableFile
 from slipway.serving.routing.route import Route
 
 from ..ansible_files import role_variables

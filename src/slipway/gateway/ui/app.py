@@ -14,12 +14,12 @@ import msgspec
 from aiohttp import web
 
 from slipway import __version__
-from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.keys import Rights, rights_of
-from slipway.gateway.limits import KEY_HEADER, backends_of
-from slipway.gateway.metrics import Answers, Figures, figures
-from slipway.gateway.table import RoutingTable
-from slipway.gateway.ui.access import FILES
+from slipway.gateway.haproxy.metrics import Answers, Figures, figures
+from slipway.gateway.haproxy.socket import CommandError
+from slipway.gateway.routing.keys import Rights, rights_of
+from slipway.gateway.routing.table import RoutingTable
+from slipway.gateway.rules.limits import KEY_HEADER, backends_of
+from slipway.gateway.rules.page import FILES
 from slipway.gateway.ui.overview import Cluster, Conflict, Detail, Model, conflicts, detail, models, permitted
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

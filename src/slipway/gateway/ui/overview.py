@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from slipway.gateway.metrics import Figures
-from slipway.gateway.table import Backend, Fault, RoutingTable, lost_ids
+from slipway.gateway.haproxy.metrics import Figures
+from slipway.gateway.routing.table import Backend, Fault, RoutingTable, lost_ids
 from slipway.gateway.ui.advice import advise
 from slipway.gateway.ui.resources import Resource, Told
 from slipway.kube.conditions import READY, RECONCILING, STALLED

@@ -11,11 +11,20 @@ from collections.abc import Callable
 
 from prometheus_client import Gauge
 
-from slipway.gateway import keys
-from slipway.gateway.handovers import Handover, Handovers, Holder
-from slipway.gateway.keys import Keyring
+from slipway.gateway.routing import keys
+from slipway.gateway.routing.handovers import Handover, Handovers, Holder
+from slipway.gateway.routing.keys import Keyring
+from slipway.gateway.routing.table import (
+    SERVICE_NAME,
+    Backend,
+    Fault,
+    Publish,
+    RoutingTable,
+    Snapshot,
+    TableBuilder,
+    lost_ids,
+)
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import SERVICE_NAME, Backend, Fault, Publish, RoutingTable, Snapshot, TableBuilder, lost_ids
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, NotFoundError
 from slipway.kube.events import Recorder

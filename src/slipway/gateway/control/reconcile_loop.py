@@ -9,16 +9,16 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from slipway.gateway.balancing import server_name
-from slipway.gateway.dataplane import DataPlane
-from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.jwks import VerificationKey
-from slipway.gateway.keys import Rights
-from slipway.gateway.limits import Permissions
-from slipway.gateway.outliers import Outliers
-from slipway.gateway.probe import Prober
-from slipway.gateway.render import DesiredState
-from slipway.gateway.table import EMPTY, RoutingTable, Snapshot
+from slipway.gateway.control.probe import Prober
+from slipway.gateway.haproxy.dataplane import DataPlane
+from slipway.gateway.haproxy.render import DesiredState
+from slipway.gateway.haproxy.socket import CommandError
+from slipway.gateway.routing.balancing import server_name
+from slipway.gateway.routing.keys import Rights
+from slipway.gateway.routing.outliers import Outliers
+from slipway.gateway.routing.table import EMPTY, RoutingTable, Snapshot
+from slipway.gateway.rules.jwks import VerificationKey
+from slipway.gateway.rules.limits import Permissions
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ filter that leads back into HAProxy, to the frontend ``again``, which leads to t
 
 from __future__ import annotations
 
-from slipway.gateway import connections, unanswered
+from slipway.gateway.routing.table import RoutingTable
+from slipway.gateway.rules import connections, unanswered
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import RoutingTable
 
 DROPPED_MAP, NAMES_MAP = "dropped.map", "names.map"
 CHANGED = "{ var(txn.text) -m found }"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from slipway.gateway import tokens, unanswered
+from slipway.gateway.rules import tokens, unanswered
 
 LABELS = ("namespace", "model")
 _CODES = ("1xx", "2xx", "3xx", "4xx", "5xx", "other")

@@ -13,13 +13,14 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from slipway.gateway import errors, keys
-from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.keys import UNLIMITED, Rights
-from slipway.gateway.limits import KEY_HEADER, backends_of, learns_refusal
-from slipway.gateway.selector import HEADER
+from slipway.gateway import errors
+from slipway.gateway.haproxy.socket import CommandError
+from slipway.gateway.routing import keys
+from slipway.gateway.routing.keys import UNLIMITED, Rights
+from slipway.gateway.routing.selector import HEADER
+from slipway.gateway.routing.table import EMPTY, Card, RoutingTable
+from slipway.gateway.rules.limits import KEY_HEADER, backends_of, learns_refusal
 from slipway.gateway.settings import address
-from slipway.gateway.table import EMPTY, Card, RoutingTable
 from slipway.serving.routing.route import TEXT_GENERATION
 from slipway.serving.routing.selector import InvalidSelectorError, Requirement, chosen, parse
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from slipway.gateway.balancing import server_name
-from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.routing.balancing import server_name
+from slipway.gateway.routing.table import Backend, RoutingTable
 
 ERRORS = 5
 """Errors without a good answer between them, after which a pod is passed over."""

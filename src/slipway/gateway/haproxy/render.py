@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import balancing, errors, haproxy, jwt, limits, rewrite, targets
-from slipway.gateway.jwks import VerificationKey
-from slipway.gateway.keys import Rights
-from slipway.gateway.runtime_diff import HELD
-from slipway.gateway.selector import label_text
+from slipway.gateway import errors
+from slipway.gateway.haproxy import config as haproxy
+from slipway.gateway.haproxy.runtime_diff import HELD
+from slipway.gateway.routing import balancing
+from slipway.gateway.routing.keys import Rights
+from slipway.gateway.routing.selector import label_text
+from slipway.gateway.routing.table import EMPTY, RoutingTable
+from slipway.gateway.rules import jwt, limits, rewrite, targets
+from slipway.gateway.rules.jwks import VerificationKey
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import EMPTY, RoutingTable
 from slipway.serving.routing import paths
 from slipway.serving.routing.route import Route
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from slipway.gateway import connections, errors, unanswered
+from slipway.gateway import errors
+from slipway.gateway.routing.table import Backend, RoutingTable
+from slipway.gateway.rules import connections, unanswered
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.routing.route import Target
 
 TARGETS_MAP = "targets.map"

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from slipway.gateway import unanswered
-from slipway.gateway.haproxy import MODEL_DEFAULTS
-from slipway.gateway.haproxy import servers as haproxy_servers
-from slipway.gateway.outliers import Count
-from slipway.gateway.table import RoutingTable
+from slipway.gateway.haproxy.config import MODEL_DEFAULTS
+from slipway.gateway.haproxy.config import servers as haproxy_servers
+from slipway.gateway.routing.outliers import Count
+from slipway.gateway.routing.table import RoutingTable
+from slipway.gateway.rules import unanswered
 
 SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
 SHOW_BACKENDS = "show stat -1 2 -1"

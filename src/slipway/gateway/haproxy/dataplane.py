@@ -9,10 +9,13 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from slipway.gateway import haproxy, haproxy_socket, jwks, metrics, render, runtime_diff, tokens
-from slipway.gateway.haproxy_socket import CommandError, NotRunningError, Session
-from slipway.gateway.outliers import Count
-from slipway.gateway.render import DesiredState
+from slipway.gateway.haproxy import config as haproxy
+from slipway.gateway.haproxy import metrics, render, runtime_diff
+from slipway.gateway.haproxy import socket as haproxy_socket
+from slipway.gateway.haproxy.render import DesiredState
+from slipway.gateway.haproxy.socket import CommandError, NotRunningError, Session
+from slipway.gateway.routing.outliers import Count
+from slipway.gateway.rules import jwks, tokens
 from slipway.gateway.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Gauge
 
 from slipway.decoding import said
-from slipway.gateway import jwks
-from slipway.gateway.dataplane import write_files
-from slipway.gateway.jwks import JwksError, VerificationKey
+from slipway.gateway.haproxy.dataplane import write_files
+from slipway.gateway.rules import jwks
+from slipway.gateway.rules.jwks import JwksError, VerificationKey
 from slipway.gateway.settings import Jwt, Settings
 
 log = logging.getLogger(__name__)

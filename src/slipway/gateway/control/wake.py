@@ -13,8 +13,8 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple
 
-from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.table import EMPTY, Backend, RoutingTable
+from slipway.gateway.haproxy.socket import CommandError
+from slipway.gateway.routing.table import EMPTY, Backend, RoutingTable
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError
 from slipway.kube.objects import Key, Kind

@@ -9,9 +9,10 @@ gateways need to remember nothing for it, nor tell each other anything.
 
 from __future__ import annotations
 
-from slipway.gateway import connections, cors, errors, limits
-from slipway.gateway.balancing import ENDPOINT_COOKIE
-from slipway.gateway.selector import HEADER
+from slipway.gateway import errors
+from slipway.gateway.routing.balancing import ENDPOINT_COOKIE
+from slipway.gateway.routing.selector import HEADER
+from slipway.gateway.rules import connections, cors, limits
 from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 

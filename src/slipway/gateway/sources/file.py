@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from slipway.gateway.keys import Rights
-from slipway.gateway.table import Backend, Card, Publish, RoutingTable, Snapshot
+from slipway.gateway.routing.keys import Rights
+from slipway.gateway.routing.table import Backend, Card, Publish, RoutingTable, Snapshot
 from slipway.serving.routing.route import Route
 from slipway.serving.status.unready import Unready
 

@@ -9,7 +9,8 @@ and port.
 
 from __future__ import annotations
 
-from slipway.gateway import connections, errors
+from slipway.gateway import errors
+from slipway.gateway.rules import connections
 from slipway.gateway.settings import Settings
 
 NAME = "unanswered"

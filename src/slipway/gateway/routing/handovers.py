@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from slipway.gateway.table import RoutingTable
+from slipway.gateway.routing.table import RoutingTable
 
 _REMEMBERED = 1000
 """Ids of one namespace that are remembered while nobody has them. A namespace cannot have others' forgotten."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipway.gateway import errors, jwt
-from slipway.gateway.keys import Rights
+from slipway.gateway import errors
+from slipway.gateway.routing.keys import Rights
+from slipway.gateway.routing.table import RoutingTable
+from slipway.gateway.rules import jwt
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import RoutingTable
 from slipway.serving.routing.route import Route
 from slipway.serving.routing.selector import chosen, parse
 

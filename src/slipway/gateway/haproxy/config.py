@@ -9,26 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from slipway.gateway import (
-    beside,
-    connections,
-    cors,
-    errors,
-    jwt,
-    limits,
-    memory,
-    rewrite,
-    targets,
-    tokens,
-    unanswered,
-)
-from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
-from slipway.gateway.jwks import VerificationKey
+from slipway.gateway import errors, memory
 from slipway.gateway.memory import BUFFER
-from slipway.gateway.selector import HEADER
+from slipway.gateway.routing.balancing import ENDPOINT_COOKIE, server_name
+from slipway.gateway.routing.selector import HEADER
+from slipway.gateway.routing.table import Backend, RoutingTable
+from slipway.gateway.rules import beside, connections, cors, jwt, limits, rewrite, targets, tokens, unanswered
+from slipway.gateway.rules import page as access
+from slipway.gateway.rules.jwks import VerificationKey
 from slipway.gateway.settings import Settings, address
-from slipway.gateway.table import Backend, RoutingTable
-from slipway.gateway.ui import access
 from slipway.serving.routing import paths
 
 MODEL_DEFAULTS = "model"

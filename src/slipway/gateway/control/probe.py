@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.routing.table import Backend, RoutingTable
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _CONNECT_SECONDS = 2.0

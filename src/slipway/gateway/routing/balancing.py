@@ -5,7 +5,7 @@ The choice itself is made in ``lua/prefix.lua``. A model without an entry goes t
 
 from __future__ import annotations
 
-from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.routing.table import Backend, RoutingTable
 
 ENDPOINT_COOKIE = "slipway-endpoint"
 """Cookie that sends a request to a server: the only such means that backends made at run time have."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from slipway.gateway.keys import Rights
+from slipway.gateway.routing.keys import Rights
 from slipway.kube.objects import Key, Object, key, resource_version
 from slipway.serving.routing.claims import DEFAULT, NOT_ROUTED, Rules, alias_holders, by_age, owners, winners
 from slipway.serving.routing.route import MODEL_ID, InvalidRouteError, Route, RoutedService, Routes, Target

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from slipway.gateway import errors, jwks
-from slipway.gateway.keys import ANY_SUBJECT, JWT, REFUSED, SUBJECT, Rights
+from slipway.gateway import errors
+from slipway.gateway.routing.keys import ANY_SUBJECT, JWT, REFUSED, SUBJECT, Rights
+from slipway.gateway.rules import jwks
 from slipway.gateway.settings import Jwt, Settings
 
 SUBJECTS_MAP = "subjects.map"

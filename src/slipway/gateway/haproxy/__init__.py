@@ -1,0 +1,1 @@
+"""HAProxy: its configuration, Lua, files, socket and counters."""

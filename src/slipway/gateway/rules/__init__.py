@@ -1,0 +1,1 @@
+"""Parts of haproxy.cfg, one subject per module. Pure."""
