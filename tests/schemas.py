@@ -12,9 +12,9 @@ from typing import Any
 
 from jsonschema import Draft4Validator, FormatChecker
 
-from slipway.kube.crd import CustomResource
 from slipway.kube.objects import Kind
-from slipway.kube.times import unix_time
+from slipway.kube.schemas.crd import CustomResource
+from slipway.kube.values.times import unix_time
 
 Object = dict[str, Any]
 KEEP = "x-kubernetes-preserve-unknown-fields"

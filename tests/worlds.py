@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from slipway.controller.pods import workload_of
+from slipway.kube.caches.store import Store, Stores
 from slipway.kube.objects import POD, Key, Kind, Object
-from slipway.kube.store import Store, Stores
 from slipway.serving.contract.api import Api, Plan, Reference, Rejection, StatusResult, World
 from slipway.serving.contract.settings import Authors, Settings
 from slipway.serving.routing.scaling import Scaling

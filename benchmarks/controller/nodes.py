@@ -19,8 +19,8 @@ from slipway.apis.ome import names
 from slipway.apis.ome.models import storage
 from slipway.apis.ome.models.resolve import View
 from slipway.apis.ome.models.table import MODELS
+from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import NODE, POD, Key, Object
-from slipway.kube.store import Change, Store, Stores
 from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table

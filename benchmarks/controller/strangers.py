@@ -15,8 +15,8 @@ import os
 import sys
 from pathlib import Path
 
-from slipway.kube.client import Client
-from slipway.kube.errors import ConflictError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ConflictError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import DEPLOYMENT, NAMESPACE, Key, Object
 
@@ -29,7 +29,7 @@ WATCHER = """
 import asyncio, json, sys
 from slipway.apis import APIS
 from slipway.controller.caches import Caches
-from slipway.kube.client import Client
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.serving.contract.delivery import OBSERVED
 from slipway.serving.contract.settings import Settings

@@ -23,8 +23,8 @@ from nodes import Known, milliseconds, node
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models.table import MODELS
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, NODE, Key, Object
-from slipway.kube.store import Change
 from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Settings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from slipway.kube.credentials import Credentials
+from slipway.kube.api.credentials import Credentials
 
 from .harness import Api, Run, parameters
 from .slow import SLOW

@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from slipway.apis.krypton.api import KRYPTON
-from slipway.kube.credentials import Credentials
+from slipway.kube.api.credentials import Credentials
 from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Settings
 from tests import worlds

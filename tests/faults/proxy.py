@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from slipway.kube.credentials import Credentials
+from slipway.kube.api.credentials import Credentials
 
 Object = dict[str, Any]
 Action = Callable[["Exchange"], Awaitable[web.StreamResponse]]

@@ -18,7 +18,7 @@ from slipway.gateway.control.wake import Waker
 from slipway.gateway.haproxy.dataplane import DataPlane
 from slipway.gateway.settings import load
 from slipway.gateway.sources.file import TableFile
-from slipway.kube.client import Client
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from tests.gateway.conftest import Engine, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone

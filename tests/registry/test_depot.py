@@ -26,7 +26,7 @@ from slipway.depot.signing import Access, Signer
 from slipway.depot.sweep import Sweeper, Swept
 from slipway.depot.tokens import Tokens
 from slipway.depot.uploads import Uploads
-from slipway.kube.client import Client
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.serving.wire.depot_token import Claim, sign
 from tests.ports import reserved_port

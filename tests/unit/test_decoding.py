@@ -10,7 +10,7 @@ from slipway.apis.llmkube.models.cache import Record, inventory
 from slipway.artifacts import report
 from slipway.decoding import MESSAGE_CHARACTERS, DecodingError, decode_json, decode_yaml
 from slipway.gateway.routing import keys
-from slipway.kube.errors import MOST_RETRY_SECONDS, ConflictError, ServerError, error_from_body
+from slipway.kube.api.errors import MOST_RETRY_SECONDS, ConflictError, ServerError, error_from_body
 from slipway.serving.routing.route import MOST_BYTES, ROUTE, InvalidRouteError, routed_service
 
 DEEP = "[" * 1500 + "]" * 1500

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from slipway.apis import APIS
-from slipway.kube.crd import Column, CustomResource, to_yaml
 from slipway.kube.objects import Object
+from slipway.kube.schemas.crd import Column, CustomResource, to_yaml
 
 CATEGORY = "slipway"
 """``kubectl get slipway`` lists the resources of all kinds."""

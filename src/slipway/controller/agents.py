@@ -19,8 +19,8 @@ import msgspec
 from slipway.controller.adapters import Order, Pod, labelled, orders
 from slipway.controller.places import Places
 from slipway.decoding import decode_json
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, ConflictError, NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.objects import POD, Key, Kind, Object, deleting, key, labels, uid
 from slipway.serving.pods.job import job_of
 from slipway.serving.wire.agent import CONTAINER, PORT, AdapterSet, AgentReport

@@ -18,11 +18,11 @@ from slipway.controller.caches import Caches
 from slipway.controller.gateways import Gateways, Traffic
 from slipway.controller.scaled import Scaled, ScaledResources, Subject
 from slipway.decoding import DecodingError, decode_json
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, NotLeaderError
-from slipway.kube.events import Recorder
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, NotLeaderError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, Key, Object, generation, resource_version
+from slipway.kube.writes.events import Recorder
 from slipway.serving.routing.scaling import Load, Scaling, begin, follow
 
 log = logging.getLogger(__name__)

@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 
 from slipway.controller.pods import WORKLOADS, Orphans, by_workload, text_of, trimmed, workload_of
-from slipway.kube.applier import OWNER, by_owner
-from slipway.kube.client import Client
-from slipway.kube.controller import owner_keys
-from slipway.kube.informer import Informer
-from slipway.kube.namespaces import ChosenNamespaces
+from slipway.kube.api.client import Client
+from slipway.kube.caches.informer import Informer
+from slipway.kube.caches.namespaces import ChosenNamespaces
+from slipway.kube.caches.store import Change, IndexFunction, Stores
 from slipway.kube.objects import (
     MANAGED_BY,
     NAMESPACE,
@@ -33,7 +32,8 @@ from slipway.kube.objects import (
     key,
     labels,
 )
-from slipway.kube.store import Change, IndexFunction, Stores
+from slipway.kube.runtime.controller import owner_keys
+from slipway.kube.writes.applier import OWNER, by_owner
 from slipway.serving.contract import watches
 from slipway.serving.contract.api import Api, Trim, Watch
 from slipway.serving.contract.settings import Settings
@@ -62,7 +62,7 @@ class _Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Gives None for objects that the selection has not."""
     indexes: Mapping[str, IndexFunction] = {}
     optional: str = ""
-    """See :class:`slipway.kube.informer.Informer`."""
+    """See :class:`slipway.kube.caches.informer.Informer`."""
 
 
 class Caches(Stores):

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from slipway.artifacts.address_policy import AddressPolicy
-from slipway.kube.backoff import Backoff
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, ForbiddenError, NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ForbiddenError, NotFoundError
+from slipway.kube.caches.backoff import Backoff
 from slipway.kube.objects import SECRET, Key, Kind
 from slipway.serving.wire.catalogs import Catalog, CatalogAddress
 from slipway.weights.catalogs import CatalogError, Door, authority, authorization, policy, read

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from slipway.kube.informer import Informer
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import key
 
 LABELS = ("kind", "namespace", "name", "type", "reason")

@@ -14,16 +14,14 @@ from functools import partial
 
 from slipway.controller.caches import Caches
 from slipway.controller.files import content
-from slipway.kube.applier import Applier
-from slipway.kube.backoff import Backoff
-from slipway.kube.client import Client
-from slipway.kube.controller import Controller, Result
-from slipway.kube.errors import ApiError, ForbiddenError, InvalidObjectError, NotFoundError
-from slipway.kube.events import Recorder
-from slipway.kube.expectations import Expectations
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ForbiddenError, InvalidObjectError, NotFoundError
+from slipway.kube.caches.backoff import Backoff
+from slipway.kube.caches.expectations import Expectations
+from slipway.kube.caches.informer import Informer
+from slipway.kube.caches.namespaces import ChosenNamespaces
+from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
-from slipway.kube.namespaces import ChosenNamespaces
 from slipway.kube.objects import (
     CRON_JOB,
     DEPLOYMENT,
@@ -41,7 +39,9 @@ from slipway.kube.objects import (
     resource_version,
     uid,
 )
-from slipway.kube.store import Change
+from slipway.kube.runtime.controller import Controller, Result
+from slipway.kube.writes.applier import Applier
+from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.delivery import (
     WORKLOADS,
     Blocked,

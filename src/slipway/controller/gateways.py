@@ -13,8 +13,8 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from slipway.decoding import decode_json, refuse_longer
-from slipway.kube.client import Client
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import POD, Key, Object, deleting
 from slipway.serving.containers.diagnosis import is_ready
 

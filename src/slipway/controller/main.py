@@ -28,11 +28,11 @@ from slipway.controller.samples import SamplesCollector
 from slipway.controller.scaled import ScaledResources
 from slipway.controller.settings import ControllerSettings, read_settings
 from slipway.controller.signing import signing_key
-from slipway.kube.client import Client
-from slipway.kube.events import Recorder
-from slipway.kube.lease import LeaderElector
-from slipway.kube.manager import Manager
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
+from slipway.kube.runtime.lease import LeaderElector
+from slipway.kube.runtime.manager import Manager
+from slipway.kube.writes.events import Recorder
 
 API_SERVER = "KUBERNETES_SERVICE_HOST"
 """Variable with the address of the API server's Service, which every pod has."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.contract.readiness import RETRYING
 from slipway.serving.status.report import SETTLED
 

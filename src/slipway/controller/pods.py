@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import (
     DEPLOYMENT,
     JOB,
@@ -17,7 +18,6 @@ from slipway.kube.objects import (
     labels,
     uid,
 )
-from slipway.kube.store import Change
 from slipway.serving.containers.diagnosis import TEMPLATE
 from slipway.serving.contract.api import USES
 from slipway.serving.pods.groups import LEADER_WORKER_SET, owner_name

@@ -26,14 +26,11 @@ from slipway.controller.patches import difference, own_patch
 from slipway.controller.pods import WORKLOADS
 from slipway.controller.rollouts import RolloutEvents
 from slipway.controller.scaled import Scaled, ScaledResources, Subject
-from slipway.kube import errors
-from slipway.kube.applier import Applied, Applier, Failure
-from slipway.kube.client import Client
-from slipway.kube.conditions import SUMMARY, Condition, merge
-from slipway.kube.controller import Controller, Result
-from slipway.kube.errors import ConflictError, NotFoundError
-from slipway.kube.events import Recorder
-from slipway.kube.expectations import Expectations
+from slipway.kube.api import errors
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ConflictError, NotFoundError
+from slipway.kube.caches.expectations import Expectations
+from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     NETWORK_POLICY,
@@ -49,8 +46,11 @@ from slipway.kube.objects import (
     resource_version,
     uid,
 )
-from slipway.kube.status import StatusWriter
-from slipway.kube.store import Change
+from slipway.kube.runtime.controller import Controller, Result
+from slipway.kube.schemas.conditions import SUMMARY, Condition, merge
+from slipway.kube.writes.applier import Applied, Applier, Failure
+from slipway.kube.writes.events import Recorder
+from slipway.kube.writes.status import StatusWriter
 from slipway.serving.containers.freedoms import Labels
 from slipway.serving.contract.api import (
     Api,

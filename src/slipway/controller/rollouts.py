@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from slipway.kube.events import Recorder
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
+from slipway.kube.writes.events import Recorder
 from slipway.serving.containers.diagnosis import ended, template_digest
 from slipway.serving.contract.api import World
 from slipway.serving.pods.job import job_of

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from slipway.apis.description import Description
-from slipway.kube.informer import Informer
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Kind
 from slipway.serving.contract.settings import Settings
 

@@ -12,7 +12,7 @@ from slipway.apis import APIS, DESCRIPTIONS
 from slipway.artifacts import address_policy
 from slipway.engines import ENGINES
 from slipway.kube.objects import Object
-from slipway.kube.quantity import amount
+from slipway.kube.values.quantity import amount
 from slipway.serving.containers import genai_bench
 from slipway.serving.contract.api import Api
 from slipway.serving.contract.settings import Settings

@@ -11,8 +11,8 @@ import binascii
 import logging
 from base64 import b64decode, b64encode
 
-from slipway.kube.client import Client
-from slipway.kube.errors import ConflictError, NotFoundError, ServerError, TooManyRequestsError, UnreachableError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ConflictError, NotFoundError, ServerError, TooManyRequestsError, UnreachableError
 from slipway.kube.objects import SECRET, Key, Object
 from slipway.serving.wire.proof import SigningKey
 

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 from prometheus_client import Counter, Gauge
 
 from slipway.decoding import said
-from slipway.kube.errors import ApiError, ForbiddenError
+from slipway.kube.api.errors import ApiError, ForbiddenError
 from slipway.kube.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.depot.app import LARGEST_BODY, RefusedError, busy
 from slipway.depot.settings import Settings
 from slipway.depot.signing import Access, Signer
-from slipway.kube.informer import Informer
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Object, annotations_of, created_unix, deleting, key, uid
 from slipway.serving.wire.catalogs import CATALOG, CATALOG_BYTES, ENTRIES, GRANTS, VERSION, Entry, Grant, GrantRequest
 from slipway.serving.wire.repositories import repository

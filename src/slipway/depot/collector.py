@@ -8,11 +8,11 @@ import logging
 from prometheus_client import Gauge
 
 from slipway.decoding import said
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, NotFoundError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object, created_unix
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from slipway.decoding import said
 from slipway.depot.app import RefusedError, busy
 from slipway.depot.settings import Settings
 from slipway.depot.tokens import Tokens
-from slipway.kube.client import Client
-from slipway.kube.errors import ForbiddenError, NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ForbiddenError, NotFoundError
 from slipway.kube.objects import SECRET, Key, Kind, Object, uid
 from slipway.serving.wire.catalogs import IMPORTS, GrantRequest, Import
 from slipway.weights.catalogs import CatalogError, Door, authority, authorization, exchange, policy

@@ -20,8 +20,8 @@ import msgspec
 
 from slipway.depot import certificates, signing
 from slipway.depot.certificates import Pair
-from slipway.kube.client import Client
-from slipway.kube.errors import ConflictError, NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ConflictError, NotFoundError
 from slipway.kube.objects import CONFIG_MAP, SECRET, Key, Kind, Object
 from slipway.serving.wire import depot_token
 

@@ -25,12 +25,12 @@ from slipway.depot.signing import Signer
 from slipway.depot.sweep import Sweeper
 from slipway.depot.tokens import Tokens
 from slipway.depot.uploads import Uploads
-from slipway.kube import health
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError
+from slipway.kube.caches.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key
+from slipway.kube.runtime import health
 from slipway.serving.wire import depot_token
 
 log = logging.getLogger(__name__)

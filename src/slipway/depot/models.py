@@ -20,8 +20,8 @@ import msgspec
 from slipway.decoding import said
 from slipway.depot.app import RefusedError
 from slipway.depot.settings import Settings
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, ConflictError, NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key, resource_version, uid
 from slipway.serving.wire.depot_token import Claim
 from slipway.serving.wire.upload_notes import UPLOAD, Note, note, proof, proven, request_proof, reserved

@@ -17,8 +17,8 @@ from slipway.artifacts.session import MANIFEST_TYPE
 from slipway.decoding import said
 from slipway.depot.models import FIELD_MANAGER
 from slipway.depot.registry import AwayError, Registry, RegistryError
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, ConflictError, NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key, uid
 from slipway.serving.wire.repositories import repository
 

@@ -13,8 +13,8 @@ import msgspec
 
 from slipway.decoding import DecodingError, decode_json
 from slipway.depot.settings import Settings
-from slipway.kube.client import Client
-from slipway.kube.errors import NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import NotFoundError
 from slipway.kube.objects import Key, Object, annotations_of, deleting, key, uid
 from slipway.serving.wire.publishers import PUBLICATION, PUBLISH, UNPUBLISH, is_pod_of, job_name
 from slipway.serving.wire.repositories import LONGEST_NAME, repository

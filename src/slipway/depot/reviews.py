@@ -18,8 +18,8 @@ from typing import NamedTuple
 import msgspec
 
 from slipway.depot.app import RefusedError, busy
-from slipway.kube.client import Client
-from slipway.kube.errors import InvalidObjectError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import InvalidObjectError
 from slipway.kube.objects import Kind, Object
 
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)

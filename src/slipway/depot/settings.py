@@ -11,7 +11,7 @@ import msgspec
 from slipway.artifacts import address_policy
 from slipway.decoding import DecodingError, decode_yaml
 from slipway.kube.objects import Kind
-from slipway.kube.quantity import amount
+from slipway.kube.values.quantity import amount
 
 SETTINGS_BYTES = 1 << 20
 MIB = 1 << 20

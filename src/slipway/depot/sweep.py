@@ -20,7 +20,7 @@ from slipway.depot.app import RefusedError, busy
 from slipway.depot.registry import AwayError, Registry, RegistryError
 from slipway.depot.settings import Settings
 from slipway.depot.tokens import Tokens
-from slipway.kube.client import Client
+from slipway.kube.api.client import Client
 from slipway.kube.objects import Object, annotations_of, key, uid
 from slipway.serving.wire.repositories import PREFIXES, repository
 

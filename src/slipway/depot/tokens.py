@@ -24,8 +24,8 @@ from slipway.depot.publishers import NOTHING, Publishers
 from slipway.depot.reviews import Caller, Reviews, unauthorized
 from slipway.depot.settings import Settings
 from slipway.depot.signing import Access, Signer
-from slipway.kube.client import Client
-from slipway.kube.errors import NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import NotFoundError
 from slipway.kube.objects import NAMESPACE, Key, uid
 from slipway.serving.wire import depot_token
 

@@ -29,7 +29,7 @@ from slipway.depot.models import Hold, Models, uploaded
 from slipway.depot.registry import Registry, RegistryError
 from slipway.depot.settings import Settings
 from slipway.depot.writer import Body, CutError, Writer, patiently, stored, unavailable
-from slipway.kube.errors import ApiError
+from slipway.kube.api.errors import ApiError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Object
 from slipway.serving.wire import depot_token

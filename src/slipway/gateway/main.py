@@ -156,7 +156,7 @@ async def _cluster(
     from slipway.gateway.control.wake import Waker
     from slipway.gateway.sources.kubernetes import KubernetesSource
     from slipway.gateway.ui.resources import Resources
-    from slipway.kube.client import Client
+    from slipway.kube.api.client import Client
     from slipway.kube.objects import Key, Kind
 
     client = await Client.connect(metrics=metrics)

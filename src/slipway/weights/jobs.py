@@ -12,7 +12,7 @@ import msgspec
 from slipway.artifacts.report import Fault, Report, fault
 from slipway.artifacts.report import read as read_report
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Kind, Object, controller_owner, deleting, key
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
 from slipway.serving.contract.api import World
 from slipway.serving.pods.job import Task, ended, exceeded, job, last_error, pods_of, termination_message
 from slipway.serving.pods.loader import asked_by_the_controller

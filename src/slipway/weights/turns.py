@@ -14,11 +14,11 @@ from typing import Literal
 
 import msgspec
 
-from slipway.kube.conditions import find, timestamp
+from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import JOB, Key, Kind, Object, deleting, key, uid
-from slipway.kube.quantity import amount
-from slipway.kube.store import Change, IndexFunction
-from slipway.kube.times import unix_time
+from slipway.kube.schemas.conditions import find, timestamp
+from slipway.kube.values.quantity import amount
+from slipway.kube.values.times import unix_time
 from slipway.serving.contract.api import Enqueue, Listers, Watch, World
 from slipway.serving.contract.watches import owned_by
 

@@ -12,7 +12,7 @@ import yaml
 
 from slipway.apis import APIS
 from slipway.kube.objects import DEPLOYMENT, Key, Object
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
 from slipway.serving.containers.diagnosis import TEMPLATE
 from slipway.serving.containers.freedoms import Labels
 from slipway.serving.contract.api import InvalidSpecError, Rejection, World

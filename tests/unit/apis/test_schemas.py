@@ -13,8 +13,8 @@ import pytest
 
 from slipway.apis import APIS
 from slipway.apis.ome.types.service import LATER
-from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import core_schema
 from tests import documents, goldens
 from tests.schemas import KEEP, definition_of, faults, schema_of
 from tests.tables import each

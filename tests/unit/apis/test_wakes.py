@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, key
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Api, InvalidSpecError, World
 from tests.tables import each
 

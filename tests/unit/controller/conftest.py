@@ -17,11 +17,9 @@ from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.scaled import ScaledResources
-from slipway.kube.client import Client
-from slipway.kube.controller import Controller
-from slipway.kube.crd import CustomResource
-from slipway.kube.events import Recorder
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.caches.informer import Informer
+from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     CONFIG_MAP,
@@ -34,7 +32,9 @@ from slipway.kube.objects import (
     Object,
     labels,
 )
-from slipway.kube.store import Change
+from slipway.kube.runtime.controller import Controller
+from slipway.kube.schemas.crd import CustomResource
+from slipway.kube.writes.events import Recorder
 from slipway.serving.containers.freedoms import Freedom
 from slipway.serving.contract.api import (
     Api,

@@ -15,10 +15,10 @@ from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.scaled import ScaledResources
-from slipway.kube.controller import Controller
-from slipway.kube.events import Recorder
-from slipway.kube.informer import Informer
+from slipway.kube.caches.informer import Informer
 from slipway.kube.metrics import Metrics
+from slipway.kube.runtime.controller import Controller
+from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.api import Api
 from slipway.serving.contract.settings import Settings
 

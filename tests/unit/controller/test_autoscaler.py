@@ -16,9 +16,9 @@ from slipway.controller.autoscaler import Autoscaler, Averages, told
 from slipway.controller.gateways import Gateways, parse
 from slipway.controller.scaled import Scaled as HowItScales
 from slipway.controller.scaled import ScaledResources, Subject
+from slipway.kube.caches.store import Store, Stores
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, Key, Kind
-from slipway.kube.store import Store, Stores
 from slipway.serving.routing.scaling import Load, Scaling, begin
 
 from ..kube.conftest import PATIENCE, ApiServer

@@ -22,12 +22,12 @@ from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.catalogs import Catalogs
 from slipway.controller.settings import ControllerSettings
-from slipway.kube.applier import OWNER as OWNER_INDEX
-from slipway.kube.client import Client
-from slipway.kube.lease import LeaderElector
+from slipway.kube.api.client import Client
+from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, NETWORK_POLICY, NODE, POD, SERVICE, Key, Kind, Object, key
-from slipway.kube.store import Change
+from slipway.kube.runtime.lease import LeaderElector
+from slipway.kube.writes.applier import OWNER as OWNER_INDEX
 from slipway.serving.contract.api import USES, Api, Watch
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import by_namespace, nobody, owned_by

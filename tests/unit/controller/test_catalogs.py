@@ -17,10 +17,10 @@ from slipway.controller.caches import Caches
 from slipway.controller.catalogs import Catalogs
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.scaled import ScaledResources
-from slipway.kube.client import Client
-from slipway.kube.events import Recorder
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import SECRET, Key, Object
+from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire.catalogs import CatalogAddress
 

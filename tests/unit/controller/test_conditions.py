@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from slipway.apis.krypton.types import KIND
 from slipway.controller.conditions import ConditionsCollector
-from slipway.kube.client import Client
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Key, Object
 
 

@@ -15,10 +15,10 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.types import CLUSTER_MODEL, MODEL
 from slipway.artifacts.publication import written
-from slipway.kube import applier as applier_module
-from slipway.kube.conditions import timestamp
-from slipway.kube.crd import CustomResource
 from slipway.kube.objects import JOB, POD, SECRET
+from slipway.kube.schemas.conditions import timestamp
+from slipway.kube.schemas.crd import CustomResource
+from slipway.kube.writes import applier as applier_module
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire.depot_token import verified
 

@@ -14,8 +14,6 @@ from slipway.apis.deckhouse.delivery.workloads import DELIVERY, watches
 from slipway.controller import delivery as delivery_module
 from slipway.controller.caches import Caches
 from slipway.controller.delivery import Deliveries
-from slipway.kube import applier as applier_module
-from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     CRON_JOB,
@@ -30,6 +28,8 @@ from slipway.kube.objects import (
     Kind,
     Object,
 )
+from slipway.kube.writes import applier as applier_module
+from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.delivery import WORKLOADS, template_of
 from slipway.serving.contract.settings import Settings
 

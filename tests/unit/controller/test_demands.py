@@ -15,9 +15,9 @@ from slipway.controller.demands import Demands
 from slipway.controller.gateways import Traffic
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.scaled import ScaledResources
-from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key
+from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.api import Plan, Rejection, StatusResult, World
 from slipway.serving.routing.demand import Demand
 

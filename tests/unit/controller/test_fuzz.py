@@ -34,14 +34,14 @@ from slipway.controller.settings import ControllerSettings
 from slipway.decoding import DecodingError, decode_json, decode_yaml
 from slipway.gateway.routing import keys
 from slipway.gateway.sources.kubernetes import KubernetesSource
-from slipway.kube.answers import read_event, read_page
-from slipway.kube.errors import ApiError, error_from_body
-from slipway.kube.informer import Informer
-from slipway.kube.lease import LeaderElector
-from slipway.kube.manager import Manager
+from slipway.kube.api.answers import read_event, read_page
+from slipway.kube.api.errors import ApiError, error_from_body
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import CONFIG_MAP, ENDPOINT_SLICE, MANAGED_BY, POD, SERVICE, Kind
-from slipway.kube.quantity import multiply
-from slipway.kube.times import parse_duration
+from slipway.kube.runtime.lease import LeaderElector
+from slipway.kube.runtime.manager import Manager
+from slipway.kube.values.quantity import multiply
+from slipway.kube.values.times import parse_duration
 from slipway.serving.contract.api import USES, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.routing.route import ROUTE, InvalidRouteError, routed_service

@@ -20,11 +20,11 @@ from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.reconciler import MARK, Reconciler
 from slipway.controller.scaled import ScaledResources, Subject
-from slipway.kube.client import Client
-from slipway.kube.crd import CustomResource
-from slipway.kube.events import Recorder
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import DEPLOYMENT, SERVICE, Key, Kind, Object
+from slipway.kube.schemas.crd import CustomResource
+from slipway.kube.writes.events import Recorder
 from slipway.serving.containers.diagnosis import Limits, diagnose
 from slipway.serving.containers.freedoms import Freedom, freedoms
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
@@ -272,7 +272,7 @@ async def test_what_scales_is_the_deployment_by_its_own_service(running, bench, 
 async def test_a_kind_that_is_not_installed_is_named_and_holds_up_nothing_else(
     running, bench, server, script, eventually, monkeypatch
 ) -> None:
-    monkeypatch.setattr("slipway.kube.applier._MISSING_SECONDS", 0.2)
+    monkeypatch.setattr("slipway.kube.writes.applier._MISSING_SECONDS", 0.2)
     missing = server.fault("GET", "leadergroups", script.refuse(404, "NotFound"), times=10**6)
     running.start()
     await bench.runtime()

@@ -14,8 +14,8 @@ from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.types.model import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.report import Report, written
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings
 
 from .deaths import Death, Process, assert_only_writes, moments

@@ -15,9 +15,9 @@ from slipway.apis.llmkube.types.model import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report, written
-from slipway.kube.client import Client
-from slipway.kube.conditions import timestamp
+from slipway.kube.api.client import Client
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings
 
 from .conftest import controlled

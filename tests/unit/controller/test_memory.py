@@ -23,7 +23,7 @@ import asyncio, json, sys
 from slipway.apis.kubeai.api import KUBEAI
 from slipway.controller.caches import Caches
 from slipway.gateway.sources.kubernetes import KubernetesSource
-from slipway.kube.client import Client
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.serving.contract.settings import Settings
 

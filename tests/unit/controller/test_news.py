@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipway.controller.news import news
-from slipway.kube.conditions import Condition
+from slipway.kube.schemas.conditions import Condition
 
 PASSED_THROUGH = frozenset({"WaitingForPods"})
 

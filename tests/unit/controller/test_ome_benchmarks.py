@@ -11,8 +11,8 @@ import pytest
 from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
 from slipway.artifacts.benchmark import Run, Summary, written
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, POD, Kind
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings
 
 from .deaths import Death, Process, assert_only_writes, moments

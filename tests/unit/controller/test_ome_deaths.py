@@ -15,8 +15,8 @@ from slipway.apis.ome.models import storage
 from slipway.apis.ome.models.table import MODELS
 from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.report import Report, written
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, POD
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import USES
 from slipway.serving.contract.settings import Settings
 from slipway.weights.nodes import RECORDS, node_of

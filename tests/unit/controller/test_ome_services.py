@@ -12,8 +12,8 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.services.table import SERVICES
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import DEPLOYMENT, SERVICE, Kind
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.groups import LEADER_WORKER_SET
 from slipway.serving.routing.route import ROUTE

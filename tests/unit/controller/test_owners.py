@@ -22,10 +22,10 @@ from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.scaled import ScaledResources, Subject
-from slipway.kube.conditions import timestamp
-from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, POD, SERVICE, Key
+from slipway.kube.schemas.conditions import timestamp
+from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.api import USES, Api
 from slipway.serving.contract.settings import Settings
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from slipway.controller.reconciler import _rejection
-from slipway.kube.applier import Applied, Failure
-from slipway.kube.errors import ServerError
+from slipway.kube.api.errors import ServerError
+from slipway.kube.writes.applier import Applied, Failure
 from slipway.serving.contract.api import Rejection
 
 TAKEN = Failure("Service", "tiny", "NameTaken", "Service tiny exists and was made by someone else")

@@ -16,9 +16,9 @@ from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.scaled import ScaledResources
-from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Kind
+from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.settings import Settings
 
 from ..kube.conftest import Fault, refuse

@@ -10,9 +10,9 @@ import pytest
 from slipway.apis.kubeai import KUBEAI
 from slipway.controller.reconciler import MARK
 from slipway.controller.rollouts import draining, resets, rollouts
-from slipway.kube.conditions import timestamp
-from slipway.kube.events import Recorder
 from slipway.kube.objects import DEPLOYMENT, POD, SERVICE, Key, Kind, Object
+from slipway.kube.schemas.conditions import timestamp
+from slipway.kube.writes.events import Recorder
 from slipway.serving.containers.diagnosis import TEMPLATE
 from slipway.serving.contract.settings import Settings
 

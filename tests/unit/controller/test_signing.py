@@ -9,7 +9,7 @@ import pytest
 
 from slipway.controller import signing
 from slipway.controller.signing import signing_key
-from slipway.kube.errors import ForbiddenError
+from slipway.kube.api.errors import ForbiddenError
 from slipway.kube.objects import SECRET
 
 from ..kube.conftest import hang_up, refuse

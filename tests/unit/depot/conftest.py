@@ -15,7 +15,7 @@ from slipway.depot.app import Door, application
 from slipway.depot.settings import Settings, parsed
 from slipway.depot.signing import Signer
 from slipway.depot.tokens import Tokens
-from slipway.kube.client import Client
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Kind
 

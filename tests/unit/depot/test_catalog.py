@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from slipway.depot.catalog import Catalog, credentials, document, offers
-from slipway.kube.informer import Informer
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Object
 from slipway.serving.wire.catalogs import VERSION, read_catalog
 

@@ -15,7 +15,7 @@ from cryptography import x509
 from slipway.depot import main, signing
 from slipway.depot.certificates import Pair, authority, fault, server
 from slipway.depot.keys import CONFIG_MAPS, SECRETS, Names, ensure
-from slipway.kube.errors import ForbiddenError
+from slipway.kube.api.errors import ForbiddenError
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = Names(namespace="slipway-system", registry=("registry.example.com", "192.0.2.7"))

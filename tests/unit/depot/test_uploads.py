@@ -29,7 +29,7 @@ from slipway.depot.app import application
 from slipway.depot.models import Models
 from slipway.depot.registry import Registry
 from slipway.depot.uploads import Uploads
-from slipway.kube.client import Client
+from slipway.kube.api.client import Client
 from slipway.serving.wire import upload_notes
 from slipway.serving.wire.depot_token import Claim, sign
 

@@ -35,7 +35,7 @@ from slipway.engines.ollama import OLLAMA
 from slipway.engines.python import PYTHON
 from slipway.gateway import errors
 from slipway.gateway.settings import Settings as GatewaySettings
-from slipway.kube import errors as client_errors
+from slipway.kube.api import errors as client_errors
 from slipway.serving.containers.diagnosis import MISSING
 from slipway.serving.routing import paths
 from slipway.serving.routing.route import Route

@@ -18,11 +18,11 @@ from slipway.gateway.routing.keys import RIGHTS
 from slipway.gateway.routing.table import EMPTY, RoutingTable, Snapshot, build
 from slipway.gateway.settings import Settings
 from slipway.gateway.sources.kubernetes import AnnotationBudget, KubernetesSource
-from slipway.kube.client import Page, WatchEvent
-from slipway.kube.errors import NotFoundError
+from slipway.kube.api.client import Page, WatchEvent
+from slipway.kube.api.errors import NotFoundError
+from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import EVENT, SECRET, Key, Kind
-from slipway.kube.store import Change
 
 ROUTE = "slipway.inference/route"
 

@@ -15,7 +15,7 @@ from slipway.gateway.haproxy.dataplane import DataPlane
 from slipway.gateway.settings import DeclaredKind, Settings
 from slipway.gateway.ui import overview
 from slipway.gateway.ui.resources import Resources
-from slipway.kube.client import Client
+from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Kind
 

@@ -16,7 +16,7 @@ from slipway.gateway.control import wake
 from slipway.gateway.control.wake import Sleeper, Waker, sleepers
 from slipway.gateway.haproxy.socket import NotRunningError
 from slipway.gateway.routing.table import Backend, RoutingTable
-from slipway.kube.errors import ApiError, ConflictError, ForbiddenError
+from slipway.kube.api.errors import ApiError, ConflictError, ForbiddenError
 from slipway.kube.objects import Key, Kind
 from slipway.serving.routing.route import Route, ScaleTarget
 

@@ -16,12 +16,12 @@ import pytest
 import yaml
 from aiohttp import web
 
-from slipway.kube.applier import OF_STRANGER, OF_VANISHED_OWNER
-from slipway.kube.client import Client
-from slipway.kube.conditions import timestamp
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.caches.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import MANAGED_BY, controller_owner
+from slipway.kube.schemas.conditions import timestamp
+from slipway.kube.writes.applier import OF_STRANGER, OF_VANISHED_OWNER
 
 PATIENCE = 60.0
 """Seconds for what takes a moment on a machine that has nothing else to do."""

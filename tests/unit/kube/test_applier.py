@@ -7,12 +7,10 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from slipway.kube import applier as applier_module
-from slipway.kube import expectations as expectations_module
-from slipway.kube.applier import BLIND_SECONDS, OWNER, Applied, Applier, by_owner
-from slipway.kube.errors import NotLeaderError, ServerError, TooManyRequestsError
-from slipway.kube.expectations import Expectations
-from slipway.kube.informer import Informer
+from slipway.kube.api.errors import NotLeaderError, ServerError, TooManyRequestsError
+from slipway.kube.caches import expectations as expectations_module
+from slipway.kube.caches.expectations import Expectations
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -25,6 +23,8 @@ from slipway.kube.objects import (
     Kind,
     uid,
 )
+from slipway.kube.writes import applier as applier_module
+from slipway.kube.writes.applier import BLIND_SECONDS, OWNER, Applied, Applier, by_owner
 
 from .conftest import PATIENCE
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from slipway.kube import client as client_module
-from slipway.kube.client import Client
-from slipway.kube.errors import (
+from slipway.kube.api import client as client_module
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import (
     ConflictError,
     ConnectionFailedError,
     ForbiddenError,

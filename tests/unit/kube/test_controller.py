@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import time
 
-from slipway.kube.controller import Controller, Result, owner_keys
-from slipway.kube.errors import ConflictError, ConnectionFailedError, ServerError, TooManyRequestsError
-from slipway.kube.informer import Informer
+from slipway.kube.api.errors import ConflictError, ConnectionFailedError, ServerError, TooManyRequestsError
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import DEPLOYMENT, POD, Key, Kind, owner_reference
+from slipway.kube.runtime.controller import Controller, Result, owner_keys
 
 PODS = "/api/v1/namespaces/default/pods"
 A, B, C = Key("default", "a"), Key("default", "b"), Key("default", "c")

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from slipway.kube.core import core, core_schema, inlined
-from slipway.kube.crd import struct_schema
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import core, core_schema, inlined
+from slipway.kube.schemas.crd import struct_schema
 
 ALLOWED = {
     "additionalProperties",

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from slipway.kube.crd import (
+from slipway.kube.objects import Kind, Object
+from slipway.kube.schemas.crd import (
     Column,
     CustomResource,
     Rule,
@@ -20,7 +21,6 @@ from slipway.kube.crd import (
     struct_schema,
     to_yaml,
 )
-from slipway.kube.objects import Kind, Object
 from tests import documents
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from slipway.kube.errors import UnreachableError
-from slipway.kube.events import Recorder
+from slipway.kube.api.errors import UnreachableError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import POD, Kind, Object
+from slipway.kube.writes.events import Recorder
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LONGEST = 253
@@ -113,7 +113,7 @@ async def test_the_oldest_events_of_a_namespace_are_dropped_and_the_latest_are_w
 async def test_an_event_that_could_not_be_written_comes_first_again_and_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("slipway.kube.events._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("slipway.kube.writes.events._PAUSE_SECONDS", 0)
     client = Written(down=3)
     recorder, _metrics = filled(client, 0)
     assert await written(recorder, client, 3) == ["mine p0", "mine p1", "mine p2"]

@@ -13,9 +13,9 @@ from itertools import pairwise
 import aiohttp
 import pytest
 
-from slipway.kube import client as client_module
-from slipway.kube import informer as informer_module
-from slipway.kube.informer import Informer, SetBackError
+from slipway.kube.api import client as client_module
+from slipway.kube.caches import informer as informer_module
+from slipway.kube.caches.informer import Informer, SetBackError
 from slipway.kube.objects import POD, Key, metadata_of
 
 from .conftest import PATIENCE
@@ -336,7 +336,7 @@ async def test_a_trouble_is_logged_once(server, informer, start, script, caplog)
 
 
 async def test_that_a_watch_begins_anew_is_routine(server, informer, start, eventually, script, caplog):
-    with caplog.at_level(logging.INFO, logger="slipway.kube.informer"):
+    with caplog.at_level(logging.INFO, logger="slipway.kube.caches.informer"):
         server.fault("GET", "watch=", script.refuse(410, "Expired", "too old resource version"))
         start(informer.run())
         await eventually(lambda: any("too old resource version" in record.getMessage() for record in caplog.records))
@@ -350,7 +350,7 @@ async def test_that_an_optional_kind_is_missing_is_news_once_and_no_trouble(
     missing, busy = script.refuse(404, "NotFound", "page not found"), script.refuse(503, "ServiceUnavailable")
     for answer in (missing, missing, busy, missing):
         server.fault("GET", "limit", answer)
-    with caplog.at_level(logging.INFO, logger="slipway.kube.informer"):
+    with caplog.at_level(logging.INFO, logger="slipway.kube.caches.informer"):
         start(informer.run())
         await asyncio.wait_for(informer.synced.wait(), PATIENCE)
     messages = [(record.levelname, record.getMessage()) for record in caplog.records]

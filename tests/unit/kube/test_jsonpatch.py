@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipway.kube.jsonpatch import PatchError, patched
+from slipway.kube.values.jsonpatch import PatchError, patched
 
 POD: dict[str, Any] = {"metadata": {"labels": {"a/b": "1", "c~d": "2"}}, "spec": {"list": [1, 2, 3], "on": True}}
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from slipway.kube.client import Client
-from slipway.kube.lease import LeaderElector, LeadershipLostError
+from slipway.kube.api.client import Client
+from slipway.kube.runtime.lease import LeaderElector, LeadershipLostError
 
 from .conftest import PATIENCE
 

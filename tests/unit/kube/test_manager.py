@@ -10,12 +10,12 @@ from itertools import pairwise
 import aiohttp
 import pytest
 
-from slipway.kube import health as health_module
-from slipway.kube.controller import Controller, Result
-from slipway.kube.informer import Informer
-from slipway.kube.lease import LeaderElector
-from slipway.kube.manager import Manager
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import POD, Key, Kind
+from slipway.kube.runtime import health as health_module
+from slipway.kube.runtime.controller import Controller, Result
+from slipway.kube.runtime.lease import LeaderElector
+from slipway.kube.runtime.manager import Manager
 from tests.ports import reserved_port
 
 from .conftest import PATIENCE

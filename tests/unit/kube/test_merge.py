@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from slipway.kube.core import core_schema
-from slipway.kube.merge import merged
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import core_schema
+from slipway.kube.schemas.merge import merged
 from tests.schemas import MadeUp, faults
 from tests.tables import each, seeds
 

@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from slipway.kube import expectations as expectations_module
-from slipway.kube import informer as informer_module
-from slipway.kube import namespaces as namespaces_module
-from slipway.kube.expectations import Expectations
-from slipway.kube.manager import Manager
-from slipway.kube.namespaces import ChosenNamespaces
+from slipway.kube.caches import expectations as expectations_module
+from slipway.kube.caches import informer as informer_module
+from slipway.kube.caches import namespaces as namespaces_module
+from slipway.kube.caches.expectations import Expectations
+from slipway.kube.caches.namespaces import ChosenNamespaces
 from slipway.kube.objects import POD, Key
+from slipway.kube.runtime.manager import Manager
 
 A, B, C = (f"/api/v1/namespaces/{name}/pods" for name in "abc")
 
@@ -198,7 +198,7 @@ async def test_an_optional_kind_that_the_cluster_lacks_is_told_once_for_all_name
 ):
     server.fault("GET", "limit", script.refuse(404, "NotFound", "page not found"), times=4)
     informer = ChosenNamespaces(client, POD, ("a", "b"), optional="the role pods")
-    with caplog.at_level(logging.INFO, logger="slipway.kube.informer"):
+    with caplog.at_level(logging.INFO, logger="slipway.kube.caches.informer"):
         start(informer.run())
         await informer.synced.wait()
     messages = [record.getMessage() for record in caplog.records if "pods" in record.getMessage()]

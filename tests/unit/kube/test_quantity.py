@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.kube.quantity import amount, multiply
+from slipway.kube.values.quantity import amount, multiply
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from slipway.kube.conditions import LONGEST_MESSAGE, Condition, find, merge
-from slipway.kube.errors import ConflictError
-from slipway.kube.events import MESSAGE_BYTES, Recorder
-from slipway.kube.expectations import Expectations
-from slipway.kube.informer import Informer
+from slipway.kube.api.errors import ConflictError
+from slipway.kube.caches.expectations import Expectations
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import EVENT, POD, Key
-from slipway.kube.status import StatusWriter
+from slipway.kube.schemas.conditions import LONGEST_MESSAGE, Condition, find, merge
+from slipway.kube.writes.events import MESSAGE_BYTES, Recorder
+from slipway.kube.writes.status import StatusWriter
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"

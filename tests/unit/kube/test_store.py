@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+from slipway.kube.caches.store import Store
 from slipway.kube.objects import Key
-from slipway.kube.store import Store
 
 
 def obj(name, version, uid="u1", **labels):

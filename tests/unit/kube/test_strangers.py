@@ -10,14 +10,14 @@ import pytest
 from aiohttp import web
 
 from slipway.decoding import DecodingError
-from slipway.kube import answers
-from slipway.kube import client as client_module
-from slipway.kube.answers import Lines
-from slipway.kube.controller import Controller, Result
-from slipway.kube.errors import ServerError
-from slipway.kube.informer import Informer
+from slipway.kube.api import answers
+from slipway.kube.api import client as client_module
+from slipway.kube.api.answers import Lines
+from slipway.kube.api.errors import ServerError
+from slipway.kube.api.salvage import salvage_event, salvage_list
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import POD, Key
-from slipway.kube.salvage import salvage_event, salvage_list
+from slipway.kube.runtime.controller import Controller, Result
 
 from .conftest import nested
 

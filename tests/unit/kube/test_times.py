@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.kube.times import parse_duration, unix_time
+from slipway.kube.values.times import parse_duration, unix_time
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from slipway.kube.objects import Key
-from slipway.kube.workqueue import CAP_SECONDS, WorkQueue
+from slipway.kube.runtime.workqueue import CAP_SECONDS, WorkQueue
 
 from .conftest import PATIENCE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.slipway.inference.plugins.module_utils import _diagnose as modules
 
-from slipway.kube import names
+from slipway.kube.values import names
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from slipway.engines.llamacpp import LLAMACPP
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
 from slipway.serving.containers.diagnosis import TEMPLATE, Diagnosis, Failure, Limits, diagnose
 
 LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, container="llama-server")

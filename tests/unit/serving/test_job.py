@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.kube.conditions import timestamp
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.pods.job import job_of, last_error, pods_of, termination_message, without_pods, works
 
 NOW = 1_800_000_000.0

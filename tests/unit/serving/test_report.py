@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, JOB, Key
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import Diagnosis, Failure
 from slipway.serving.contract.api import Rejection
 from slipway.serving.pods.groups import LEADER_WORKER_SET

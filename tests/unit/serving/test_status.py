@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from slipway.kube.conditions import Condition
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.contract.api import InvalidSpecError, Rejection
 from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
 

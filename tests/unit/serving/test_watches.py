@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import Key, Kind
-from slipway.kube.store import Change, Store, Stores
 from slipway.serving.contract.api import Reference
 from slipway.serving.contract.watches import REFERENCES, all_of, by_reference, first_or_last, of_owner, referenced_by
 

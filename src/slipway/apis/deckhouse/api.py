@@ -13,8 +13,8 @@ from slipway.apis.deckhouse.models import plan as models
 from slipway.apis.deckhouse.models import status as model_status
 from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.deckhouse.types import CATALOG_SOURCE, CLUSTER_MODEL, MODEL
-from slipway.kube.conditions import READY
 from slipway.kube.objects import MANAGED_BY, Kind
+from slipway.kube.schemas.conditions import READY
 from slipway.serving.contract.api import Watch
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table, all_granted

@@ -9,7 +9,7 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.description import Sample
 from slipway.kube.objects import Kind, Object, key, uid
-from slipway.kube.quantity import amount
+from slipway.kube.values.quantity import amount
 from slipway.serving.contract.settings import Settings
 from slipway.weights import turns
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.kube.names import with_ending
 from slipway.kube.objects import Kind, Object, key, uid
+from slipway.kube.values.names import with_ending
 from slipway.serving.wire import publishers, repositories
 
 GROUP = "ai.deckhouse.io"

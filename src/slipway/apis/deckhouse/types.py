@@ -9,9 +9,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from slipway.apis.deckhouse import names
 from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES
-from slipway.kube.conditions import CHECKED, Condition
-from slipway.kube.crd import Column, CustomResource, Rule
 from slipway.kube.objects import Object
+from slipway.kube.schemas.conditions import CHECKED, Condition
+from slipway.kube.schemas.crd import Column, CustomResource, Rule
 
 INT64: Object = {"format": "int64"}
 TIME: Object = {"format": "date-time"}

@@ -9,7 +9,7 @@ import msgspec
 from slipway.apis.krypton.types import ModelSpec
 from slipway.artifacts.huggingface import HuggingFaceFile
 from slipway.kube.objects import Object
-from slipway.kube.times import parse_duration
+from slipway.kube.values.times import parse_duration
 from slipway.serving.contract.api import InvalidSpecError, World
 
 SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

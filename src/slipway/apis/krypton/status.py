@@ -9,8 +9,8 @@ from slipway.apis.krypton.resolve import DEFAULT_STARTUP_SECONDS, View
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.log_patterns import Download
 from slipway.engines.retired import sentence
-from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, key
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import Explain, Limits, diagnose
 from slipway.serving.contract.api import Rejection, StatusResult
 from slipway.serving.status.builder import build_status

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from slipway.kube.conditions import Condition
-from slipway.kube.core import core
-from slipway.kube.crd import Column, CustomResource
 from slipway.kube.objects import Kind, Object
+from slipway.kube.schemas.conditions import Condition
+from slipway.kube.schemas.core import core
+from slipway.kube.schemas.crd import Column, CustomResource
 
 KIND = Kind(group="krypton.ai", version="v1alpha1", kind="Model", plural="models")
 

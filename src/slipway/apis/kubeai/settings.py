@@ -20,8 +20,8 @@ from slipway.apis.kubeai.engines import ENGINES, images
 from slipway.apis.kubeai.types import Engine
 from slipway.decoding import DecodingError, decode_yaml
 from slipway.kube.objects import Object
-from slipway.kube.quantity import multiply
-from slipway.kube.times import parse_duration
+from slipway.kube.values.quantity import multiply
+from slipway.kube.values.times import parse_duration
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.spelling import did_you_mean, nearest
 
@@ -195,7 +195,7 @@ class CacheProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 class Patch(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from"}, forbid_unknown_fields=True
 ):
-    """One operation of RFC 6902 on the whole pod; as builtins it is what :mod:`slipway.kube.jsonpatch` takes."""
+    """One operation of RFC 6902 on the whole pod; as builtins it is what :mod:`slipway.kube.values.jsonpatch` takes."""
 
     op: Literal["add", "remove", "replace", "move", "copy", "test"]
     path: Pointer

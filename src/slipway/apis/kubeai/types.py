@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from slipway.kube.conditions import Condition
-from slipway.kube.crd import Column, CustomResource, Rule, Scale, cel
 from slipway.kube.objects import Kind, Object
+from slipway.kube.schemas.conditions import Condition
+from slipway.kube.schemas.crd import Column, CustomResource, Rule, Scale, cel
 
 KIND = Kind(group="kubeai.org", version="v1", kind="Model", plural="models")
 

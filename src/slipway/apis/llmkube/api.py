@@ -22,6 +22,7 @@ from slipway.apis.llmkube.types.model import MODEL
 from slipway.apis.llmkube.types.pool import MODEL_POOL
 from slipway.apis.llmkube.types.quota import GPU_QUOTA
 from slipway.apis.llmkube.types.service import INFERENCE_SERVICE
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import (
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
@@ -39,7 +40,6 @@ from slipway.kube.objects import (
     key,
     labels,
 )
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Listers, Watch
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table, all_granted

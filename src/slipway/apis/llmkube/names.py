@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from slipway.kube.names import fitting
+from slipway.kube.values.names import fitting
 
 GROUP = "inference.llmkube.dev"
 MODEL_LABEL, SERVICE_LABEL, RUNTIME_LABEL = f"{GROUP}/model", f"{GROUP}/service", f"{GROUP}/runtime"

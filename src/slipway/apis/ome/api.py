@@ -10,7 +10,7 @@ from slipway.apis.ome.runtimes import status as runtime_status
 from slipway.apis.ome.services.table import SERVICES
 from slipway.apis.ome.types.benchmark import BENCHMARK_JOB
 from slipway.apis.ome.types.runtime import CLUSTER_SERVING_RUNTIME, SERVING_RUNTIME
-from slipway.kube.crd import CustomResource
+from slipway.kube.schemas.crd import CustomResource
 from slipway.serving.contract.api import Plan, World
 from slipway.serving.contract.table import Table
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.kube.names import NAME_LENGTH, ending, with_ending
 from slipway.kube.objects import Kind
+from slipway.kube.values.names import NAME_LENGTH, ending, with_ending
 
 GROUP = "ome.io"
 BASE_MODEL = Kind(GROUP, "v1beta1", "BaseModel", "basemodels")

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.table import EMPTY, Backend, RoutingTable
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, ConflictError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ConflictError
 from slipway.kube.objects import Key, Kind
 from slipway.serving.routing.route import ScaleTarget
 

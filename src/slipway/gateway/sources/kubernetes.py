@@ -25,10 +25,10 @@ from slipway.gateway.routing.table import (
     lost_ids,
 )
 from slipway.gateway.settings import Settings
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, NotFoundError
-from slipway.kube.events import Recorder
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, NotFoundError
+from slipway.kube.caches.informer import Informer
+from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     ENDPOINT_SLICE,
@@ -42,7 +42,7 @@ from slipway.kube.objects import (
     key,
     uid,
 )
-from slipway.kube.store import Change
+from slipway.kube.writes.events import Recorder
 from slipway.serving.routing.claims import Rules, only_name
 from slipway.serving.routing.route import MOST_PORTS, NOT_HELD, ROUTE, bounded
 from slipway.serving.status.unready import MOST_BYTES, UNREADY

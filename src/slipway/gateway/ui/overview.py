@@ -11,7 +11,7 @@ from slipway.gateway.haproxy.metrics import Figures
 from slipway.gateway.routing.table import Backend, Fault, RoutingTable, lost_ids
 from slipway.gateway.ui.advice import advise
 from slipway.gateway.ui.resources import Resource, Told
-from slipway.kube.conditions import READY, RECONCILING, STALLED
+from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 
 SERVICE = "services"
 """Kind of a model that nobody declared but by a labelled Service."""

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from slipway.kube.client import Client
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Kind, Object, created_unix, deleting, uid
 
 MOST_CONDITIONS = 20

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from slipway.kube.objects import Object, deleting
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
 from slipway.serving.containers.drain import FAILED_SECONDS
 
 Explain = Callable[[str], "Failure | None"]

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from slipway.kube.crd import CustomResource
+from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import Key, Kind, Object, key
-from slipway.kube.store import Change, IndexFunction
+from slipway.kube.schemas.crd import CustomResource
 from slipway.serving.containers.freedoms import Freedom
 from slipway.serving.contract.readiness import Readiness
 from slipway.serving.contract.settings import Settings
@@ -39,7 +39,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Listers(Protocol):
-    """Read access to the caches. See :class:`slipway.kube.store.Stores`."""
+    """Read access to the caches. See :class:`slipway.kube.caches.store.Stores`."""
 
     def get(self, kind: Kind, name: Key) -> Object | None:
         """One object, if it is there."""

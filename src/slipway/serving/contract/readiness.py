@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from slipway.kube import conditions
-from slipway.kube.conditions import READY, RECONCILING, STALLED
 from slipway.kube.objects import Object
+from slipway.kube.schemas import conditions
+from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 
 ROUTED = "Routed"
 """The condition of resources that requests are answered for."""

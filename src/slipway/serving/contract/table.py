@@ -7,7 +7,7 @@ from typing import Generic
 
 import msgspec
 
-from slipway.kube.crd import CustomResource
+from slipway.kube.schemas.crd import CustomResource
 from slipway.serving.containers.freedoms import Freedom, freedoms
 from slipway.serving.contract.api import Plan, Rejection, StatusResult, View, Watch, World
 from slipway.serving.contract.readiness import Readiness

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from slipway.kube.controller import owner_keys
+from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import Key, Kind, Object, key
-from slipway.kube.store import Change, IndexFunction
+from slipway.kube.runtime.controller import owner_keys
 from slipway.serving.containers.diagnosis import ended
 from slipway.serving.contract.api import Enqueue, Listers, Reference, Watch
 

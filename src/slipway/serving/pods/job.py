@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from slipway.kube.objects import JOB, Object, OwnerReference, controller_owner, created_unix, deleting
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
 from slipway.serving.containers.diagnosis import Diagnosis, Failure
 from slipway.serving.pods.server import Container
 from slipway.serving.pods.workload import child, container_spec

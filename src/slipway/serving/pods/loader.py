@@ -8,7 +8,7 @@ from fractions import Fraction
 import msgspec
 
 from slipway.kube.objects import Object
-from slipway.kube.quantity import amount
+from slipway.kube.values.quantity import amount
 from slipway.serving.containers import volumes
 from slipway.serving.pods.server import Container, Mount, Probe
 from slipway.serving.pods.workload import UNPRIVILEGED

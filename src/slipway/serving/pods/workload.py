@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.kube.jsonpatch import PatchError, patched
 from slipway.kube.objects import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -24,6 +23,7 @@ from slipway.kube.objects import (
     Object,
     annotations_of,
 )
+from slipway.kube.values.jsonpatch import PatchError, patched
 from slipway.serving.containers import volumes
 from slipway.serving.containers.devices import with_groups
 from slipway.serving.containers.diagnosis import TEMPLATE, template_digest

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import sentence
 from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult
 

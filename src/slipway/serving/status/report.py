@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, Key, Kind, Object, generation
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import Diagnosis, Failure, sentence
 from slipway.serving.contract.api import Rejection
 from slipway.serving.contract.readiness import ROUTED

@@ -12,10 +12,10 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from slipway.decoding import DecodingError, decode_json
-from slipway.kube.conditions import STALLED
-from slipway.kube.names import fitting
 from slipway.kube.objects import SERVICE, Object, deleting, key
-from slipway.kube.times import unix_time
+from slipway.kube.schemas.conditions import STALLED
+from slipway.kube.values.names import fitting
+from slipway.kube.values.times import unix_time
 from slipway.serving.containers.diagnosis import WAITING, is_ready
 from slipway.serving.pods.workload import child
 from slipway.serving.routing.route import Refusal, Route, route_metadata

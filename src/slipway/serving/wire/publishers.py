@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from slipway.kube.names import with_ending
+from slipway.kube.values.names import with_ending
 
 PUBLISH, UNPUBLISH = "publish", "unpublish"
 PUBLICATION = "slipway.inference/publication"

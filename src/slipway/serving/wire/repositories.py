@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.kube.names import fitting
+from slipway.kube.values.names import fitting
 
 PREFIXES = ("namespaced/", "cluster/")
 """Of the repositories of all models."""

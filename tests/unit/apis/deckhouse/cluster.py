@@ -10,8 +10,8 @@ from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.names import UPLOADED
 from slipway.artifacts.publication import Facts, Publication, written
 from slipway.controller.patches import own_patch
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, Key, deleting, key
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire.agent import AgentReport, Progress

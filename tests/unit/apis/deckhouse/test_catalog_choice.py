@@ -10,8 +10,8 @@ import pytest
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.catalogs.choice import CHOOSING, Entry, Refused, Waiting, by_choosing, choice, watches
 from slipway.apis.deckhouse.types import CatalogEntry
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object
-from slipway.kube.store import Change
 from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire import catalogs

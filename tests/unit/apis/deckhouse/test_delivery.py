@@ -12,6 +12,7 @@ import pytest
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.delivery import users
 from slipway.apis.deckhouse.delivery.workloads import DELIVERY, MODELS_DIR
+from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import (
     CRON_JOB,
     DAEMON_SET,
@@ -24,8 +25,7 @@ from slipway.kube.objects import (
     key,
     metadata_of,
 )
-from slipway.kube.store import Change, Store, Stores
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
 from slipway.serving.contract.delivery import OBSERVED, WORKLOADS, DeliveryWorld, Outcome, operations, template_of
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire.depot_token import Claim, TokenError, verified

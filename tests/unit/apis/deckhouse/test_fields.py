@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from slipway.apis.deckhouse.types import CATALOG_SOURCE, CLUSTER_MODEL, MODEL
-from slipway.kube.crd import CustomResource
+from slipway.kube.schemas.crd import CustomResource
 from tests.tables import each
 
 TABLE = Path(__file__).parent / "fields.tsv"

@@ -12,8 +12,8 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.metrics import samples
 from slipway.apis.description import Description, Scrape
 from slipway.controller.samples import SamplesCollector
-from slipway.kube.client import Client
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Object
 from slipway.serving.contract.settings import Settings
 

@@ -11,9 +11,9 @@ import pytest
 
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.api import MODELS
-from slipway.kube.conditions import find, timestamp
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, key
-from slipway.kube.store import Change
+from slipway.kube.schemas.conditions import find, timestamp
 from slipway.serving.contract.api import Rejection
 from slipway.weights import publications, turns
 from tests import worlds

@@ -10,10 +10,10 @@ import pytest
 from slipway.apis.kubeai import KUBEAI, names
 from slipway.apis.kubeai.models import cache
 from slipway.apis.kubeai.models.resolve import references, resolve
-from slipway.kube.conditions import timestamp
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, Key, Kind
-from slipway.kube.store import Change
-from slipway.kube.times import unix_time
+from slipway.kube.schemas.conditions import timestamp
+from slipway.kube.values.times import unix_time
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.routing.route import routed_service

@@ -12,8 +12,8 @@ from typing import Any
 from slipway.apis.llmkube import MODELS, SERVICES
 from slipway.apis.llmkube.types.model import KIND, MODEL
 from slipway.apis.llmkube.types.service import INFERENCE_SERVICE
-from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import core_schema
 from slipway.serving.contract.api import Api, InvalidSpecError, Reference, Rejection, World
 from slipway.serving.contract.settings import Settings, Sources
 from tests import worlds

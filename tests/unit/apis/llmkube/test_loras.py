@@ -10,8 +10,8 @@ from slipway.apis.llmkube import ADAPTERS, SERVICES
 from slipway.apis.llmkube.api import ADAPTER_INDEXES
 from slipway.apis.llmkube.types.lora import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
+from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import Key
-from slipway.kube.store import Change, Store, Stores
 from slipway.serving.contract.api import InvalidSpecError, Reference, World
 from slipway.serving.contract.settings import Settings
 from tests import worlds

@@ -10,8 +10,8 @@ import pytest
 from slipway.apis.llmkube import MODELS
 from slipway.apis.llmkube.models import cache
 from slipway.artifacts.report import Report, written
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, deleting
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError, Plan, World
 from slipway.serving.contract.settings import Settings
 from tests import worlds

@@ -20,8 +20,8 @@ from slipway.apis.llmkube.models import loaders
 from slipway.apis.llmkube.models import spec as model_spec
 from slipway.apis.llmkube.models.cache import written
 from slipway.apis.llmkube.types.model import ModelStatus
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, deleting
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, World
 from slipway.serving.contract.settings import Settings, Sources
 from slipway.serving.wire.agent import AgentReport

@@ -15,10 +15,10 @@ from slipway.apis.llmkube.services import pods
 from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.pool import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.kube.conditions import Condition, find, merge
-from slipway.kube.names import label_value
+from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD, Key, key
-from slipway.kube.store import Change, Store, Stores
+from slipway.kube.schemas.conditions import Condition, find, merge
+from slipway.kube.values.names import label_value
 from slipway.serving.contract.api import InvalidSpecError, Reference, Rejection, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.routing.demand import Demand

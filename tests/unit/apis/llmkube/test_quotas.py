@@ -17,8 +17,8 @@ from slipway.apis.llmkube.rules.hardware import gpus_of
 from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.quota import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
+from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Key
-from slipway.kube.store import Change, Store, Stores
 from slipway.serving.contract.api import InvalidSpecError, Reference, Rejection, World
 from slipway.serving.contract.settings import Settings
 from tests import worlds

@@ -15,8 +15,8 @@ from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.models import spec as model_spec
 from slipway.apis.llmkube.models.spec import Model
 from slipway.apis.llmkube.types.model import KIND
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Kind, Object, deleting
-from slipway.kube.store import Change
 from slipway.serving.contract.settings import Settings
 from tests import worlds
 from tests.tables import seeds

@@ -13,7 +13,7 @@ import pytest
 from slipway.apis.llmkube import ROUTERS
 from slipway.apis.llmkube.types.router import MODEL_ROUTER, ModelRouterSpec
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.kube.crd import to_yaml
+from slipway.kube.schemas.crd import to_yaml
 from slipway.serving.contract.api import InvalidSpecError, Reference, Rejection, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.routing.route import ROUTE, Route, Target, When

@@ -11,8 +11,8 @@ from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.rules import scheduling
 from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.service import KIND
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, PRIORITY_CLASS
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Reference, Rejection, StatusResult, World
 from slipway.serving.contract.settings import Settings
 from tests import worlds

@@ -13,8 +13,8 @@ import yaml
 
 from slipway.apis.llmkube.types.model import MODEL, ModelSpec
 from slipway.apis.llmkube.types.service import INFERENCE_SERVICE, InferenceServiceSpec
-from slipway.kube.crd import to_yaml
 from slipway.kube.objects import Object
+from slipway.kube.schemas.crd import to_yaml
 from tests.conformance.cases import is_part, laid_over
 from tests.conformance.llmkube import CASES, LEAST, MANIFESTS, UNKNOWN
 from tests.schemas import definition_of, faults, filled, schema_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from slipway.apis.llmkube.rules.updated import last_updated
-from slipway.kube.conditions import Condition, merge
+from slipway.kube.schemas.conditions import Condition, merge
 
 TYPES = frozenset({"Available", "Degraded"})
 

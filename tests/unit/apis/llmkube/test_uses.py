@@ -11,8 +11,8 @@ import pytest
 from slipway.apis.llmkube import MODELS, SERVICES, names
 from slipway.apis.llmkube.models import usage
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.kube.conditions import timestamp
-from slipway.kube.store import Change
+from slipway.kube.caches.store import Change
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import USES
 from slipway.serving.contract.settings import Settings
 from tests import worlds

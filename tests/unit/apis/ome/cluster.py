@@ -10,8 +10,8 @@ from slipway.apis.ome.models.storage import use_of
 from slipway.apis.ome.models.table import MODELS
 from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.report import Report, written
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, Key, deleting, key
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Reference, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table

@@ -18,8 +18,8 @@ from slipway.apis.ome.services.table import SERVICES
 from slipway.apis.ome.types.model import CLUSTER_BASE_MODEL
 from slipway.apis.ome.types.runtime import CLUSTER_SERVING_RUNTIME
 from slipway.apis.ome.types.service import SERVICE
-from slipway.kube.crd import CustomResource
 from slipway.kube.objects import Object
+from slipway.kube.schemas.crd import CustomResource
 from slipway.serving.contract.api import InvalidSpecError, Rejection, World
 from tests import worlds
 from tests.schemas import MadeUp, faults, filled, schema_of

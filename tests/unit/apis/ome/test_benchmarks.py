@@ -13,9 +13,9 @@ from slipway.apis.ome.api import BENCHMARKS
 from slipway.apis.ome.benchmarks.job import SUMMARY_SECONDS
 from slipway.apis.ome.benchmarks.resolve import SPEC, TOKENIZER_ANNOTATION
 from slipway.artifacts.benchmark import Run, Summary, written
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, Key, Object
-from slipway.kube.store import Change
-from slipway.kube.times import unix_time
+from slipway.kube.values.times import unix_time
 from slipway.serving.containers.freedoms import NO_LABELS
 from slipway.serving.contract.api import InvalidSpecError, Rejection, World
 from slipway.serving.contract.authors import planned as judged

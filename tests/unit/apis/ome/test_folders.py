@@ -10,9 +10,9 @@ import pytest
 
 from slipway.apis.ome.models import folders
 from slipway.apis.ome.models import storage as ome_storage
-from slipway.kube.conditions import timestamp
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key
-from slipway.kube.store import Change
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
 from slipway.weights.jobs import EVICTION_SECONDS

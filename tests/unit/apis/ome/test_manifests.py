@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from slipway.apis.ome.components.manifests import answering, finished
-from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import core_schema
 from slipway.serving.containers.drain import Drain
 from slipway.serving.containers.freedoms import freedoms
 from tests.schemas import faults

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from slipway.artifacts.config import ModelFacts, Named
-from slipway.kube.conditions import timestamp
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import NODE, Key
-from slipway.kube.store import Change
+from slipway.kube.schemas.conditions import timestamp
 from slipway.loader.main import arguments
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings

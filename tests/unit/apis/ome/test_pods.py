@@ -17,8 +17,8 @@ from slipway.apis.ome.components.pods import OWN_LABELS, PodContext, template
 from slipway.apis.ome.models.storage import Mount
 from slipway.engines.recognition import recognise
 from slipway.engines.sglang import SGLANG as ENGINE
-from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import core_schema
 from slipway.serving.containers.diagnosis import TEMPLATE
 from slipway.serving.containers.freedoms import freedoms
 from slipway.serving.contract.api import USES, InvalidSpecError

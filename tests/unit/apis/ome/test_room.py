@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slipway.apis.ome.models import room
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import NODE, Object
-from slipway.kube.store import Change
 from slipway.weights import nodes
 from slipway.weights.nodes import RECORDS
 

@@ -10,8 +10,8 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.runtimes.status import SELECTED, status, watch
+from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import Key, Object
-from slipway.kube.store import Change, Store, Stores
 from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Settings
 

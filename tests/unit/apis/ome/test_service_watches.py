@@ -9,8 +9,8 @@ import pytest
 from slipway.apis.ome import names
 from slipway.apis.ome.services.table import SERVICES
 from slipway.apis.ome.services.watches import of_model, of_runtime
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Object
-from slipway.kube.store import Change
 from tests import worlds
 
 from . import services as bench

@@ -13,9 +13,9 @@ import pytest
 
 from slipway.apis.ome.models import line, room, turns
 from slipway.apis.ome.names import BASE_MODEL
-from slipway.kube.conditions import timestamp
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import NODE, Key
-from slipway.kube.store import Change
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import Rejection, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.job import PODLESS_SECONDS

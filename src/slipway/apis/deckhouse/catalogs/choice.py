@@ -10,8 +10,8 @@ import msgspec
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.deckhouse.types import CatalogEntry
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, deleting, key, uid
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Listers, Watch, World
 from slipway.serving.contract.watches import nobody
 from slipway.serving.wire.catalogs import IMPORTS, UndecidedError, choose_catalog, choose_entry

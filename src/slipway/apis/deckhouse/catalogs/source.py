@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from slipway.apis.deckhouse import types
-from slipway.kube.conditions import READY, Condition, timestamp
 from slipway.kube.objects import Object, generation, key
-from slipway.kube.times import parse_duration
+from slipway.kube.schemas.conditions import READY, Condition, timestamp
+from slipway.kube.values.times import parse_duration
 from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
 from slipway.serving.status.builder import build_status, verdict
 from slipway.serving.wire.catalogs import Catalog, CatalogAddress

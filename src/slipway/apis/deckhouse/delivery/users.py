@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from slipway.apis.deckhouse import names
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, annotations_of, key
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Listers, Watch, World
 from slipway.serving.contract.delivery import OBSERVED
 

@@ -14,8 +14,8 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.delivery.contents import Contents, Names, taken, with_contents
 from slipway.apis.deckhouse.delivery.users import DELIVERED, MOST_BYTES, USERS, split
 from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
-from slipway.kube.compare import digest
 from slipway.kube.objects import Key, Object, annotations_of, deleting, key
+from slipway.kube.values.compare import digest
 from slipway.serving.contract.api import Watch
 from slipway.serving.contract.delivery import (
     ROLLOUT_SECONDS,

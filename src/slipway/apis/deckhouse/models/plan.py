@@ -20,10 +20,10 @@ from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
 from slipway.apis.deckhouse.types import ClusterModelSpec, ModelSpec, Provider
 from slipway.artifacts import huggingface, model_pages
 from slipway.artifacts.publication import Publication
-from slipway.kube.conditions import find
-from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, SECRET, Key, Object, annotations_of, deleting, key
-from slipway.kube.times import unix_time
+from slipway.kube.schemas.conditions import find
+from slipway.kube.values.names import label_value
+from slipway.kube.values.times import unix_time
 from slipway.serving.contract.api import InvalidSpecError, Plan, World
 from slipway.serving.pods.server import variables
 from slipway.serving.pods.workload import child

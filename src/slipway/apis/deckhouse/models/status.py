@@ -13,8 +13,8 @@ from slipway.apis.deckhouse.models.plan import ARTIFACT_RESOLVED, METADATA_RESOL
 from slipway.apis.deckhouse.types import Phase
 from slipway.artifacts import model_pages
 from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication
-from slipway.kube.conditions import SUMMARY, Condition, find, timestamp
 from slipway.kube.objects import Object, deleting, generation
+from slipway.kube.schemas.conditions import SUMMARY, Condition, find, timestamp
 from slipway.serving.containers.diagnosis import sentence
 from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict

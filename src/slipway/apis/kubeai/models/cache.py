@@ -19,9 +19,9 @@ from slipway.apis.kubeai.models.resolve import Model, View, url_of
 from slipway.apis.kubeai.settings import SystemConfig
 from slipway.apis.kubeai.types import KIND
 from slipway.decoding import DecodingError, decode_json
-from slipway.kube.conditions import timestamp
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, deleting, uid
-from slipway.kube.store import Change
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.containers.diagnosis import remains, template_digest
 from slipway.serving.contract.api import Listers, MetadataPatch, Plan
 from slipway.serving.contract.settings import Settings

@@ -14,9 +14,9 @@ from slipway.apis.llmkube.rules.slots import Decision, Member, Slot, complete, d
 from slipway.apis.llmkube.services import pods
 from slipway.apis.llmkube.types.pool import ModelPoolSpec
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.kube.conditions import Condition, find, timestamp
 from slipway.kube.objects import DEPLOYMENT, Key, Object, deleting, key
-from slipway.kube.times import unix_time
+from slipway.kube.schemas.conditions import Condition, find, timestamp
+from slipway.kube.values.times import unix_time
 from slipway.serving.containers.diagnosis import ended
 from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
 from slipway.serving.status.builder import build_status, first_rejection, verdict

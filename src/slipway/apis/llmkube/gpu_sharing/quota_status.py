@@ -10,8 +10,8 @@ from slipway.apis.llmkube.rules import quotas
 from slipway.apis.llmkube.rules.fields_used import fields_used
 from slipway.apis.llmkube.types.quota import GPUQuotaSpec
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.kube.conditions import Condition, timestamp
 from slipway.kube.objects import Object, key, uid
+from slipway.kube.schemas.conditions import Condition, timestamp
 from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
 from slipway.serving.status.builder import build_status, first_rejection, verdict
 

@@ -24,10 +24,10 @@ from slipway.apis.llmkube.settings import ModelCache
 from slipway.apis.llmkube.types.model import KIND
 from slipway.artifacts.report import Report
 from slipway.decoding import decode_json
-from slipway.kube.conditions import timestamp
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Object, annotations_of, created_unix, deleting, key, uid
-from slipway.kube.store import Change
-from slipway.kube.times import unix_time
+from slipway.kube.schemas.conditions import timestamp
+from slipway.kube.values.times import unix_time
 from slipway.serving.contract.api import InvalidSpecError, Listers, MetadataPatch, Reference, World
 from slipway.serving.contract.watches import NAMESPACE
 from slipway.weights import place as places

@@ -11,8 +11,8 @@ from slipway.apis.llmkube.rules.hardware import resource, vendor_of
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.artifacts import huggingface
-from slipway.kube.names import label_value
 from slipway.kube.objects import Object, key
+from slipway.kube.values.names import label_value
 from slipway.serving.containers import volumes
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.server import Container

@@ -10,8 +10,8 @@ from slipway.apis.llmkube.models.cache import Folder, Record
 from slipway.apis.llmkube.models.resolve import View, expects
 from slipway.apis.llmkube.models.spec import Model
 from slipway.apis.llmkube.settings import llmkube
-from slipway.kube.conditions import timestamp
 from slipway.kube.objects import MANAGED_BY, Object, deleting, key, uid
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import MetadataPatch, World
 from slipway.weights import jobs
 from slipway.weights.jobs import INSTANCE_LABEL, NAME_LABEL, REPORT_SECONDS, Run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import NODE, Key, Kind, Object
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Listers, Watch
 from slipway.serving.contract.watches import all_of, first_or_last
 

@@ -15,8 +15,8 @@ from slipway.apis.llmkube.rules.hardware import resource
 from slipway.apis.llmkube.rules.updated import stamped
 from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.report import Report
-from slipway.kube.conditions import Condition, timestamp
 from slipway.kube.objects import NODE, Object, created_unix, generation
+from slipway.kube.schemas.conditions import Condition, timestamp
 from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult, World
 from slipway.serving.contract.authors import NOT_ALLOWED
 from slipway.serving.status.builder import build_status, verdict

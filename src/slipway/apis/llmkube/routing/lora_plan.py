@@ -13,8 +13,8 @@ from slipway.apis.llmkube.services import pods
 from slipway.apis.llmkube.types.lora import LoRAAdapterSpec
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.apis.llmkube.types.service import Endpoint
-from slipway.kube.names import label_value
 from slipway.kube.objects import Object, created_unix, key
+from slipway.kube.values.names import label_value
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, World
 from slipway.serving.pods.server import ServiceSpec
 from slipway.serving.pods.workload import service_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.routing.lora_plan import View
 from slipway.apis.llmkube.rules import loras
-from slipway.kube.conditions import Condition, find, timestamp
 from slipway.kube.objects import Object, key
+from slipway.kube.schemas.conditions import Condition, find, timestamp
 from slipway.serving.contract.api import Rejection, StatusResult
 from slipway.serving.contract.readiness import ROUTED
 from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict

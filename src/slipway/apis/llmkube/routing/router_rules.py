@@ -15,7 +15,7 @@ import msgspec
 
 from slipway.apis.llmkube.services import pods
 from slipway.apis.llmkube.types.router import Backend, Match, ModelRouterSpec, RouterRule
-from slipway.kube.times import parse_duration
+from slipway.kube.values.times import parse_duration
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.routing.route import MODEL_ID, MOST_TARGETS, Target, When
 

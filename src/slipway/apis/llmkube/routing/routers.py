@@ -13,9 +13,9 @@ from slipway.apis.llmkube.rules.fields_used import fields_used
 from slipway.apis.llmkube.rules.updated import stamped
 from slipway.apis.llmkube.types.router import KIND, MODEL_ROUTER, Backend, ModelRouterSpec
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.kube.conditions import Condition
-from slipway.kube.names import fitting, label_value
 from slipway.kube.objects import SERVICE, Object, created_unix, key
+from slipway.kube.schemas.conditions import Condition
+from slipway.kube.values.names import fitting, label_value
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table

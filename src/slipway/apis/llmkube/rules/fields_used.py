@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipway.kube.conditions import Condition
+from slipway.kube.schemas.conditions import Condition
 
 
 def fields_used(unused: Mapping[str, str]) -> Condition:

@@ -12,7 +12,7 @@ import msgspec
 from slipway.apis.llmkube.types.model import Gpu, Hardware, Vendor
 from slipway.apis.llmkube.types.service import InferenceServiceSpec
 from slipway.kube.objects import Object
-from slipway.kube.quantity import amount
+from slipway.kube.values.quantity import amount
 from slipway.serving.contract.api import InvalidSpecError
 
 RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/i915"}

@@ -13,8 +13,8 @@ import msgspec
 from slipway.apis.llmkube.types.lora import KIND, LoRAAdapterSpec
 from slipway.apis.llmkube.types.runtime import SglangConfig
 from slipway.engines.flags import given_flags
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Object, created_unix, deleting, key
-from slipway.kube.store import Change
 from slipway.serving.contract.api import InvalidSpecError, Listers, World
 from slipway.serving.wire import agent
 from slipway.serving.wire.agent import IN_PLACE, Adapter, AdapterSet

@@ -12,10 +12,10 @@ import msgspec
 
 from slipway.apis.llmkube.rules.slots import Slot
 from slipway.apis.llmkube.types.pool import KIND, ModelPoolSpec
-from slipway.kube.conditions import Condition, find
-from slipway.kube.names import label_value
 from slipway.kube.objects import Key, Object, deleting, key
-from slipway.kube.times import parse_duration, unix_time
+from slipway.kube.schemas.conditions import Condition, find
+from slipway.kube.values.names import label_value
+from slipway.kube.values.times import parse_duration, unix_time
 from slipway.serving.contract.api import InvalidSpecError, Listers
 from slipway.spelling import did_you_mean
 

@@ -22,8 +22,8 @@ import msgspec
 from slipway.apis.llmkube.rules.scheduling import VALUES, Place, place, priority_of
 from slipway.apis.llmkube.types.quota import KIND, Selector
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import NAMESPACE, Key, Object, deleting, key, labels, metadata_of
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Listers, World
 from slipway.serving.routing.selector import KEY, VALUE, Requirement, chosen
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from slipway.apis.llmkube.types.service import KIND, Priority
+from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import Key, Object, created_unix, deleting, key
-from slipway.kube.store import Change, IndexFunction
 from slipway.serving.contract.api import Listers, World
 from slipway.serving.pods.policies import priority_class
 

@@ -6,8 +6,8 @@ from collections.abc import Container
 
 import msgspec
 
-from slipway.kube.conditions import LONGEST_MESSAGE, timestamp
 from slipway.kube.objects import Object
+from slipway.kube.schemas.conditions import LONGEST_MESSAGE, timestamp
 from slipway.serving.contract.api import StatusResult
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from slipway.apis.llmkube.services.resolve import Service, View
 from slipway.apis.llmkube.types.operation import Disruption, Slo
-from slipway.kube.conditions import Condition
-from slipway.kube.names import fitting
 from slipway.kube.objects import Kind, Object, deleting
-from slipway.kube.times import unix_time
+from slipway.kube.schemas.conditions import Condition
+from slipway.kube.values.names import fitting
+from slipway.kube.values.times import unix_time
 from slipway.serving.containers.drain import MARGIN_SECONDS
 from slipway.serving.pods.policies import UNMOVED, disruption_budget
 from slipway.serving.pods.server import ModelServer, Scale

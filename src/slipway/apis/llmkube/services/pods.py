@@ -16,8 +16,8 @@ from slipway.apis.llmkube.services import autoscaling
 from slipway.apis.llmkube.services.resolve import Service, mode, quantity
 from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.redaction import redact_url
-from slipway.kube.names import fitting, label_value
 from slipway.kube.objects import MANAGED_BY, Object, created_unix
+from slipway.kube.values.names import fitting, label_value
 from slipway.serving.containers import env, volumes
 from slipway.serving.contract.api import InvalidSpecError, World
 from slipway.serving.pods.loader import beside_engine, scratch

@@ -22,9 +22,9 @@ from slipway.artifacts.weights import Unnamed
 from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
 from slipway.engines.flags import Value, given_flags
 from slipway.engines.retired import Renewal
-from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, key
-from slipway.kube.quantity import multiply
+from slipway.kube.values.names import label_value
+from slipway.kube.values.quantity import multiply
 from slipway.serving.containers.diagnosis import ended
 from slipway.serving.contract.api import InvalidSpecError, Reference, World
 from slipway.serving.contract.settings import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from slipway.apis.llmkube.rules import ranks
 from slipway.apis.llmkube.services.resolve import Service
 from slipway.apis.llmkube.services.surroundings import draft_of
-from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.contract.api import Rejection, World
 
 SPEC_VALID = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}

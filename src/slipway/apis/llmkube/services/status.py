@@ -26,8 +26,8 @@ from slipway.apis.llmkube.services.resolve import METAL, Service, View, mode, pr
 from slipway.apis.llmkube.services.surroundings import model_of, pool_of
 from slipway.engines.flags import NOT_KNOWN
 from slipway.engines.log_patterns import Download
-from slipway.kube.conditions import Condition, find
 from slipway.kube.objects import Object, generation, key, uid
+from slipway.kube.schemas.conditions import Condition, find
 from slipway.serving.containers.diagnosis import Diagnosis, Failure, Limits, diagnose
 from slipway.serving.contract.api import Rejection, StatusResult, World
 from slipway.serving.status.adapters import Standing, standings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from slipway.apis.llmkube.models import usage
 from slipway.apis.llmkube.rules import pools
 from slipway.apis.llmkube.types.model import KIND as MODEL
-from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, key
+from slipway.kube.values.names import label_value
 from slipway.serving.contract.api import Reference, World
 from slipway.serving.contract.watches import NAMESPACE
 from slipway.spelling import NAMES, did_you_mean

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from slipway.apis.llmkube.types.model import Number64, Time
-from slipway.kube.conditions import CHECKED, Condition
-from slipway.kube.crd import Column, CustomResource
 from slipway.kube.objects import Kind
+from slipway.kube.schemas.conditions import CHECKED, Condition
+from slipway.kube.schemas.crd import Column, CustomResource
 
 KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="LoRAAdapter", plural="loraadapters")
 

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from slipway.kube.conditions import CHECKED, Condition
-from slipway.kube.core import core
-from slipway.kube.crd import Column, CustomResource, Rule, cel
 from slipway.kube.objects import Kind, Object
+from slipway.kube.schemas.conditions import CHECKED, Condition
+from slipway.kube.schemas.core import core
+from slipway.kube.schemas.crd import Column, CustomResource, Rule, cel
 
 KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="Model", plural="models")
 

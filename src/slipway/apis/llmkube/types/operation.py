@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from slipway.apis.llmkube.types.model import INT32
-from slipway.kube.crd import Rule, cel
+from slipway.kube.schemas.crd import Rule, cel
 
 NUMBER = r"^[0-9]+(\.[0-9]+)?$"
 OBJECTIVE = cel(Rule("double(self) >= 50.0 && double(self) <= 99.999", "must be a number from 50 to 99.999."))

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from slipway.apis.llmkube.types.model import ATOMIC, INT32, Number64, Time
-from slipway.kube.conditions import CHECKED, Condition
-from slipway.kube.crd import Column, CustomResource, list_map
 from slipway.kube.objects import Kind
+from slipway.kube.schemas.conditions import CHECKED, Condition
+from slipway.kube.schemas.crd import Column, CustomResource, list_map
 
 KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="ModelPool", plural="modelpools")
 

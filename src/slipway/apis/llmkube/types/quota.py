@@ -10,9 +10,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from slipway.apis.llmkube.types.model import ATOMIC, INT32, INT64, Number64, Time
 from slipway.apis.llmkube.types.service import Count, Priority
-from slipway.kube.conditions import CHECKED, Condition
-from slipway.kube.crd import Column, CustomResource, Rule
 from slipway.kube.objects import Kind
+from slipway.kube.schemas.conditions import CHECKED, Condition
+from slipway.kube.schemas.crd import Column, CustomResource, Rule
 
 KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="GPUQuota", plural="gpuquotas")
 

@@ -11,10 +11,10 @@ from msgspec import UNSET, Meta, UnsetType
 from slipway.apis.llmkube.types.model import ATOMIC, INT32, INT64, Number64, SecretName, Time
 from slipway.apis.llmkube.types.operation import Gateway, GatewayName
 from slipway.apis.llmkube.types.service import Count, Port
-from slipway.kube.conditions import CHECKED, Condition
-from slipway.kube.core import core
-from slipway.kube.crd import Column, CustomResource
 from slipway.kube.objects import Kind, Object
+from slipway.kube.schemas.conditions import CHECKED, Condition
+from slipway.kube.schemas.core import core
+from slipway.kube.schemas.crd import Column, CustomResource
 
 KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="ModelRouter", plural="modelrouters")
 

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from slipway.apis.llmkube.types.model import INT32
-from slipway.kube.core import core
-from slipway.kube.crd import Rule
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import core
+from slipway.kube.schemas.crd import Rule
 
 Int32 = Annotated[int, Meta(extra_json_schema=INT32)]
 SecretKey = Annotated[Object, core("SecretKeySelector")]

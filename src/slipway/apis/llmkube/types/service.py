@@ -18,10 +18,10 @@ from slipway.apis.llmkube.types.runtime import (
     TgiConfig,
     VllmConfig,
 )
-from slipway.kube.conditions import CHECKED, Condition
-from slipway.kube.core import core
-from slipway.kube.crd import Column, CustomResource, Rule, Scale
 from slipway.kube.objects import Kind, Object
+from slipway.kube.schemas.conditions import CHECKED, Condition
+from slipway.kube.schemas.core import core
+from slipway.kube.schemas.crd import Column, CustomResource, Rule, Scale
 
 KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="InferenceService", plural="inferenceservices")
 

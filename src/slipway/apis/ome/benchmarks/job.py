@@ -10,10 +10,10 @@ from slipway.apis.ome import names
 from slipway.apis.ome.benchmarks.resolve import RESULTS, RESULTS_VOLUME, SPEC, TOKEN_KEY, View, spec_digest
 from slipway.artifacts import benchmark as results
 from slipway.artifacts.benchmark import Summary
-from slipway.kube.conditions import Condition
-from slipway.kube.merge import merged
-from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, MANAGED_BY, Object, created_unix, generation, key
+from slipway.kube.schemas.conditions import Condition
+from slipway.kube.schemas.merge import merged
+from slipway.kube.values.names import label_value
 from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.diagnosis import Diagnosis, Failure, Limits, diagnose, sentence
 from slipway.serving.containers.freedoms import Freedom, freedoms

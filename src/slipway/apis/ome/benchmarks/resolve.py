@@ -18,9 +18,9 @@ from slipway.apis.ome.models import folders
 from slipway.apis.ome.types.benchmark import BenchmarkJobSpec, Endpoint, InferenceServiceReference
 from slipway.apis.ome.types.model import StorageSpec
 from slipway.artifacts.paths import fault_inside
-from slipway.kube.conditions import find
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, Key, Object, annotations_of, deleting, generation, key
-from slipway.kube.store import Change
+from slipway.kube.schemas.conditions import find
 from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.genai_bench import OPENAI, Benchmark
 from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, Watch, World

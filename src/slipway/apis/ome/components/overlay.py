@@ -15,9 +15,9 @@ import msgspec
 
 from slipway.apis.ome.components import predictor
 from slipway.apis.ome.types.component import ComponentExtensionSpec
-from slipway.kube.core import definition
-from slipway.kube.merge import merged
 from slipway.kube.objects import Object, as_object
+from slipway.kube.schemas.core import definition
+from slipway.kube.schemas.merge import merged
 from slipway.serving.contract.api import InvalidSpecError
 
 Name = Literal["engine", "decoder", "router"]

@@ -20,9 +20,9 @@ from slipway.apis.ome.components.adapters import Adapter
 from slipway.apis.ome.components.overlay import Component
 from slipway.apis.ome.models.storage import Mount, use_of
 from slipway.engines.recognition import Recognised, given, recognise
-from slipway.kube.names import NAME_LENGTH, ending
 from slipway.kube.objects import Object, as_object
-from slipway.kube.quantity import amount
+from slipway.kube.values.names import NAME_LENGTH, ending
+from slipway.kube.values.quantity import amount
 from slipway.serving.containers import env, volumes
 from slipway.serving.containers.devices import with_groups
 from slipway.serving.containers.diagnosis import TEMPLATE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.kube.merge import merged
 from slipway.kube.objects import Object, as_object
+from slipway.kube.schemas.merge import merged
 
 RUNNER = "ome-container"
 HINT = "ome"

@@ -14,8 +14,8 @@ import msgspec
 
 from slipway.apis.ome.models import storage
 from slipway.apis.ome.models.storage import KINDS, Mount, Stored, mount_of
+from slipway.kube.caches.store import IndexFunction
 from slipway.kube.objects import NODE, Kind, Object, deleting, key, uid
-from slipway.kube.store import IndexFunction
 from slipway.serving.contract.api import InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import nobody

@@ -12,8 +12,8 @@ from slipway.apis.ome.models.resolve import View
 from slipway.apis.ome.models.storage import Stored
 from slipway.apis.ome.settings import ome
 from slipway.artifacts import huggingface
-from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Object, deleting, key, uid
+from slipway.kube.values.names import label_value
 from slipway.serving.containers import volumes
 from slipway.serving.pods.server import Container, variables
 from slipway.serving.pods.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted

@@ -12,6 +12,7 @@ from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage, turns
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.settings import ome
+from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import (
     JOB,
     NODE,
@@ -25,7 +26,6 @@ from slipway.kube.objects import (
     key,
     uid,
 )
-from slipway.kube.store import Change, IndexFunction
 from slipway.serving.contract.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import owned_by, stops

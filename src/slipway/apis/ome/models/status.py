@@ -12,8 +12,8 @@ from slipway.apis.ome.models.plan import Visit, visits
 from slipway.apis.ome.models.resolve import View
 from slipway.apis.ome.models.storage import Stored
 from slipway.apis.ome.types import fields_ignored
-from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation, key
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import sentence
 from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict

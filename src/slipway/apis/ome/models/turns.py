@@ -25,9 +25,9 @@ from slipway.apis.ome.models.line import Heads, Held, Written
 from slipway.apis.ome.models.room import ROOM, space_of
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.settings import ome
-from slipway.kube.conditions import timestamp
+from slipway.kube.caches.store import IndexFunction
 from slipway.kube.objects import JOB, Key, Kind, Object, OwnerReference, controller_owner, deleting, key, uid
-from slipway.kube.store import IndexFunction
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError, Listers, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.job import PODLESS_SECONDS, ended

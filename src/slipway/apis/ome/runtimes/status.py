@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from slipway.apis.ome.runtimes.candidates import Broken, Entry, candidate
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, created_unix, key
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Listers, Rejection, StatusResult, Watch, World
 from slipway.serving.contract.watches import NAMESPACE, by_namespace
 from slipway.serving.status.builder import build_status, first_rejection, verdict

@@ -14,8 +14,8 @@ from slipway.apis.ome.components.scaling import Scaler
 from slipway.apis.ome.models.storage import Mount
 from slipway.apis.ome.types.service import InferenceServiceSpec
 from slipway.engines.recognition import Recognised
-from slipway.kube.names import ending
 from slipway.kube.objects import DEPLOYMENT, Kind, Object, annotations_of, key, labels
+from slipway.kube.values.names import ending
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.groups import LEADER_WORKER_SET, LONGEST_NAME
 from slipway.serving.routing.route import MOST_LABEL_CHARACTERS, MOST_LABELS

@@ -14,8 +14,8 @@ from slipway.apis.ome.services.fields import Found, address_of, component_fields
 from slipway.apis.ome.services.resolve import View
 from slipway.apis.ome.services.service import Part, Service, workload_names
 from slipway.apis.ome.types import fields_ignored
-from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, Object, key, labels
+from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import NO_NODE, Diagnosis, Limits, diagnose
 from slipway.serving.contract.api import Rejection, StatusResult
 from slipway.serving.pods.groups import LEADER_WORKER_SET, as_workload

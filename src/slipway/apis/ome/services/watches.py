@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from slipway.apis.ome import names
 from slipway.apis.ome.components import predictor
 from slipway.apis.ome.services.resolve import MODELS, RUNTIMES, name_of, places
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key
-from slipway.kube.store import Change
 from slipway.serving.contract.api import Enqueue, Listers, Reference
 from slipway.serving.contract.watches import referenced_by
 

@@ -9,9 +9,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from slipway.apis.ome import names
 from slipway.apis.ome.types.model import Conditions, Number64, StorageSpec
-from slipway.kube.core import inlined
-from slipway.kube.crd import Column, CustomResource, Rule
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import inlined
+from slipway.kube.schemas.crd import Column, CustomResource, Rule
 
 SET: Object = {"x-kubernetes-list-type": "set"}
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Meta
 
 from slipway.apis.ome.types.model import INT64, Number64, part
-from slipway.kube.core import core, inlined
-from slipway.kube.crd import INT_OR_STRING
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import core, inlined
+from slipway.kube.schemas.crd import INT_OR_STRING
 
 Metric = Literal["cpu", "memory", "concurrency", "rps", "tps"]
 PROBES = tuple(f"{what}Probe.{how}.port" for what in ("liveness", "readiness") for how in ("httpGet", "tcpSocket"))

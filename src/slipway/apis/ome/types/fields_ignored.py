@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slipway.apis.ome.types.service import LATER
-from slipway.kube.conditions import Condition
-from slipway.kube.crd import set_fields
 from slipway.kube.objects import Object
+from slipway.kube.schemas.conditions import Condition
+from slipway.kube.schemas.crd import set_fields
 
 COMPONENTS = ("engine", "decoder", "router", "predictor")
 OF_COMPONENTS = {

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from slipway.apis.ome import names
-from slipway.kube.conditions import CHECKED, Condition
-from slipway.kube.core import core
-from slipway.kube.crd import Column, CustomResource
 from slipway.kube.objects import Object
+from slipway.kube.schemas.conditions import CHECKED, Condition
+from slipway.kube.schemas.core import core
+from slipway.kube.schemas.crd import Column, CustomResource
 
 INT32: Object = {"format": "int32"}
 INT64: Object = {"format": "int64"}

@@ -22,8 +22,8 @@ from slipway.apis.ome.types.model import (
     Strings,
     part,
 )
-from slipway.kube.crd import Column, CustomResource
 from slipway.kube.objects import Object
+from slipway.kube.schemas.crd import Column, CustomResource
 
 Natural = Annotated[int, Meta(ge=0, extra_json_schema=INT64)]
 POD_FIELDS = (

@@ -19,10 +19,10 @@ from slipway.apis.ome.types.component import (
     WorkerSpec,
 )
 from slipway.apis.ome.types.model import ATOMIC, Number64, Strings, part
-from slipway.kube.conditions import Condition
-from slipway.kube.core import inlined
-from slipway.kube.crd import UNKNOWN_KEPT, Column, CustomResource, Rule
 from slipway.kube.objects import Object
+from slipway.kube.schemas.conditions import Condition
+from slipway.kube.schemas.core import inlined
+from slipway.kube.schemas.crd import UNKNOWN_KEPT, Column, CustomResource, Rule
 
 ANY: Object = {"type": "object", **UNKNOWN_KEPT}
 LATER: dict[str, Object] = {

@@ -4,7 +4,7 @@ Lists in pages, compares the list with the store (so that deletions during an ou
 was made again under the same name), then watches with bookmarks. Where the watch ends it goes on from the last version;
 where that version is too old (410) it lists again. Nothing that a server sends ends it, only the task's cancellation;
 where the kind is not installed it asks again until it is. An object that cannot be decoded, trimmed or indexed, or that
-a handler cannot take, costs itself alone (:mod:`slipway.kube.faults`).
+a handler cannot take, costs itself alone (:mod:`slipway.kube.caches.faults`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from slipway.decoding import DecodingError
-from slipway.kube.answers import WatchEvent
-from slipway.kube.backoff import Backoff
-from slipway.kube.client import WATCH_SECONDS, Client
-from slipway.kube.errors import ApiError, GoneError, NotFoundError, ServerError
-from slipway.kube.faults import Listener
+from slipway.kube.api.answers import WatchEvent
+from slipway.kube.api.client import WATCH_SECONDS, Client
+from slipway.kube.api.errors import ApiError, GoneError, NotFoundError, ServerError
+from slipway.kube.api.salvage import check, identity
+from slipway.kube.caches.backoff import Backoff
+from slipway.kube.caches.faults import Listener
+from slipway.kube.caches.store import Change, IndexFunction, Store
 from slipway.kube.objects import Key, Kind, Object, resource_version, uid, version_number
-from slipway.kube.salvage import check, identity
-from slipway.kube.store import Change, IndexFunction, Store
 
 log = logging.getLogger(__name__)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from slipway.kube.client import Client
-from slipway.kube.errors import NotFoundError
-from slipway.kube.expectations import Expectations
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import NotFoundError
+from slipway.kube.caches.expectations import Expectations
+from slipway.kube.caches.informer import Informer
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import Object, key, resource_version, uid
-from slipway.kube.store import Change
 
 
 class StatusWriter:

@@ -2,7 +2,7 @@
 
 Annotations become constraints, docstrings (of the class, and those below attributes) become descriptions. What a Struct
 cannot say goes into ``Meta(extra_json_schema=...)``, for which ``cel`` and ``list_map`` are short forms;
-``core`` (:mod:`slipway.kube.core`) makes a plain object a part that Kubernetes knows, such as a probe, and
+``core`` (:mod:`slipway.kube.schemas.core`) makes a plain object a part that Kubernetes knows, such as a probe, and
 ``Meta(extra={"schema": ...})`` gives any other one the schema that it has.
 """
 
@@ -19,8 +19,8 @@ import msgspec
 import yaml
 from msgspec import inspect as types
 
-from slipway.kube.core import inlined
 from slipway.kube.objects import CRD, Kind, Object
+from slipway.kube.schemas.core import inlined
 
 UNKNOWN_KEPT: Object = {"x-kubernetes-preserve-unknown-fields": True}
 INT_OR_STRING: Object = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from slipway.kube.client import Client
-from slipway.kube.compare import digest, includes, projection
-from slipway.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidObjectError, NotFoundError
-from slipway.kube.expectations import Expectations
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ConflictError, ForbiddenError, InvalidObjectError, NotFoundError
+from slipway.kube.caches.expectations import Expectations
+from slipway.kube.caches.informer import Informer
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import (
     MANAGED_BY,
     ROLE,
@@ -40,7 +40,7 @@ from slipway.kube.objects import (
     resource_version,
     uid,
 )
-from slipway.kube.store import Change
+from slipway.kube.values.compare import digest, includes, projection
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from slipway.kube.informer import Informer
+from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Key, Kind, Object, deleting, key, resource_version, uid, version_number
 
 WAIT_SECONDS = 5.0

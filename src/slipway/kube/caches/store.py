@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from slipway.kube.faults import Faults
+from slipway.kube.caches.faults import Faults
 from slipway.kube.objects import Key, Kind, Object, created, key, resource_version, uid, version_number
 
 IndexFunction = Callable[[Object], Iterable[str]]

@@ -16,8 +16,8 @@ import time
 import uuid
 from datetime import UTC, datetime
 
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, ConflictError, NotFoundError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import LEASE, Key, Object
 
@@ -34,7 +34,7 @@ class LeadershipLostError(Exception):
 
 
 class LeaderElector:
-    """Competes for one Lease. ``leading`` is meant for :meth:`slipway.kube.client.Client.fenced`."""
+    """Competes for one Lease. ``leading`` is meant for :meth:`slipway.kube.api.client.Client.fenced`."""
 
     def __init__(
         self,

@@ -12,11 +12,11 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 
-from slipway.kube.controller import Controller
-from slipway.kube.health import serve
-from slipway.kube.informer import Informer
-from slipway.kube.lease import LeaderElector, LeadershipLostError
+from slipway.kube.caches.informer import Informer
 from slipway.kube.metrics import Metrics
+from slipway.kube.runtime.controller import Controller
+from slipway.kube.runtime.health import serve
+from slipway.kube.runtime.lease import LeaderElector, LeadershipLostError
 
 log = logging.getLogger(__name__)
 

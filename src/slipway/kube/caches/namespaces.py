@@ -10,11 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, ForbiddenError
-from slipway.kube.informer import Informer
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ForbiddenError
+from slipway.kube.caches.informer import Informer
+from slipway.kube.caches.store import IndexFunction
 from slipway.kube.objects import Kind, Object
-from slipway.kube.store import IndexFunction
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slipway.kube.core import definition
 from slipway.kube.objects import Object
+from slipway.kube.schemas.core import definition
 
 ANYTHING: Object = {}
 """The schema of what is no part of Kubernetes' own: objects are merged, lists replaced."""

@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Callable, Collection, Sequence
 
 from slipway.decoding import DecodingError, said
+from slipway.kube.api.salvage import identity
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object
-from slipway.kube.salvage import identity
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from slipway.kube.crd import list_map, struct_schema
 from slipway.kube.objects import Object
+from slipway.kube.schemas.crd import list_map, struct_schema
 
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 SUMMARY = frozenset({READY, RECONCILING, STALLED})

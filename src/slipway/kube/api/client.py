@@ -1,6 +1,6 @@
 """Client: requests to the API server with raw JSON bodies, typed errors, a timeout on each, and counted.
 
-Credentials, TLS and proxies come from the official client (:mod:`slipway.kube.credentials`); bodies are encoded and
+Credentials, TLS and proxies come from the official client (:mod:`slipway.kube.api.credentials`); bodies are encoded and
 decoded by msgspec into plain dictionaries, since generated models cost many times the CPU and memory.
 """
 
@@ -17,9 +17,9 @@ import msgspec
 from yarl import URL
 
 from slipway.decoding import DecodingError, decode_json
-from slipway.kube.answers import OBJECT_BYTES, Lines, Page, WatchEvent, read_event, read_page
-from slipway.kube.credentials import Credentials
-from slipway.kube.errors import (
+from slipway.kube.api.answers import OBJECT_BYTES, Lines, Page, WatchEvent, read_event, read_page
+from slipway.kube.api.credentials import Credentials
+from slipway.kube.api.errors import (
     STATUS_BYTES,
     ConnectionFailedError,
     NotLeaderError,
@@ -62,7 +62,7 @@ class _Request(NamedTuple):
 
 
 class Client:
-    """Reads and writes objects of any kind. Every method raises :class:`slipway.kube.errors.ApiError`.
+    """Reads and writes objects of any kind. Every method raises :class:`slipway.kube.api.errors.ApiError`.
 
     A request that was refused because of the token is sent once more with a fresh one; nothing else is retried here.
     """

@@ -12,12 +12,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from slipway.kube.errors import ApiError, ConflictError, NotLeaderError, UnreachableError
-from slipway.kube.informer import Informer
+from slipway.kube.api.errors import ApiError, ConflictError, NotLeaderError, UnreachableError
+from slipway.kube.caches.informer import Informer
+from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object, controller_owner, key
-from slipway.kube.store import Change
-from slipway.kube.workqueue import WorkQueue
+from slipway.kube.runtime.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 

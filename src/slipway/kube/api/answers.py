@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from slipway.decoding import DecodingError, decode_json
-from slipway.kube.errors import ServerError, error_from_status
+from slipway.kube.api.errors import ServerError, error_from_status
+from slipway.kube.api.salvage import Salvaged, Unreadable, identity, salvage_event, salvage_list
 from slipway.kube.objects import Kind, Object
-from slipway.kube.salvage import Salvaged, Unreadable, identity, salvage_event, salvage_list
 
 OBJECT_BYTES = 10 << 20
 """No object has more: the 1.5 MiB that etcd takes can come to nine in JSON, which writes ``<`` as six bytes."""

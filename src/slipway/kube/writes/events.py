@@ -16,11 +16,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from slipway.kube.client import Client
-from slipway.kube.conditions import timestamp
-from slipway.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
+from slipway.kube.api.client import Client
+from slipway.kube.api.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import EVENT, Key, Kind, Object, key, resource_version, uid
+from slipway.kube.schemas.conditions import timestamp
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Informers, the stores that they fill, and the changes that a writer expects to see in them."""

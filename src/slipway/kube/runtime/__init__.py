@@ -1,0 +1,1 @@
+"""The controller process: workers, work queue, leader election and health."""

@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions from structs, parts of Kubernetes' own objects, and conditions. Pure."""

@@ -1,0 +1,1 @@
+"""Values as Kubernetes writes and compares them: names, quantities, times, patches. Pure."""

@@ -1,0 +1,1 @@
+"""Writes: an owner's children, a status, Events."""
