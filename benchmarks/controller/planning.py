@@ -19,7 +19,7 @@ from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.models.cache import Record, written
 from slipway.apis.llmkube.models.spec import key_of, place
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.artifacts.report import Report
+from slipway.artifacts.documents.report import Report
 from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, POD, Key, Object
 from slipway.serving.contract.api import USES, World

@@ -15,7 +15,7 @@ import yaml
 
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import cache
-from slipway.artifacts.report import Report, written
+from slipway.artifacts.documents.report import Report, written
 
 from .harness import PLURALS, PREFIXES, Api, Run, without
 from .proxy import Object

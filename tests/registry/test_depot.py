@@ -16,7 +16,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from slipway.artifacts import session
+from slipway.artifacts.documents import session
 from slipway.depot import signing, writer
 from slipway.depot.app import application
 from slipway.depot.models import UPLOADED, Models

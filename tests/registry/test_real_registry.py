@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from slipway.artifacts import publication
-from slipway.artifacts.publication import Publication
+from slipway.artifacts.documents import publication
+from slipway.artifacts.documents.publication import Publication
 from tests.ports import reserved_port
 from tests.registry.conftest import Background, Cutter
 from tests.registry.real import RealRegistry, Signer

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from slipway.artifacts.address_policy import EVERYWHERE, AddressPolicy
+from slipway.artifacts.locations.address_policy import EVERYWHERE, AddressPolicy
 from slipway.serving.wire.catalogs import VERSION
 
 ANYWHERE = AddressPolicy(allowed=EVERYWHERE)

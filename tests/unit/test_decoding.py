@@ -7,7 +7,7 @@ import pytest
 from slipway.apis.kubeai.settings import InvalidConfigError, parse
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models.cache import Record, inventory
-from slipway.artifacts import report
+from slipway.artifacts.documents import report
 from slipway.decoding import MESSAGE_CHARACTERS, DecodingError, decode_json, decode_yaml
 from slipway.gateway.routing import keys
 from slipway.kube.api.errors import MOST_RETRY_SECONDS, ConflictError, ServerError, error_from_body

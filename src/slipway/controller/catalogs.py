@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, ForbiddenError, NotFoundError
 from slipway.kube.caches.backoff import Backoff

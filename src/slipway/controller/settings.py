@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from slipway.apis import APIS, DESCRIPTIONS
-from slipway.artifacts import address_policy
+from slipway.artifacts.locations import address_policy
 from slipway.engines import ENGINES
 from slipway.kube.objects import Object
 from slipway.kube.values.quantity import amount

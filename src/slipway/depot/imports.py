@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from aiohttp import web
 
-from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.decoding import said
 from slipway.depot.app import RefusedError, busy
 from slipway.depot.settings import Settings

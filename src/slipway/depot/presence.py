@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from slipway.artifacts.session import MANIFEST_TYPE
+from slipway.artifacts.documents.session import MANIFEST_TYPE
 from slipway.decoding import said
 from slipway.depot.models import FIELD_MANAGER
 from slipway.depot.registry import AwayError, Registry, RegistryError

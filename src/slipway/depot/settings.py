@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from slipway.artifacts import address_policy
+from slipway.artifacts.locations import address_policy
 from slipway.decoding import DecodingError, decode_yaml
 from slipway.kube.objects import Kind
 from slipway.kube.values.quantity import amount

@@ -21,8 +21,8 @@ import msgspec
 from aiohttp import web
 from prometheus_client import Counter, Gauge
 
-from slipway.artifacts import session as sessions
-from slipway.artifacts.session import Session
+from slipway.artifacts.documents import session as sessions
+from slipway.artifacts.documents.session import Session
 from slipway.decoding import said
 from slipway.depot.app import RefusedError, busy
 from slipway.depot.models import Hold, Models, uploaded

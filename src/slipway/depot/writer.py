@@ -19,8 +19,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from slipway.artifacts import session as sessions
-from slipway.artifacts.session import PIECE_BYTES, Piece, Session
+from slipway.artifacts.documents import session as sessions
+from slipway.artifacts.documents.session import PIECE_BYTES, Piece, Session
 from slipway.decoding import DecodingError
 from slipway.depot.app import BUSY_SECONDS, RefusedError
 from slipway.depot.models import Hold

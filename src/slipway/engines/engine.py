@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from slipway.artifacts.huggingface import TOKEN
-from slipway.artifacts.weights import Weights
+from slipway.artifacts.locations.huggingface import TOKEN
+from slipway.artifacts.locations.weights import Weights
 from slipway.engines.flags import FlagTable, Value, given_flags, names_flag, without_effect
 from slipway.engines.gpus import Devices, named
 from slipway.engines.log_patterns import SOMETHING, Download, LogPattern, match_log

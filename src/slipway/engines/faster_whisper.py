@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.artifacts.huggingface import environment
+from slipway.artifacts.locations.huggingface import environment
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Owned, http_probes
 from slipway.engines.python import model_of
 from slipway.engines.sealed import Seals

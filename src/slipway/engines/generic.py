@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.artifacts.huggingface import environment
+from slipway.artifacts.locations.huggingface import environment
 from slipway.engines.engine import Engine, Metrics, tcp_probes
 
 GENERIC = Engine(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.artifacts.huggingface import HuggingFaceFile, environment
-from slipway.artifacts.weights import HubRepository, MountedFolder, shown
+from slipway.artifacts.locations.huggingface import HuggingFaceFile, environment
+from slipway.artifacts.locations.weights import HubRepository, MountedFolder, shown
 from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, Task, http_probes
 from slipway.engines.gpus import Devices

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from slipway import spelling
-from slipway.artifacts import huggingface
-from slipway.artifacts.huggingface import HuggingFaceFile
-from slipway.artifacts.weights import HubRepository, Weights
+from slipway.artifacts.locations import huggingface
+from slipway.artifacts.locations.huggingface import HuggingFaceFile
+from slipway.artifacts.locations.weights import HubRepository, Weights
 from slipway.serving.containers.diagnosis import Failure
 
 DOWNLOAD = "DownloadFailed"

@@ -3,8 +3,8 @@ probe could ask, and fetches its weights itself."""
 
 from __future__ import annotations
 
-from slipway.artifacts.huggingface import environment
-from slipway.artifacts.weights import HubRepository, shown
+from slipway.artifacts.locations.huggingface import environment
+from slipway.artifacts.locations.weights import HubRepository, shown
 from slipway.engines.engine import Engine, Launch, tcp_probes
 from slipway.engines.flags import FlagSpec, FlagTable, arguments, given_flags
 from slipway.engines.python import model_of, revision_of

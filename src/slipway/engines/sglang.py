@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slipway.artifacts.huggingface import environment
-from slipway.artifacts.weights import BucketFolder
+from slipway.artifacts.locations.huggingface import environment
+from slipway.artifacts.locations.weights import BucketFolder
 from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.python import adapter_pairs, model_of

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.loader.cli import registry_commands, report_commands
 from slipway.loader.cli.termination import write_termination_message
 from slipway.loader.disk.evict import evict, own

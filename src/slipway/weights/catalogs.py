@@ -20,7 +20,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from slipway.artifacts.address_policy import EVERYWHERE, METADATA, AddressPolicy
+from slipway.artifacts.locations.address_policy import EVERYWHERE, METADATA, AddressPolicy
 from slipway.decoding import DecodingError, said
 from slipway.serving.wire.catalogs import (
     CATALOG,

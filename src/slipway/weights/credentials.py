@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from slipway.artifacts import huggingface
+from slipway.artifacts.locations import huggingface
 from slipway.kube.objects import Object
 from slipway.serving.containers import volumes
 from slipway.serving.containers.env import without

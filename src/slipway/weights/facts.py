@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.report import Report
+from slipway.artifacts.documents.report import Report
+from slipway.artifacts.headers.gguf import Gguf
 from slipway.kube.objects import Object
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

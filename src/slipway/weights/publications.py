@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from slipway.artifacts import publication
-from slipway.artifacts.publication import Publication
+from slipway.artifacts.documents import publication
+from slipway.artifacts.documents.publication import Publication
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import JOB, Key, Object, deleting, key, uid
 from slipway.serving.containers.diagnosis import sentence

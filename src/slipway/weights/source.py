@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from slipway.artifacts import huggingface
-from slipway.artifacts.address_policy import AddressPolicy
-from slipway.artifacts.paths import fault_inside as _fault
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations import huggingface
+from slipway.artifacts.locations.address_policy import AddressPolicy
+from slipway.artifacts.locations.paths import fault_inside as _fault
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.serving.contract.settings import Sources
 from slipway.spelling import did_you_mean
 

@@ -10,9 +10,9 @@ from slipway.apis.kubeai.engines import refusal
 from slipway.apis.kubeai.urls import InvalidUrlError
 from slipway.apis.kubeai.urls import parse as kubeai_url
 from slipway.apis.ome.models.storage import read as ome_storage
-from slipway.artifacts.huggingface import HuggingFaceFile, in_other_words
-from slipway.artifacts.model_pages import UnsupportedError
-from slipway.artifacts.model_pages import parse as deckhouse_page
+from slipway.artifacts.locations.huggingface import HuggingFaceFile, in_other_words
+from slipway.artifacts.locations.model_pages import UnsupportedError
+from slipway.artifacts.locations.model_pages import parse as deckhouse_page
 from slipway.engines import ENGINES
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings, Sources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts.address_policy import (
+from slipway.artifacts.locations.address_policy import (
     EVERYWHERE,
     METADATA,
     AddressPolicy,

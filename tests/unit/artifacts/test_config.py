@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.config import MOST_BYTES, ModelFacts, Named, described_by, facts_of, facts_of_gguf, read
-from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.parameters import in_words
+from slipway.artifacts.facts.config import MOST_BYTES, ModelFacts, Named, described_by, facts_of, facts_of_gguf, read
+from slipway.artifacts.facts.parameters import in_words
+from slipway.artifacts.headers.gguf import Gguf
 from slipway.decoding import DecodingError
 from tests.tables import each, seeds
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts import copies
-from slipway.artifacts.file_rules import SMALL, UnsupportedError, choose
+from slipway.artifacts.files import copies
+from slipway.artifacts.files.file_rules import SMALL, UnsupportedError, choose
 from tests.tables import each
 
 SAFETENSORS = ("config.json", "model.safetensors")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.artifacts.gguf import MOST_BYTES, MOST_LISTS, MOST_TEXTS, QUANTIZATIONS, Gguf, Type, parse
-from slipway.artifacts.range_reader import PIECE, MalformedFileError, UnreadableError
+from slipway.artifacts.headers.gguf import MOST_BYTES, MOST_LISTS, MOST_TEXTS, QUANTIZATIONS, Gguf, Type, parse
+from slipway.artifacts.headers.range_reader import PIECE, MalformedFileError, UnreadableError
 
 from .pieces import Bytes
 

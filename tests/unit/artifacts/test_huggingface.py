@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts.huggingface import HuggingFaceFile, chosen_token, reference
+from slipway.artifacts.locations.huggingface import HuggingFaceFile, chosen_token, reference
 
 
 @pytest.mark.parametrize("repository", ["acme/tiny", "Qwen/Qwen2.5-0.5B-Instruct-GGUF", "0x/a_b.c-d"])

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.capabilities import endpoints
-from slipway.artifacts.gguf import Gguf, whole
-from slipway.artifacts.model_facts import Told, facts, quantization
-from slipway.artifacts.publication import Facts
+from slipway.artifacts.documents.model_facts import Told, facts, quantization
+from slipway.artifacts.documents.publication import Facts
+from slipway.artifacts.facts.capabilities import endpoints
+from slipway.artifacts.headers.gguf import Gguf, whole
 
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "max_position_embeddings": 4096}
 CONTEXT = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts.model_pages import Page, UnsupportedError, parse, provider_of
+from slipway.artifacts.locations.model_pages import Page, UnsupportedError, parse, provider_of
 
 HUB = "https://huggingface.co"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.config import completed, facts_of
-from slipway.artifacts.name_patterns import fits, wildcards
-from slipway.artifacts.quantization import Counted, by_names
-from slipway.artifacts.quantization_methods import scheme_of
+from slipway.artifacts.facts.config import completed, facts_of
+from slipway.artifacts.quantization.counts import Counted, by_names
+from slipway.artifacts.quantization.methods import scheme_of
+from slipway.artifacts.quantization.name_patterns import fits, wildcards
 from tests.tables import each, seeds
 
 MODEL: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}

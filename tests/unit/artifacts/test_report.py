@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from slipway.artifacts.config import ModelFacts
-from slipway.artifacts.gguf import LONGEST_TEXT, Gguf
-from slipway.artifacts.report import LONGEST, Report, fault, read, written
-from slipway.artifacts.safetensors import Safetensors
+from slipway.artifacts.documents.report import LONGEST, Report, fault, read, written
+from slipway.artifacts.facts.config import ModelFacts
+from slipway.artifacts.headers.gguf import LONGEST_TEXT, Gguf
+from slipway.artifacts.headers.safetensors import Safetensors
 
 HEADER = Gguf(file_version=3, tensor_count=201, architecture="llama", name="Tiny", quantization="Q4_K_M")
 FULL = Report(file="a.gguf", files=3, size=5, sha256="ab" * 32, etag='"v1"', revision="main", gguf=HEADER)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.range_reader import PIECE, MalformedFileError, UnreadableError
-from slipway.artifacts.safetensors import LONGEST, MOST_BYTES, MOST_FIELDS, Budget, Safetensors, parse
+from slipway.artifacts.headers.range_reader import PIECE, MalformedFileError, UnreadableError
+from slipway.artifacts.headers.safetensors import LONGEST, MOST_BYTES, MOST_FIELDS, Budget, Safetensors, parse
 
 from .pieces import Bytes
 

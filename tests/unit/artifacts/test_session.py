@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts import session
-from slipway.artifacts.session import Piece, Session
+from slipway.artifacts.documents import session
+from slipway.artifacts.documents.session import Piece, Session
 from slipway.decoding import DecodingError
 
 PIECES = tuple(Piece(f"sha256:{number:064x}", size) for number, size in enumerate((64 << 20, 5, 1), 1))

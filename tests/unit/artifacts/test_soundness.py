@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts.soundness import missing_part, parts_of
+from slipway.artifacts.files.soundness import missing_part, parts_of
 
 
 def named(pattern: str, numbers: range) -> list[str]:

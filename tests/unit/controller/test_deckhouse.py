@@ -14,7 +14,7 @@ import pytest
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.types import CLUSTER_MODEL, MODEL
-from slipway.artifacts.publication import written
+from slipway.artifacts.documents.publication import written
 from slipway.kube.objects import JOB, POD, SECRET
 from slipway.kube.schemas.conditions import timestamp
 from slipway.kube.schemas.crd import CustomResource

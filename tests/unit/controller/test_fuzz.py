@@ -25,8 +25,9 @@ from slipway.apis.kubeai.models.resolve import CONFIG_NAME, references, resolve
 from slipway.apis.kubeai.settings import InvalidConfigError, parse
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import cache as llmkube_cache
-from slipway.artifacts import report, safetensors
-from slipway.artifacts.range_reader import MalformedFileError
+from slipway.artifacts.documents import report
+from slipway.artifacts.headers import safetensors
+from slipway.artifacts.headers.range_reader import MalformedFileError
 from slipway.controller import autoscaler, main
 from slipway.controller.agents import Agents
 from slipway.controller.catalogs import Catalogs

@@ -13,7 +13,7 @@ from slipway.apis.llmkube import MODELS, SERVICES, names
 from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.types.model import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.artifacts.report import Report, written
+from slipway.artifacts.documents.report import Report, written
 from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings

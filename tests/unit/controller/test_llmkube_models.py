@@ -13,8 +13,8 @@ from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.models import status as model_status
 from slipway.apis.llmkube.types.model import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.report import Report, written
+from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.headers.gguf import Gguf
 from slipway.kube.api.client import Client
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.kube.schemas.conditions import timestamp

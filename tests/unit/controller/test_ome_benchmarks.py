@@ -10,7 +10,7 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
-from slipway.artifacts.benchmark import Run, Summary, written
+from slipway.artifacts.documents.benchmark import Run, Summary, written
 from slipway.kube.objects import JOB, POD, Kind
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings

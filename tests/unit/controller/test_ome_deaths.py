@@ -13,8 +13,8 @@ from slipway.apis.ome import names
 from slipway.apis.ome.models import status as model_status
 from slipway.apis.ome.models import storage
 from slipway.apis.ome.models.table import MODELS
-from slipway.artifacts.config import ModelFacts
-from slipway.artifacts.report import Report, written
+from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.facts.config import ModelFacts
 from slipway.kube.objects import JOB, NODE, POD
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import USES

@@ -16,8 +16,8 @@ from slipway.apis.llmkube import MODELS, SERVICES, names
 from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.report import Report, written
+from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.headers.gguf import Gguf
 from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler

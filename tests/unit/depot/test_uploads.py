@@ -20,7 +20,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from slipway.artifacts import session as sessions
+from slipway.artifacts.documents import session as sessions
 from slipway.depot import models as models_module
 from slipway.depot import server as listener
 from slipway.depot import uploads as uploads_module

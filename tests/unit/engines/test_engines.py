@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from slipway.apis.llmkube.rules.engines import ENGINES as LLMKUBE
-from slipway.artifacts.weights import BucketFolder, HubRepository, MountedFolder, OllamaModel, Weights
+from slipway.artifacts.locations.weights import BucketFolder, HubRepository, MountedFolder, OllamaModel, Weights
 from slipway.engines import ENGINES
 from slipway.engines.engine import Engine, Launch, Task
 from slipway.engines.faster_whisper import FASTER_WHISPER

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts.huggingface import HuggingFaceFile
-from slipway.artifacts.weights import HubRepository
+from slipway.artifacts.locations.huggingface import HuggingFaceFile
+from slipway.artifacts.locations.weights import HubRepository
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.log_patterns import Download
 

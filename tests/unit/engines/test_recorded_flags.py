@@ -10,7 +10,7 @@ import pytest
 
 from slipway.apis.llmkube.rules.engines import VLLM_FLAGS
 from slipway.apis.llmkube.types.runtime import VllmConfig
-from slipway.artifacts.weights import BucketFolder, HubRepository
+from slipway.artifacts.locations.weights import BucketFolder, HubRepository
 from slipway.engines.engine import Launch
 from slipway.engines.flags import FlagSpec
 from slipway.engines.vllm import VLLM

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.loader.transport import http, pool
 from slipway.loader.transport import source as base
 from slipway.loader.transport.errors import LoadError

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from google.auth import exceptions
 
-from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.loader.sources import google
 from slipway.loader.transport import source as base
 from slipway.loader.transport.errors import LoadError

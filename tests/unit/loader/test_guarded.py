@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.loader.download.stage import opened, stage
 from slipway.loader.transport import http
 from slipway.loader.transport.errors import LoadError

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from minio.credentials.credentials import Credentials
 
-from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.loader.transport.errors import LoadError, TransientError
 from slipway.loader.transport.identity import find
 from slipway.loader.transport.source import Access

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.loader import main as module
 from slipway.loader.cli import commands
 from slipway.loader.cli.termination import write_termination_message

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.artifacts.publication import Publication
-from slipway.artifacts.references import parse
+from slipway.artifacts.documents.publication import Publication
+from slipway.artifacts.locations.references import parse
 from slipway.loader.disk.progress import Meter
 from slipway.loader.download.stage import Work
 from slipway.loader.publication.publish import Wish, publish

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.artifacts.report import Report
+from slipway.artifacts.documents.report import Report
 from slipway.loader.disk.evict import evict, own
 from slipway.loader.disk.folder import MARKER, NOTES, Folder, Inventory, Owner
 from slipway.loader.download.stage import opened, stage

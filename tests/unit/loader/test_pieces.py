@@ -16,8 +16,8 @@ import pytest
 import zstandard
 from aiohttp import web
 
-from slipway.artifacts.publication import Publication
-from slipway.artifacts.references import parse
+from slipway.artifacts.documents.publication import Publication
+from slipway.artifacts.locations.references import parse
 from slipway.loader.disk.progress import Meter
 from slipway.loader.download.load import load
 from slipway.loader.download.stage import Work

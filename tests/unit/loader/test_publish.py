@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.artifacts.publication import Facts, Publication
-from slipway.artifacts.references import parse
+from slipway.artifacts.documents.publication import Facts, Publication
+from slipway.artifacts.locations.references import parse
 from slipway.loader.disk.progress import Meter
 from slipway.loader.download.load import load
 from slipway.loader.download.stage import Work

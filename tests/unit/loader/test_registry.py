@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from slipway.artifacts.references import parse
+from slipway.artifacts.locations.references import parse
 from slipway.loader.transport import registry as client
 from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
 from slipway.loader.transport.registry import Progress, Registry, UploadGoneError

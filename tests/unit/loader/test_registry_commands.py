@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.artifacts import publication, report
+from slipway.artifacts.documents import publication, report
 from slipway.loader import main as command
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import Access, open_source

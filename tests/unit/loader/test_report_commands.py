@@ -12,8 +12,8 @@ import pytest
 
 from slipway.apis.llmkube.models import loaders
 from slipway.apis.llmkube.models import spec as model_spec
-from slipway.artifacts.address_policy import AddressPolicy
-from slipway.artifacts.report import fault, read
+from slipway.artifacts.documents.report import fault, read
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.loader import main as module
 from slipway.loader.cli import report_commands
 from slipway.loader.main import main

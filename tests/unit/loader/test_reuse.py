@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from slipway.artifacts.report import Report
+from slipway.artifacts.documents.report import Report
 from slipway.loader.disk.folder import MARKER, Inventory
 from slipway.loader.disk.reuse import link_known
 from slipway.loader.download.stage import opened, stage

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.artifacts import safetensors
-from slipway.artifacts.report import Report
+from slipway.artifacts.documents.report import Report
+from slipway.artifacts.headers import safetensors
 from slipway.loader.download.stage import inspect, opened, probe, stage
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.selection import Chosen

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.benchmark import Run, Summary, details, read, written
-from slipway.artifacts.report import LONGEST
+from slipway.artifacts.documents.benchmark import Run, Summary, details, read, written
+from slipway.artifacts.documents.report import LONGEST
 from slipway.loader.cli import summary as module
 from slipway.loader.cli.summary import files, summarized
 

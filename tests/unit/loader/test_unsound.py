@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from aiohttp import web
 
-from slipway.artifacts.references import parse
+from slipway.artifacts.locations.references import parse
 from slipway.loader.disk.folder import MARKER
 from slipway.loader.download.headers import counted
 from slipway.loader.download.load import load

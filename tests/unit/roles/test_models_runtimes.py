@@ -13,8 +13,8 @@ import pytest
 from slipway.apis.ome.runtimes.candidates import Candidate, candidate
 from slipway.apis.ome.runtimes.selection import select
 from slipway.apis.ome.types.runtime import ServingRuntimeSpec
-from slipway.artifacts.config import facts_of_gguf
-from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.facts.config import facts_of_gguf
+from slipway.artifacts.headers.gguf import Gguf
 from slipway.engines.engine import Engine
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA

@@ -18,7 +18,7 @@ import openai
 import pytest
 
 from slipway.apis.llmkube.rules.engines import ENGINES
-from slipway.artifacts.weights import HubRepository
+from slipway.artifacts.locations.weights import HubRepository
 from slipway.engines.engine import Draft, Launch
 
 from .conftest import PACKAGES, Reply, Start, ask, launch, run, wait_for

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from slipway.apis.deckhouse import names
-from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES
+from slipway.artifacts.documents.publication import ENDPOINT_TYPES, FEATURES
 from slipway.kube.objects import Object
 from slipway.kube.schemas.conditions import CHECKED, Condition
 from slipway.kube.schemas.crd import Column, CustomResource, Rule

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from slipway.apis.krypton.types import ModelSpec
-from slipway.artifacts.huggingface import HuggingFaceFile
+from slipway.artifacts.locations.huggingface import HuggingFaceFile
 from slipway.kube.objects import Object
 from slipway.kube.values.times import parse_duration
 from slipway.serving.contract.api import InvalidSpecError, World

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from slipway.artifacts.huggingface import fault_of_host, is_host, what_to_write
-from slipway.artifacts.weights import FETCHED
+from slipway.artifacts.locations.huggingface import fault_of_host, is_host, what_to_write
+from slipway.artifacts.locations.weights import FETCHED
 from slipway.spelling import did_you_mean
 
 FORM = re.compile(r"([a-z0-9]+)://([^?]+)(?:\?(.*))?")

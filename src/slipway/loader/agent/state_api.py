@@ -12,8 +12,8 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from slipway.artifacts.redaction import redact_url
-from slipway.artifacts.weights import FETCHED
+from slipway.artifacts.locations.redaction import redact_url
+from slipway.artifacts.locations.weights import FETCHED
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.agent.gate import Gate
 from slipway.loader.agent.store import NAME

@@ -1,6 +1,7 @@
 """``slipway loader publish|pull|unpublish``: the commands that bring models into a registry, out of it, and off it.
 
-``publish`` ends with a publication (``slipway.artifacts.publication``) as its container's termination message.
+``publish`` ends with a publication (``slipway.artifacts.documents.publication``) as its container's termination
+message.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import os
 import threading
 from pathlib import Path
 
-from slipway.artifacts import publication, references
-from slipway.artifacts.huggingface import chosen_token
-from slipway.artifacts.publication import Publication
-from slipway.artifacts.references import Reference
+from slipway.artifacts.documents import publication
+from slipway.artifacts.documents.publication import Publication
+from slipway.artifacts.locations import references
+from slipway.artifacts.locations.huggingface import chosen_token
+from slipway.artifacts.locations.references import Reference
 from slipway.loader.cli import report_commands
 from slipway.loader.disk.folder import Folder
 from slipway.loader.disk.progress import Meter

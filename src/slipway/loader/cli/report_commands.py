@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from slipway.artifacts import benchmark
-from slipway.artifacts.address_policy import AddressPolicy
-from slipway.artifacts.report import Report, written
+from slipway.artifacts.documents import benchmark
+from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.loader.cli.summary import after_the_benchmark
 from slipway.loader.cli.termination import write_termination_message
 from slipway.loader.disk.folder import Owner

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from slipway.artifacts.benchmark import ERROR_CHARACTERS, SCENARIO_CHARACTERS, Run, Summary
+from slipway.artifacts.documents.benchmark import ERROR_CHARACTERS, SCENARIO_CHARACTERS, Run, Summary
 from slipway.decoding import DecodingError, decode_json
 
 MOST_FILES = 10_000

@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slipway.artifacts import config, file_rules, gguf, safetensors
-from slipway.artifacts.config import ModelFacts
-from slipway.artifacts.range_reader import MalformedFileError, Read
-from slipway.artifacts.report import Report
-from slipway.artifacts.safetensors import Safetensors
+from slipway.artifacts.documents.report import Report
+from slipway.artifacts.facts import config
+from slipway.artifacts.facts.config import ModelFacts
+from slipway.artifacts.files import file_rules
+from slipway.artifacts.headers import gguf, safetensors
+from slipway.artifacts.headers.range_reader import MalformedFileError, Read
+from slipway.artifacts.headers.safetensors import Safetensors
 from slipway.decoding import DecodingError
 
 MOST_HEADERS = 1000

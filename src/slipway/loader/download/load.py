@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.loader.disk.folder import Folder, Owner, checked, disk_error
 from slipway.loader.disk.progress import Meter, human
 from slipway.loader.download.transfer import Policy, Retrier, Transfer

@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import msgspec
 
-from slipway.artifacts import gguf
-from slipway.artifacts.address_policy import AddressPolicy
-from slipway.artifacts.range_reader import MalformedFileError, UnreadableError
-from slipway.artifacts.redaction import redact_url
-from slipway.artifacts.report import Report, written
-from slipway.artifacts.report import read as read_report
+from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import read as read_report
+from slipway.artifacts.headers import gguf
+from slipway.artifacts.headers.range_reader import MalformedFileError, UnreadableError
+from slipway.artifacts.locations.address_policy import AddressPolicy
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.loader.disk.folder import MARKER, NOTES, Folder, Owner, checked
 from slipway.loader.disk.progress import Meter
 from slipway.loader.disk.reuse import link_known

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from slipway.artifacts import config, file_rules, gguf, safetensors, soundness
-from slipway.artifacts.range_reader import MalformedFileError, Read, TruncatedError, UnreadableError
+from slipway.artifacts.facts import config
+from slipway.artifacts.files import file_rules, soundness
+from slipway.artifacts.headers import gguf, safetensors
+from slipway.artifacts.headers.range_reader import MalformedFileError, Read, TruncatedError, UnreadableError
 from slipway.decoding import DecodingError
 from slipway.loader.transport.selection import FaultError
 

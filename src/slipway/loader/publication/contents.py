@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from slipway.artifacts.modelpack import MODE
+from slipway.artifacts.documents.modelpack import MODE
 from slipway.loader.download.stage import Work
 from slipway.loader.download.transfer import Retrier
 from slipway.loader.transport.digests import Digest, Kind, hasher

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slipway.artifacts import config, gguf, safetensors, soundness
-from slipway.artifacts.file_rules import CONFIG, INDEX, Chosen, UnsupportedError, choose
-from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.model_facts import Told, facts
-from slipway.artifacts.publication import Facts
-from slipway.artifacts.range_reader import MalformedFileError, Read, UnreadableError
+from slipway.artifacts.documents.model_facts import Told, facts
+from slipway.artifacts.documents.publication import Facts
+from slipway.artifacts.facts import config
+from slipway.artifacts.files import soundness
+from slipway.artifacts.files.file_rules import CONFIG, INDEX, Chosen, UnsupportedError, choose
+from slipway.artifacts.headers import gguf, safetensors
+from slipway.artifacts.headers.gguf import Gguf
+from slipway.artifacts.headers.range_reader import MalformedFileError, Read, UnreadableError
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.download.headers import MOST_HEADERS, counted
 from slipway.loader.download.stage import piece

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from slipway.artifacts import modelpack
-from slipway.artifacts.file_rules import Chosen
-from slipway.artifacts.modelpack import SMALL_FILES, TAR_TYPE, Layer, Origin, raw_type
-from slipway.artifacts.publication import Publication
-from slipway.artifacts.session import TAG as SESSION
+from slipway.artifacts.documents import modelpack
+from slipway.artifacts.documents.modelpack import SMALL_FILES, TAR_TYPE, Layer, Origin, raw_type
+from slipway.artifacts.documents.publication import Publication
+from slipway.artifacts.documents.session import TAG as SESSION
+from slipway.artifacts.files.file_rules import Chosen
 from slipway.decoding import DecodingError
 from slipway.loader.disk.folder import checked
 from slipway.loader.disk.progress import human

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import msgspec
 
-from slipway.artifacts import modelpack
-from slipway.artifacts.modelpack import FILEPATH, Descriptor, Manifest
+from slipway.artifacts.documents import modelpack
+from slipway.artifacts.documents.modelpack import FILEPATH, Descriptor, Manifest
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.download.stage import Work
 from slipway.loader.publication.contents import Content, known_digest

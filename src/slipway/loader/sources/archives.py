@@ -15,7 +15,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import msgspec
 
-from slipway.artifacts.paths import fault_inside
+from slipway.artifacts.locations.paths import fault_inside
 from slipway.loader.transport.source import CHUNK, MOST_FILES
 
 Kind = Literal["GGUF", "zip", "tar", "tar.gz", "tar.zst"]

@@ -19,7 +19,7 @@ from minio.credentials.providers import Provider, StaticProvider
 from minio.datatypes import Object
 from minio.helpers import check_bucket_name
 
-from slipway.artifacts.redaction import WEB
+from slipway.artifacts.locations.redaction import WEB
 from slipway.loader.sources import keys
 from slipway.loader.transport import http, identity
 from slipway.loader.transport.digests import Digest, Kind

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 import requests
 
-from slipway.artifacts.references import DIGEST, Reference
+from slipway.artifacts.locations.references import DIGEST, Reference
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.sources.registry import Artifact
 from slipway.loader.transport import http

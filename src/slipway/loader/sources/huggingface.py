@@ -19,7 +19,7 @@ from huggingface_hub import HfApi, hf_hub_url, set_client_factory
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.hf_api import ModelInfo, RepoFile
 
-from slipway.artifacts.huggingface import REPOSITORY, TOKEN
+from slipway.artifacts.locations.huggingface import REPOSITORY, TOKEN
 from slipway.loader.transport import http
 from slipway.loader.transport.digests import Digest, Kind
 from slipway.loader.transport.errors import LoadError

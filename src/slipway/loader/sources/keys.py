@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from slipway.artifacts.copies import PART
-from slipway.artifacts.soundness import parts_of
+from slipway.artifacts.files.copies import PART
+from slipway.artifacts.files.soundness import parts_of
 from slipway.loader.transport.errors import LoadError
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from slipway.artifacts.soundness import parts_of
+from slipway.artifacts.files.soundness import parts_of
 from slipway.loader.disk.folder import MARKER, NOTES
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.selection import FaultError

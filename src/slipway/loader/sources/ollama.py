@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 import requests
 
-from slipway.artifacts.gguf import MAGIC
-from slipway.artifacts.publication import Digest as BlobDigest
+from slipway.artifacts.documents.publication import Digest as BlobDigest
+from slipway.artifacts.headers.gguf import MAGIC
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.transport import http
 from slipway.loader.transport.digests import Digest, Kind

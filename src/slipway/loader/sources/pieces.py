@@ -13,9 +13,9 @@ from zipfile import ZipFile
 
 import msgspec
 
-from slipway.artifacts import modelpack, session
-from slipway.artifacts.modelpack import Descriptor
-from slipway.artifacts.paths import fault_inside
+from slipway.artifacts.documents import modelpack, session
+from slipway.artifacts.documents.modelpack import Descriptor
+from slipway.artifacts.locations.paths import fault_inside
 from slipway.decoding import DecodingError
 from slipway.loader.sources import archives
 from slipway.loader.sources.archives import ArchiveError, Forward, Kind, Member

@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from slipway.artifacts import modelpack, references
-from slipway.artifacts.modelpack import Layer
-from slipway.artifacts.references import Reference
+from slipway.artifacts.documents import modelpack
+from slipway.artifacts.documents.modelpack import Layer
+from slipway.artifacts.locations import references
+from slipway.artifacts.locations.references import Reference
 from slipway.decoding import DecodingError
 from slipway.loader.sources.archives import ArchiveError, Forward, tar_members
 from slipway.loader.transport.digests import Digest, Kind

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 import requests
 
-from slipway.artifacts.redaction import redact_url
-from slipway.artifacts.soundness import parts_of
+from slipway.artifacts.files.soundness import parts_of
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.loader.transport import http
 from slipway.loader.transport.digests import of_google
 from slipway.loader.transport.errors import LoadError

@@ -17,7 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NameResolutionError, NewConnectionError
 
-from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.loader.transport.selection import FaultError
 
 MOST_REDIRECTS = 5

@@ -17,8 +17,8 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
 from slipway import __version__
-from slipway.artifacts.address_policy import AddressPolicy
-from slipway.artifacts.huggingface import passes
+from slipway.artifacts.locations.address_policy import AddressPolicy
+from slipway.artifacts.locations.huggingface import passes
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.transport.errors import LoadError, TransientError
 from slipway.loader.transport.guarded import GuardedAdapter

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 from minio.credentials.credentials import Credentials
 from minio.credentials.providers import IamAwsProvider, Provider, StaticProvider
 
-from slipway.artifacts.address_policy import METADATA
+from slipway.artifacts.locations.address_policy import METADATA
 from slipway.loader.transport import http
 from slipway.loader.transport.errors import LoadError, TransientError
 from slipway.loader.transport.pool import HttpStatusError, Pool

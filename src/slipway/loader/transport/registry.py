@@ -22,8 +22,8 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import msgspec
 import requests
 
-from slipway.artifacts.address_policy import AddressPolicy
-from slipway.artifacts.references import Reference
+from slipway.artifacts.locations.address_policy import AddressPolicy
+from slipway.artifacts.locations.references import Reference
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.transport import http
 from slipway.loader.transport.errors import LoadError, StoppedError, TransientError

@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from slipway.artifacts.copies import PART
-from slipway.artifacts.file_rules import GGUF
-from slipway.artifacts.report import Fault
-from slipway.artifacts.soundness import parts_of
+from slipway.artifacts.documents.report import Fault
+from slipway.artifacts.files.copies import PART
+from slipway.artifacts.files.file_rules import GGUF
+from slipway.artifacts.files.soundness import parts_of
 from slipway.loader.transport.digests import Digest, Kind
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source

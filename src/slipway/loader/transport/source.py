@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from slipway.artifacts.address_policy import AddressPolicy, without_metadata
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations.address_policy import AddressPolicy, without_metadata
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.loader.transport.digests import Digest
 from slipway.loader.transport.errors import LoadError
 

@@ -12,7 +12,7 @@ import pytest
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.deckhouse.types import MODEL
-from slipway.artifacts.publication import Facts, Publication, written
+from slipway.artifacts.documents.publication import Facts, Publication, written
 from slipway.serving.contract.api import InvalidSpecError, Rejection
 from slipway.serving.wire.agent import AgentReport, Progress
 from tests import worlds

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from slipway.apis.llmkube.rules.engines import ENGINES, tensor_split
 from slipway.apis.llmkube.services import resolve as service_resolve
-from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
+from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, Weights
 from slipway.engines.engine import Draft, Engine, Launch, Sharding
 from slipway.engines.flags import Value
 from slipway.engines.llamacpp import LLAMACPP

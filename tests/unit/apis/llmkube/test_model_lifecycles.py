@@ -9,7 +9,7 @@ import pytest
 
 from slipway.apis.llmkube import MODELS
 from slipway.apis.llmkube.models import cache
-from slipway.artifacts.report import Report, written
+from slipway.artifacts.documents.report import Report, written
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, deleting
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError, Plan, World

@@ -12,7 +12,7 @@ import pytest
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models.spec import key, key_of, source_of
 from slipway.apis.llmkube.types.model import SOURCE, ModelSpec
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.values.names import fitting, label_value
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Sources

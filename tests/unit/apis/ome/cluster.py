@@ -8,8 +8,8 @@ from typing import Any
 from slipway.apis.ome.models.resolve import View
 from slipway.apis.ome.models.storage import use_of
 from slipway.apis.ome.models.table import MODELS
-from slipway.artifacts.config import ModelFacts
-from slipway.artifacts.report import Report, written
+from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.facts.config import ModelFacts
 from slipway.kube.objects import JOB, Key, deleting, key
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Reference, World

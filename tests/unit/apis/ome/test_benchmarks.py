@@ -12,7 +12,7 @@ from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
 from slipway.apis.ome.benchmarks.job import SUMMARY_SECONDS
 from slipway.apis.ome.benchmarks.resolve import SPEC, TOKENIZER_ANNOTATION
-from slipway.artifacts.benchmark import Run, Summary, written
+from slipway.artifacts.documents.benchmark import Run, Summary, written
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, Key, Object
 from slipway.kube.values.times import unix_time

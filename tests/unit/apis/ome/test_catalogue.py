@@ -10,7 +10,7 @@ import pytest
 from slipway.apis.ome.runtimes.candidates import candidate
 from slipway.apis.ome.runtimes.selection import facts, select
 from slipway.apis.ome.types.model import BaseModelSpec
-from slipway.artifacts.config import facts_of
+from slipway.artifacts.facts.config import facts_of
 from tests.tables import each
 
 from .cluster import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.artifacts.config import ModelFacts, Named
+from slipway.artifacts.facts.config import ModelFacts, Named
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import NODE, Key
 from slipway.kube.schemas.conditions import timestamp

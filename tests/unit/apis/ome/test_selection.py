@@ -22,7 +22,7 @@ from slipway.apis.ome.runtimes.selection import (
     select,
 )
 from slipway.apis.ome.types.model import BaseModelSpec
-from slipway.artifacts.config import ModelFacts, Named
+from slipway.artifacts.facts.config import ModelFacts, Named
 from slipway.kube.objects import Object
 from slipway.serving.contract.api import Reference
 from tests import documents

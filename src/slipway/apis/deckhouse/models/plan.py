@@ -18,8 +18,8 @@ from slipway.apis.deckhouse.delivery.users import users
 from slipway.apis.deckhouse.models import uploads
 from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
 from slipway.apis.deckhouse.types import ClusterModelSpec, ModelSpec, Provider
-from slipway.artifacts import huggingface, model_pages
-from slipway.artifacts.publication import Publication
+from slipway.artifacts.documents.publication import Publication
+from slipway.artifacts.locations import huggingface, model_pages
 from slipway.kube.objects import JOB, SECRET, Key, Object, annotations_of, deleting, key
 from slipway.kube.schemas.conditions import find
 from slipway.kube.values.names import label_value

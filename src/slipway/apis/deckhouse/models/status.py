@@ -11,8 +11,8 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.models import plan as models
 from slipway.apis.deckhouse.models.plan import ARTIFACT_RESOLVED, METADATA_RESOLVED, READY, UPLOAD, View
 from slipway.apis.deckhouse.types import Phase
-from slipway.artifacts import model_pages
-from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication
+from slipway.artifacts.documents.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication
+from slipway.artifacts.locations import model_pages
 from slipway.kube.objects import Object, deleting, generation
 from slipway.kube.schemas.conditions import SUMMARY, Condition, find, timestamp
 from slipway.serving.containers.diagnosis import sentence

@@ -9,14 +9,8 @@ from collections.abc import Iterable
 
 from slipway.apis.kubeai.settings import SecretNames
 from slipway.apis.kubeai.urls import ModelUrl
-from slipway.artifacts.huggingface import TOKEN, HuggingFaceFile
-from slipway.artifacts.weights import (
-    BucketFolder,
-    HubRepository,
-    MountedFolder,
-    OllamaModel,
-    Weights,
-)
+from slipway.artifacts.locations.huggingface import TOKEN, HuggingFaceFile
+from slipway.artifacts.locations.weights import BucketFolder, HubRepository, MountedFolder, OllamaModel, Weights
 from slipway.serving.containers import volumes
 from slipway.weights.credentials import OSS_KEYS, S3_KEYS, Access, from_google, from_secret, mounted
 

@@ -13,7 +13,7 @@ from slipway.apis.kubeai.models.resolve import CONTAINER, PORT, Model
 from slipway.apis.kubeai.settings import ResourceProfile, SystemConfig
 from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.labels import RESERVED
-from slipway.artifacts import huggingface
+from slipway.artifacts.locations import huggingface
 from slipway.kube.objects import MANAGED_BY, Object, created_unix, labels
 from slipway.serving.containers import env, volumes
 from slipway.serving.contract.settings import Settings

@@ -22,7 +22,7 @@ from slipway.apis.llmkube.models import usage
 from slipway.apis.llmkube.models.spec import Model, key_of, place, read
 from slipway.apis.llmkube.settings import ModelCache
 from slipway.apis.llmkube.types.model import KIND
-from slipway.artifacts.report import Report
+from slipway.artifacts.documents.report import Report
 from slipway.decoding import decode_json
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Object, annotations_of, created_unix, deleting, key, uid

@@ -10,7 +10,7 @@ from slipway.apis.llmkube.models.spec import Model
 from slipway.apis.llmkube.rules.hardware import resource, vendor_of
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.model import ModelSpec
-from slipway.artifacts import huggingface
+from slipway.artifacts.locations import huggingface
 from slipway.kube.objects import Object, key
 from slipway.kube.values.names import label_value
 from slipway.serving.containers import volumes

@@ -18,7 +18,7 @@ from slipway.apis.llmkube.models.spec import Model, read
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.apis.llmkube.types.service import InferenceServiceSpec
-from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
+from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, Weights
 from slipway.kube.objects import Object, deleting, generation
 from slipway.serving.containers import volumes
 from slipway.serving.contract.api import InvalidSpecError

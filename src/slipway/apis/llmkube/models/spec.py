@@ -9,7 +9,7 @@ import msgspec
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.model import ModelSpec
-from slipway.artifacts.report import Report
+from slipway.artifacts.documents.report import Report
 from slipway.kube.objects import Object
 from slipway.kube.objects import key as object_key
 from slipway.serving.contract.api import InvalidSpecError, Reference

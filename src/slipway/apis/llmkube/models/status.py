@@ -14,7 +14,7 @@ from slipway.apis.llmkube.models.spec import Model
 from slipway.apis.llmkube.rules.hardware import resource
 from slipway.apis.llmkube.rules.updated import stamped
 from slipway.apis.llmkube.settings import llmkube
-from slipway.artifacts.report import Report
+from slipway.artifacts.documents.report import Report
 from slipway.kube.objects import NODE, Object, created_unix, generation
 from slipway.kube.schemas.conditions import Condition, timestamp
 from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult, World

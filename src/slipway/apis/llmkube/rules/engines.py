@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from slipway import engines
 from slipway.apis.llmkube.rules import ranks
 from slipway.apis.llmkube.types.service import Runtime
-from slipway.artifacts.huggingface import HuggingFaceFile, environment
-from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, shown
+from slipway.artifacts.locations.huggingface import HuggingFaceFile, environment
+from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, shown
 from slipway.engines import llamacpp
 from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Metrics, Owned, Sharding, Task
 from slipway.engines.flags import FlagSpec, FlagTable, Value, arguments, given_flags

@@ -15,7 +15,7 @@ from slipway.apis.llmkube.rules.scheduling import class_name
 from slipway.apis.llmkube.services import autoscaling
 from slipway.apis.llmkube.services.resolve import Service, mode, quantity
 from slipway.apis.llmkube.settings import llmkube
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.objects import MANAGED_BY, Object, created_unix
 from slipway.kube.values.names import fitting, label_value
 from slipway.serving.containers import env, volumes

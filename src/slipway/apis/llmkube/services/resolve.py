@@ -18,7 +18,7 @@ from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.apis.llmkube.types.runtime import SpeculativeDecoding
 from slipway.apis.llmkube.types.service import Endpoint, InferenceServiceSpec
-from slipway.artifacts.weights import Unnamed
+from slipway.artifacts.locations.weights import Unnamed
 from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
 from slipway.engines.flags import Value, given_flags
 from slipway.engines.retired import Renewal

@@ -8,8 +8,8 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.benchmarks.resolve import RESULTS, RESULTS_VOLUME, SPEC, TOKEN_KEY, View, spec_digest
-from slipway.artifacts import benchmark as results
-from slipway.artifacts.benchmark import Summary
+from slipway.artifacts.documents import benchmark as results
+from slipway.artifacts.documents.benchmark import Summary
 from slipway.kube.objects import JOB, MANAGED_BY, Object, created_unix, generation, key
 from slipway.kube.schemas.conditions import Condition
 from slipway.kube.schemas.merge import merged

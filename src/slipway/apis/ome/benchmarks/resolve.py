@@ -17,7 +17,7 @@ from slipway.apis.ome import names
 from slipway.apis.ome.models import folders
 from slipway.apis.ome.types.benchmark import BenchmarkJobSpec, Endpoint, InferenceServiceReference
 from slipway.apis.ome.types.model import StorageSpec
-from slipway.artifacts.paths import fault_inside
+from slipway.artifacts.locations.paths import fault_inside
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, Key, Object, annotations_of, deleting, generation, key
 from slipway.kube.schemas.conditions import find

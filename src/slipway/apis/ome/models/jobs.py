@@ -11,7 +11,7 @@ from slipway.apis.ome import names
 from slipway.apis.ome.models.resolve import View
 from slipway.apis.ome.models.storage import Stored
 from slipway.apis.ome.settings import ome
-from slipway.artifacts import huggingface
+from slipway.artifacts.locations import huggingface
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Object, deleting, key, uid
 from slipway.kube.values.names import label_value
 from slipway.serving.containers import volumes

@@ -15,7 +15,7 @@ from slipway.apis.ome.models.resolve import MOUNTED, REPOSITORY, View, repositor
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.models.turns import Desired, has_turn, may_write
 from slipway.apis.ome.types.model import PARAMETER_SIZE, QUANTIZATIONS
-from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
+from slipway.artifacts.facts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
 from slipway.kube.objects import (
     Object,
     annotations_of,

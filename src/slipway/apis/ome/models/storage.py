@@ -14,9 +14,9 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.types.model import StorageSpec
-from slipway.artifacts.huggingface import what_to_write
-from slipway.artifacts.paths import fault_inside
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations.huggingface import what_to_write
+from slipway.artifacts.locations.paths import fault_inside
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Key, Kind, Object, annotations_of, key, labels
 from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.serving.contract.settings import Settings

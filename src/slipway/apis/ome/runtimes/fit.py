@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from slipway.apis.ome.runtimes.candidates import NOTHING, Candidate, Entry, covers, parse_size
 from slipway.apis.ome.runtimes.versions import GREATER, GREATER_OR_EQUAL, agrees
 from slipway.apis.ome.types.model import QUANTIZATIONS, ModelFormat
-from slipway.artifacts.config import ModelFacts, Named
+from slipway.artifacts.facts.config import ModelFacts, Named
 
 # What keeps a runtime from a model, the slightest first: the smaller the sum of these, the closer is the runtime.
 NOT_OFFERED, DISABLED, CLASSES, SIZES, FRAMEWORK_VERSION, FORMAT_VERSION = 1, 2, 4, 8, 16, 32

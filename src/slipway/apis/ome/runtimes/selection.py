@@ -18,8 +18,8 @@ from slipway.apis.ome import names
 from slipway.apis.ome.runtimes.candidates import Broken, Candidate, parse_size
 from slipway.apis.ome.runtimes.fit import NOT_OFFERED, Asked, Judged
 from slipway.apis.ome.types.model import PARAMETER_SIZE, BaseModelSpec, ModelFormat
-from slipway.artifacts.config import ModelFacts, Named
-from slipway.artifacts.parameters import in_words
+from slipway.artifacts.facts.config import ModelFacts, Named
+from slipway.artifacts.facts.parameters import in_words
 from slipway.kube.objects import Object, annotations_of, as_object
 from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.spelling import did_you_mean

@@ -15,7 +15,7 @@ from slipway.apis.ome.services.resolve import View, resolve
 from slipway.apis.ome.services.rollout import APP, Rolled, canary_name, roll, startup_seconds
 from slipway.apis.ome.services.service import Part, Service
 from slipway.apis.sealed import refuse
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.objects import (
     ROLE,
     ROLE_BINDING,

@@ -22,7 +22,7 @@ from slipway.apis.ome.runtimes.selection import Selection
 from slipway.apis.ome.services.service import Part, Service
 from slipway.apis.ome.types.model import BaseModelSpec
 from slipway.apis.ome.types.service import InferenceServiceSpec
-from slipway.artifacts.config import ModelFacts
+from slipway.artifacts.facts.config import ModelFacts
 from slipway.engines.recognition import recognise
 from slipway.kube.objects import Kind, Object, annotations_of, key
 from slipway.serving.contract.api import InvalidSpecError, Reference, World

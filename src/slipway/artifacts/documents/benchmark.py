@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from slipway.artifacts.report import LONGEST, MESSAGE_BYTES
+from slipway.artifacts.documents.report import LONGEST, MESSAGE_BYTES
 from slipway.decoding import DecodingError, decode_json
 
 ERROR_CHARACTERS = 300

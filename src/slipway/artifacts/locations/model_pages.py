@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import msgspec
 
-from slipway.artifacts import huggingface
-from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.locations import huggingface
+from slipway.artifacts.locations.redaction import redact_url
 
 Provider = Literal["HuggingFace", "Ollama"]
 OLLAMA = ("ollama.com", "www.ollama.com")

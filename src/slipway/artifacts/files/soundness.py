@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from slipway.artifacts.copies import BESIDE, PART, SAFETENSORS
+from slipway.artifacts.files.copies import BESIDE, PART, SAFETENSORS
 
 BLANKS = b"\xef\xbb\xbf \t\r\n"
 """What may stand before a text, or behind it."""

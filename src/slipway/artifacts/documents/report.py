@@ -13,9 +13,9 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from slipway.artifacts.config import ModelFacts
-from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.safetensors import Safetensors
+from slipway.artifacts.facts.config import ModelFacts
+from slipway.artifacts.headers.gguf import Gguf
+from slipway.artifacts.headers.safetensors import Safetensors
 from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 3500

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from slipway.artifacts import copies, soundness
+from slipway.artifacts.files import copies, soundness
 
 Format = Literal["Safetensors", "GGUF", "Diffusers"]
 CONFIG, INDEX = "config.json", "model_index.json"

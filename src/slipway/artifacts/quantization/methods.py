@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from slipway.artifacts import name_patterns
-from slipway.artifacts.quantization import FP8, SMALL, UNKNOWN, Group, Rates, Scheme, merged
+from slipway.artifacts.quantization import name_patterns
+from slipway.artifacts.quantization.counts import FP8, SMALL, UNKNOWN, Group, Rates, Scheme, merged
 
 MOST_GROUPS = 4096
 MOST_BITS = 16

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from slipway.artifacts.publication import Digest
+from slipway.artifacts.documents.publication import Digest
 from slipway.decoding import DecodingError, decode_json
 
 TAG = "session"

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from slipway.artifacts.parameters import UNITS
-from slipway.artifacts.publication import Digest, Facts
+from slipway.artifacts.documents.publication import Digest, Facts
+from slipway.artifacts.facts.parameters import UNITS
 from slipway.decoding import DecodingError, decode_json
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -1,7 +1,7 @@
 """What a publication tells: the artifact that a registry has now, and the facts of the model in it.
 
-The loader writes it into its container's termination message, as it does a :class:`slipway.artifacts.report.Report`. A
-stranger's files speak in it: what is not sound makes it none.
+The loader writes it into its container's termination message, as it does a
+:class:`slipway.artifacts.documents.report.Report`. A stranger's files speak in it: what is not sound makes it none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from slipway.artifacts.report import LONGEST, MESSAGE_BYTES
+from slipway.artifacts.documents.report import LONGEST, MESSAGE_BYTES
 from slipway.decoding import DecodingError, decode_json
 
 Format = Literal["", "Safetensors", "GGUF", "Diffusers"]

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from slipway.artifacts.paths import fault_inside
+from slipway.artifacts.locations.paths import fault_inside
 
 TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
 """The variable that llama.cpp and today's clients of the hub read."""

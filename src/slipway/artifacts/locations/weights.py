@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.artifacts.huggingface import HuggingFaceFile
+from slipway.artifacts.locations.huggingface import HuggingFaceFile
 
 FETCHED = ("hf", "s3", "gs", "oss")
 """Schemes of the urls that the loader fetches, whatever engine they are for."""

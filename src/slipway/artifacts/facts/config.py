@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from slipway.artifacts.capabilities import of_model, of_pipeline
-from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.parameters import estimated, in_words, number
-from slipway.artifacts.quantization import Counted, Shapes, by_names, by_types
-from slipway.artifacts.quantization_methods import scheme_of, stated
+from slipway.artifacts.facts.capabilities import of_model, of_pipeline
+from slipway.artifacts.facts.parameters import estimated, in_words, number
+from slipway.artifacts.headers.gguf import Gguf
+from slipway.artifacts.quantization.counts import Counted, Shapes, by_names, by_types
+from slipway.artifacts.quantization.methods import scheme_of, stated
 from slipway.decoding import decode_json
 
 CONFIG, PIPELINE = "config.json", "model_index.json"

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from slipway.artifacts import capabilities, config
-from slipway.artifacts.file_rules import Format
-from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.parameters import number
-from slipway.artifacts.publication import Facts
+from slipway.artifacts.documents.publication import Facts
+from slipway.artifacts.facts import capabilities, config
+from slipway.artifacts.facts.parameters import number
+from slipway.artifacts.files.file_rules import Format
+from slipway.artifacts.headers.gguf import Gguf
 
 SUFFIXES = (
     "ForCausalLM",

@@ -14,7 +14,13 @@ from enum import IntEnum
 
 import msgspec
 
-from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read, TruncatedError, UnreadableError
+from slipway.artifacts.headers.range_reader import (
+    MalformedFileError,
+    RangeReader,
+    Read,
+    TruncatedError,
+    UnreadableError,
+)
 
 MAGIC = b"GGUF"
 VERSIONS = (1, 2, 3)

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import msgspec
 
-from slipway.artifacts import name_patterns
-from slipway.artifacts.tensor_names import is_auxiliary, module_of
+from slipway.artifacts.quantization import name_patterns
+from slipway.artifacts.quantization.tensor_names import is_auxiliary, module_of
 
 Rates = Mapping[str, Fraction]
 """Type of a tensor -> the weights that one of its numbers holds."""

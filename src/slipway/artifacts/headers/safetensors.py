@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read, UnreadableError
+from slipway.artifacts.headers.range_reader import MalformedFileError, RangeReader, Read, UnreadableError
 from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 16 << 20

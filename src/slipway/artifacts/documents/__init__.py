@@ -1,0 +1,1 @@
+"""Documents about models: reports of a loader, and manifests in a registry. Pure."""

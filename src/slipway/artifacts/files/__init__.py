@@ -1,0 +1,1 @@
+"""Which files of a source make up a model, and whether they are sound. Pure."""

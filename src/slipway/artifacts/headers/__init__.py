@@ -1,0 +1,1 @@
+"""Headers of files with weights: GGUF and Safetensors. Pure."""

@@ -1,0 +1,1 @@
+"""Quantization: how many weights the tensors of a model hold. Pure."""
