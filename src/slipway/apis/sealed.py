@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slipway.engines.engine import Engine
+from slipway.engines.definition.engine import Engine
 from slipway.engines.recognition import assigned, recognise, replaced_words
 from slipway.kube.objects import Object
 from slipway.serving.containers.freedoms import templates

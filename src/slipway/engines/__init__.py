@@ -1,4 +1,4 @@
-"""Engines: the programs that run models. One file an engine, each a :class:`slipway.engines.engine.Engine`.
+"""Engines: the programs that run models. One file an engine, each a :class:`slipway.engines.definition.engine.Engine`.
 
 An engine knows its flags, port, images, health path, metrics and log; it knows no API. Written once, it serves every
 API. What an API does otherwise stands in ``engines.py`` of that API.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipway.engines.engine import Engine
-from slipway.engines.faster_whisper import FASTER_WHISPER
-from slipway.engines.generic import GENERIC
-from slipway.engines.infinity import INFINITY
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.ollama import OLLAMA
-from slipway.engines.personaplex import PERSONAPLEX
-from slipway.engines.sglang import SGLANG
-from slipway.engines.tgi import TGI
-from slipway.engines.vllm import VLLM
+from slipway.engines.definition.engine import Engine
+from slipway.engines.programs.faster_whisper import FASTER_WHISPER
+from slipway.engines.programs.generic import GENERIC
+from slipway.engines.programs.infinity import INFINITY
+from slipway.engines.programs.llamacpp import LLAMACPP
+from slipway.engines.programs.ollama import OLLAMA
+from slipway.engines.programs.personaplex import PERSONAPLEX
+from slipway.engines.programs.sglang import SGLANG
+from slipway.engines.programs.tgi import TGI
+from slipway.engines.programs.vllm import VLLM
 
 ENGINES: Mapping[str, Engine] = {
     engine.name: engine

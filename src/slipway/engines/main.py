@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from slipway.engines import ENGINES
-from slipway.engines.engine import Metrics
+from slipway.engines.definition.engine import Metrics
 
 HEADER = "# Written by `make generate` from src/slipway/engines.\n"
 MEANINGS = tuple(field for field in Metrics.__struct_fields__ if field != "scaled_by")

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from slipway.engines import ENGINES
-from slipway.engines.engine import Engine, Program
+from slipway.engines.definition.engine import Engine, Program
 from slipway.kube.objects import Object
 
 ROUTER = Program(

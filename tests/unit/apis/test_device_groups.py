@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.engines.gpus import named
-from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.definition.gpus import named
+from slipway.engines.programs.llamacpp import LLAMACPP
 from slipway.serving.containers.devices import with_groups
 from slipway.serving.contract.api import World
 from tests import worlds

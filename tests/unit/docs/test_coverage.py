@@ -30,9 +30,9 @@ from slipway.apis.ome.types import model as ome_models
 from slipway.apis.ome.types import runtime as ome_runtimes
 from slipway.apis.ome.types import service as ome_services
 from slipway.controller.settings import ACCELERATORS, ControllerSettings
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.ollama import OLLAMA
-from slipway.engines.python import PYTHON
+from slipway.engines.definition.python import PYTHON
+from slipway.engines.programs.llamacpp import LLAMACPP
+from slipway.engines.programs.ollama import OLLAMA
 from slipway.gateway import errors
 from slipway.gateway.settings import Settings as GatewaySettings
 from slipway.kube.api import errors as client_errors

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from slipway.apis.llmkube.rules.engines import ENGINES as LLMKUBE
 from slipway.artifacts.locations.weights import BucketFolder, HubRepository, MountedFolder, OllamaModel, Weights
 from slipway.engines import ENGINES
-from slipway.engines.engine import Engine, Launch, Task
-from slipway.engines.faster_whisper import FASTER_WHISPER
-from slipway.engines.generic import GENERIC
-from slipway.engines.infinity import INFINITY
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.ollama import LAST_WORDS, OLLAMA
-from slipway.engines.personaplex import PERSONAPLEX
-from slipway.engines.sglang import SGLANG
-from slipway.engines.vllm import VLLM
+from slipway.engines.definition.engine import Engine, Launch, Task
+from slipway.engines.programs.faster_whisper import FASTER_WHISPER
+from slipway.engines.programs.generic import GENERIC
+from slipway.engines.programs.infinity import INFINITY
+from slipway.engines.programs.llamacpp import LLAMACPP
+from slipway.engines.programs.ollama import LAST_WORDS, OLLAMA
+from slipway.engines.programs.personaplex import PERSONAPLEX
+from slipway.engines.programs.sglang import SGLANG
+from slipway.engines.programs.vllm import VLLM
 
 HUB = HubRepository("acme/tiny")
 

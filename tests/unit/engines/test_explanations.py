@@ -6,8 +6,8 @@ import pytest
 
 from slipway.artifacts.locations.huggingface import HuggingFaceFile
 from slipway.artifacts.locations.weights import HubRepository
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.log_patterns import Download
+from slipway.engines.definition.log_patterns import Download
+from slipway.engines.programs.llamacpp import LLAMACPP
 
 LISTED = "0.00.01 W file 'x' not found in repository\n0.00.017.178 I Available GGUF files:\n"
 TINY = Download(HuggingFaceFile("slipway/tiny", "tinny.gguf"), "http://hub.example:8080")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.engines.flags import FlagSpec, Value, arguments, given_flags, without_effect
+from slipway.engines.definition.flags import FlagSpec, Value, arguments, given_flags, without_effect
 
 TABLE = (
     FlagSpec("size", "--size", ("-s",)),

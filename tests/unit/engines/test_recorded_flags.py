@@ -11,9 +11,9 @@ import pytest
 from slipway.apis.llmkube.rules.engines import VLLM_FLAGS
 from slipway.apis.llmkube.types.runtime import VllmConfig
 from slipway.artifacts.locations.weights import BucketFolder, HubRepository
-from slipway.engines.engine import Launch
-from slipway.engines.flags import FlagSpec
-from slipway.engines.vllm import VLLM
+from slipway.engines.definition.engine import Launch
+from slipway.engines.definition.flags import FlagSpec
+from slipway.engines.programs.vllm import VLLM
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "standins/packages"))
 from vllm.entrypoints.openai import flags

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.engines.vllm import VLLM
+from slipway.engines.programs.vllm import VLLM
 
 LOGS = Path(__file__).parents[2] / "engines/recorded/logs"
 VLLM_0_32 = {

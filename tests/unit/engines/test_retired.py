@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from slipway.engines import ENGINES
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.retired import Retired, is_ours, renewed, shortest
-from slipway.engines.retired_flags import SWITCHES
-from slipway.engines.sglang import SGLANG
-from slipway.engines.vllm import VLLM
+from slipway.engines.definition.retired import Retired, is_ours, renewed, shortest
+from slipway.engines.definition.retired_flags import SWITCHES
+from slipway.engines.programs.llamacpp import LLAMACPP
+from slipway.engines.programs.sglang import SGLANG
+from slipway.engines.programs.vllm import VLLM
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "standins/packages"))
 from vllm.entrypoints.openai import flags

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from slipway.engines import ENGINES
-from slipway.engines.log_patterns import LogPattern
+from slipway.engines.definition.log_patterns import LogPattern
 from slipway.gateway.ui.advice import advise
 
 ROOT = Path(__file__).parents[3]

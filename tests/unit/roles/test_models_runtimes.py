@@ -15,9 +15,9 @@ from slipway.apis.ome.runtimes.selection import select
 from slipway.apis.ome.types.runtime import ServingRuntimeSpec
 from slipway.artifacts.facts.config import facts_of_gguf
 from slipway.artifacts.headers.gguf import Gguf
-from slipway.engines.engine import Engine
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.ollama import OLLAMA
+from slipway.engines.definition.engine import Engine
+from slipway.engines.programs.llamacpp import LLAMACPP
+from slipway.engines.programs.ollama import OLLAMA
 from slipway.engines.recognition import recognise
 from slipway.kube.objects import Object
 from tests import documents

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.programs.llamacpp import LLAMACPP
 from slipway.kube.values.times import unix_time
 from slipway.serving.containers.diagnosis import TEMPLATE, Diagnosis, Failure, Limits, diagnose
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from slipway.engines import ENGINES
-from slipway.engines.engine import Engine as AnyEngine
-from slipway.engines.generic import GENERIC
-from slipway.engines.sglang import SGLANG
-from slipway.engines.vllm import VLLM
+from slipway.engines.definition.engine import Engine as AnyEngine
+from slipway.engines.programs.generic import GENERIC
+from slipway.engines.programs.sglang import SGLANG
+from slipway.engines.programs.vllm import VLLM
 from slipway.serving.containers.drain import FAILED_SECONDS, UNASKED_SECONDS, Drain, bounded
 
 PATIENCE = 60

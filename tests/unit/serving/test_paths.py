@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.engines import ENGINES
-from slipway.engines.engine import Engine
+from slipway.engines.definition.engine import Engine
 from slipway.serving.pods.server import Container
 from slipway.serving.routing import paths
 

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.retired import renewed
+from slipway.engines.definition.retired import renewed
+from slipway.engines.programs.llamacpp import LLAMACPP
 
 IMAGE = "ghcr.io/ggml-org/llama.cpp:server-v0.5.0"
 LOOP = """\

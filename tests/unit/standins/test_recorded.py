@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.engines.vllm import VLLM
+from slipway.engines.programs.vllm import VLLM
 from tests.engines.exchanges import SETS, differences
 from tests.engines.record import ask as exchanged
 

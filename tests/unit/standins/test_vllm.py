@@ -19,7 +19,7 @@ import pytest
 
 from slipway.apis.llmkube.rules.engines import ENGINES
 from slipway.artifacts.locations.weights import HubRepository
-from slipway.engines.engine import Draft, Launch
+from slipway.engines.definition.engine import Draft, Launch
 
 from .conftest import PACKAGES, Reply, Start, ask, launch, run, wait_for
 

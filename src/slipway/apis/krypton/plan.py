@@ -9,9 +9,9 @@ import msgspec
 from slipway.apis.krypton.resolve import Model, View
 from slipway.apis.krypton.types import ModelSpec
 from slipway.apis.sealed import refuse_sealed
-from slipway.engines.engine import ANYWHERE, Launch
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.retired import Renewal
+from slipway.engines.definition.engine import ANYWHERE, Launch
+from slipway.engines.definition.retired import Renewal
+from slipway.engines.programs.llamacpp import LLAMACPP
 from slipway.kube.objects import created_unix
 from slipway.serving.containers.env import without
 from slipway.serving.containers.freedoms import Freedom, freedoms

@@ -6,9 +6,9 @@ from functools import partial
 
 from slipway.apis.krypton.plan import renewal
 from slipway.apis.krypton.resolve import DEFAULT_STARTUP_SECONDS, View
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.log_patterns import Download
-from slipway.engines.retired import sentence
+from slipway.engines.definition.log_patterns import Download
+from slipway.engines.definition.retired import sentence
+from slipway.engines.programs.llamacpp import LLAMACPP
 from slipway.kube.objects import DEPLOYMENT, key
 from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import Explain, Limits, diagnose

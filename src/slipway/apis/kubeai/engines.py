@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from slipway import engines
 from slipway.apis.kubeai import types
 from slipway.apis.kubeai.urls import BUCKETS, CACHED, ModelUrl
-from slipway.engines.engine import Engine
+from slipway.engines.definition.engine import Engine
 
 ENGINES: Mapping[str, Engine] = {name: engines.ENGINES[name.lower()] for name in get_args(types.Engine)}
 """``spec.engine`` -> engine."""

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from slipway.apis.kubeai import KUBEAI
-from slipway.engines.vllm import VLLM
+from slipway.engines.programs.vllm import VLLM
 from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, World
 from slipway.serving.contract.settings import Settings

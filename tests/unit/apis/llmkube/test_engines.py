@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from slipway.apis.llmkube.rules.engines import ENGINES, tensor_split
 from slipway.apis.llmkube.services import resolve as service_resolve
 from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, Weights
-from slipway.engines.engine import Draft, Engine, Launch, Sharding
-from slipway.engines.flags import Value
-from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.definition.engine import Draft, Engine, Launch, Sharding
+from slipway.engines.definition.flags import Value
+from slipway.engines.programs.llamacpp import LLAMACPP
 
 from .services import HUB as REPOSITORY
 from .services import refusal

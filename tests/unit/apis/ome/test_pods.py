@@ -15,8 +15,8 @@ from slipway.apis.ome.components.adapters import Adapter, adapter_of
 from slipway.apis.ome.components.overlay import components, runner
 from slipway.apis.ome.components.pods import OWN_LABELS, PodContext, template
 from slipway.apis.ome.models.storage import Mount
+from slipway.engines.programs.sglang import SGLANG as ENGINE
 from slipway.engines.recognition import recognise
-from slipway.engines.sglang import SGLANG as ENGINE
 from slipway.kube.objects import Object
 from slipway.kube.schemas.core import core_schema
 from slipway.serving.containers.diagnosis import TEMPLATE

@@ -13,8 +13,8 @@ from slipway.apis.kubeai.settings import InvalidConfigError, SystemConfig
 from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.kubeai.urls import InvalidUrlError, ModelUrl
 from slipway.engines.arguments import configured
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Task
-from slipway.engines.retired import Renewal
+from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Task
+from slipway.engines.definition.retired import Renewal
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object, key, labels, uid
 from slipway.serving.containers.diagnosis import WAITING, Diagnosis, Limits, diagnose
 from slipway.serving.contract.api import InvalidSpecError, Reference, World

@@ -7,7 +7,7 @@ import msgspec
 from slipway.apis.kubeai import names
 from slipway.apis.kubeai.models import cache, pods
 from slipway.apis.kubeai.models.resolve import Model, View
-from slipway.engines.retired import sentence
+from slipway.engines.definition.retired import sentence
 from slipway.kube.objects import Object, deleting, key
 from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import Diagnosis, Failure

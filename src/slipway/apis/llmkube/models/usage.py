@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.types.runtime import UNDRAFTED
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.engines.flags import given_flags
-from slipway.engines.tgi import MODEL_ID
+from slipway.engines.definition.flags import given_flags
+from slipway.engines.programs.tgi import MODEL_ID
 from slipway.kube.objects import Object, created_unix, deleting, key, labels
 from slipway.serving.containers.diagnosis import remains
 from slipway.serving.contract.api import USES, World

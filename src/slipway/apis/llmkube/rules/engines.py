@@ -19,13 +19,13 @@ from slipway.apis.llmkube.rules import ranks
 from slipway.apis.llmkube.types.service import Runtime
 from slipway.artifacts.locations.huggingface import HuggingFaceFile, environment
 from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, shown
-from slipway.engines import llamacpp
-from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Metrics, Owned, Sharding, Task
-from slipway.engines.flags import FlagSpec, FlagTable, Value, arguments, given_flags
-from slipway.engines.llamacpp import LLAMACPP
-from slipway.engines.python import model_of, revision_of
-from slipway.engines.sglang import SGLANG
-from slipway.engines.vllm import VLLM
+from slipway.engines.definition.engine import ANYWHERE, Draft, Engine, Launch, Metrics, Owned, Sharding, Task
+from slipway.engines.definition.flags import FlagSpec, FlagTable, Value, arguments, given_flags
+from slipway.engines.definition.python import model_of, revision_of
+from slipway.engines.programs import llamacpp
+from slipway.engines.programs.llamacpp import LLAMACPP
+from slipway.engines.programs.sglang import SGLANG
+from slipway.engines.programs.vllm import VLLM
 from slipway.serving.pods.server import Probes
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from slipway.apis.llmkube.types.lora import KIND, LoRAAdapterSpec
 from slipway.apis.llmkube.types.runtime import SglangConfig
-from slipway.engines.flags import given_flags
+from slipway.engines.definition.flags import given_flags
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import Object, created_unix, deleting, key
 from slipway.serving.contract.api import InvalidSpecError, Listers, World

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from slipway.engines.engine import Launch
-from slipway.engines.flags import given_flags
+from slipway.engines.definition.engine import Launch
+from slipway.engines.definition.flags import given_flags
 
 
 class Axis(NamedTuple):

@@ -14,7 +14,7 @@ import msgspec
 from slipway.apis.llmkube.rules.engines import ENGINES
 from slipway.apis.llmkube.types.runtime import SglangConfig
 from slipway.apis.llmkube.types.service import InferenceServiceSpec
-from slipway.engines.flags import Value
+from slipway.engines.definition.flags import Value
 from slipway.kube.objects import Object
 
 

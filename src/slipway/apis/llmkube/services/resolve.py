@@ -19,9 +19,9 @@ from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.apis.llmkube.types.runtime import SpeculativeDecoding
 from slipway.apis.llmkube.types.service import Endpoint, InferenceServiceSpec
 from slipway.artifacts.locations.weights import Unnamed
-from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
-from slipway.engines.flags import Value, given_flags
-from slipway.engines.retired import Renewal
+from slipway.engines.definition.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
+from slipway.engines.definition.flags import Value, given_flags
+from slipway.engines.definition.retired import Renewal
 from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, key
 from slipway.kube.values.names import label_value
 from slipway.kube.values.quantity import multiply

@@ -24,8 +24,8 @@ from slipway.apis.llmkube.rules.updated import stamped
 from slipway.apis.llmkube.services import autoscaling, operation, pods, runtime_settings
 from slipway.apis.llmkube.services.resolve import METAL, Service, View, mode, priority
 from slipway.apis.llmkube.services.surroundings import model_of, pool_of
-from slipway.engines.flags import NOT_KNOWN
-from slipway.engines.log_patterns import Download
+from slipway.engines.definition.flags import NOT_KNOWN
+from slipway.engines.definition.log_patterns import Download
 from slipway.kube.objects import Object, generation, key, uid
 from slipway.kube.schemas.conditions import Condition, find
 from slipway.serving.containers.diagnosis import Diagnosis, Failure, Limits, diagnose

@@ -8,8 +8,8 @@ import msgspec
 
 from slipway.apis.ome.models.storage import Mount, mount_of, read
 from slipway.engines import arguments
+from slipway.engines.programs.vllm import VLLM
 from slipway.engines.recognition import Recognised, given
-from slipway.engines.vllm import VLLM
 from slipway.kube.objects import Object, as_object
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings

@@ -15,7 +15,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.components.keda import Trigger
 from slipway.apis.ome.types.component import ComponentExtensionSpec, KedaConfig
-from slipway.engines.engine import Metrics
+from slipway.engines.definition.engine import Metrics
 from slipway.serving.contract.api import InvalidSpecError
 
 CLASSES = ("hpa", "keda", "external")

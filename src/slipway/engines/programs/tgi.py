@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
-from slipway.engines.flags import FlagSpec, FlagTable, Value, arguments, given_flags
-from slipway.engines.python import adapter_pairs, model_of, revision_of
-from slipway.engines.sealed import Seals
+from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
+from slipway.engines.definition.flags import FlagSpec, FlagTable, Value, arguments, given_flags
+from slipway.engines.definition.python import adapter_pairs, model_of, revision_of
+from slipway.engines.definition.sealed import Seals
 
 MODEL_ID = "--model-id"
 FLAGS: FlagTable = (

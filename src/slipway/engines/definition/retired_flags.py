@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import permutations
 
-from slipway.engines.retired import VALUE, Retired
+from slipway.engines.definition.retired import VALUE, Retired
 
 PAIRS = re.compile(r"([a-z_]{1,40})=([0-9]{1,6})")
 OFF, ON = "false", "true"

@@ -9,13 +9,13 @@ import msgspec
 
 from slipway.artifacts.locations.huggingface import TOKEN
 from slipway.artifacts.locations.weights import Weights
-from slipway.engines.flags import FlagTable, Value, given_flags, names_flag, without_effect
-from slipway.engines.gpus import Devices, named
-from slipway.engines.log_patterns import SOMETHING, Download, LogPattern, match_log
-from slipway.engines.optional_paths import Switches, disabled
-from slipway.engines.python import PYTHON
-from slipway.engines.retired import Renewal, Retired, is_ours, renewed
-from slipway.engines.sealed import Seals, cleared, seals_in
+from slipway.engines.definition.flags import FlagTable, Value, given_flags, names_flag, without_effect
+from slipway.engines.definition.gpus import Devices, named
+from slipway.engines.definition.log_patterns import SOMETHING, Download, LogPattern, match_log
+from slipway.engines.definition.optional_paths import Switches, disabled
+from slipway.engines.definition.python import PYTHON
+from slipway.engines.definition.retired import Renewal, Retired, is_ours, renewed
+from slipway.engines.definition.sealed import Seals, cleared, seals_in
 from slipway.kube.objects import Object
 from slipway.serving.containers.diagnosis import Failure
 from slipway.serving.containers.drain import Drain

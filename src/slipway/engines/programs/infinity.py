@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
-from slipway.engines.python import model_of
-from slipway.engines.sealed import Seals
+from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
+from slipway.engines.definition.python import model_of
+from slipway.engines.definition.sealed import Seals
 
 PREFIX = "/v1"
 """Without it the API would begin at the root, where no client of OpenAI's looks."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from slipway.engines.flags import given_flags
+from slipway.engines.definition.flags import given_flags
 from slipway.serving.pods.server import Container
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from slipway.engines.flags import names_flag
+from slipway.engines.definition.flags import names_flag
 from slipway.kube.objects import Object
 
 

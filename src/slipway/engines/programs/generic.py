@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
-from slipway.engines.engine import Engine, Metrics, tcp_probes
+from slipway.engines.definition.engine import Engine, Metrics, tcp_probes
 
 GENERIC = Engine(
     name="generic",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import HuggingFaceFile, environment
 from slipway.artifacts.locations.weights import HubRepository, MountedFolder, shown
-from slipway.engines import retired_flags
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, Task, http_probes
-from slipway.engines.gpus import Devices
-from slipway.engines.log_patterns import (
+from slipway.engines.definition import retired_flags
+from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, Task, http_probes
+from slipway.engines.definition.gpus import Devices
+from slipway.engines.definition.log_patterns import (
     ARGUMENT,
     DOWNLOAD,
     GPU_MEMORY,
@@ -18,8 +18,8 @@ from slipway.engines.log_patterns import (
     UNSUPPORTED,
     log_patterns,
 )
-from slipway.engines.optional_paths import Switches
-from slipway.engines.sealed import Seals
+from slipway.engines.definition.optional_paths import Switches
+from slipway.engines.definition.sealed import Seals
 
 CACHE = "/cache"
 SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("-a",), "--model": ("-m",)}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
 from slipway.artifacts.locations.weights import BucketFolder
-from slipway.engines import retired_flags
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
-from slipway.engines.log_patterns import ARGUMENT, NO_FILE, UNSUPPORTED, log_patterns
-from slipway.engines.python import ABSENT, PYTHON, UNKNOWN, adapter_pairs, model_of
-from slipway.engines.sealed import Seals
+from slipway.engines.definition import retired_flags
+from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
+from slipway.engines.definition.log_patterns import ARGUMENT, NO_FILE, UNSUPPORTED, log_patterns
+from slipway.engines.definition.python import ABSENT, PYTHON, UNKNOWN, adapter_pairs, model_of
+from slipway.engines.definition.sealed import Seals
 from slipway.serving.routing.paths import all_but
 
 UNFIT = "An engine argument is not compatible with this model, or with this version of the engine"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slipway.artifacts.locations.weights import BucketFolder, HubRepository, MountedFolder, Weights, shown
-from slipway.engines.log_patterns import (
+from slipway.engines.definition.log_patterns import (
     ARGUMENT,
     DOWNLOAD,
     GATED,

@@ -5,8 +5,15 @@ from __future__ import annotations
 import shlex
 
 from slipway.artifacts.locations.weights import MountedFolder, OllamaModel, shown
-from slipway.engines.engine import Engine, Launch, Program
-from slipway.engines.log_patterns import ARGUMENT, DOWNLOAD, NO_FILE, NO_SPACE, UNKNOWN_ARGUMENT, log_patterns
+from slipway.engines.definition.engine import Engine, Launch, Program
+from slipway.engines.definition.log_patterns import (
+    ARGUMENT,
+    DOWNLOAD,
+    NO_FILE,
+    NO_SPACE,
+    UNKNOWN_ARGUMENT,
+    log_patterns,
+)
 from slipway.serving.pods.server import Probe, Probes
 
 PROGRAM = "/bin/ollama"

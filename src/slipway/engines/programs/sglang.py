@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
 from slipway.artifacts.locations.weights import BucketFolder
-from slipway.engines import retired_flags
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
-from slipway.engines.python import adapter_pairs, model_of
-from slipway.engines.sealed import Seals
+from slipway.engines.definition import retired_flags
+from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
+from slipway.engines.definition.python import adapter_pairs, model_of
+from slipway.engines.definition.sealed import Seals
 from slipway.serving.routing.paths import SESSION, all_but
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Owned, http_probes
-from slipway.engines.python import model_of
-from slipway.engines.sealed import Seals
+from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Owned, http_probes
+from slipway.engines.definition.python import model_of
+from slipway.engines.definition.sealed import Seals
 from slipway.serving.routing.paths import SESSION
 
 PORT = 8000

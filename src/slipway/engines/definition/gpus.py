@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.engines.flags import given_flags
+from slipway.engines.definition.flags import given_flags
 from slipway.kube.objects import Object
 from slipway.serving.containers.devices import SHARED, device_resources
 

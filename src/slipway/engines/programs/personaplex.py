@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
 from slipway.artifacts.locations.weights import HubRepository, shown
-from slipway.engines.engine import Engine, Launch, tcp_probes
-from slipway.engines.flags import FlagSpec, FlagTable, arguments, given_flags
-from slipway.engines.python import model_of, revision_of
+from slipway.engines.definition.engine import Engine, Launch, tcp_probes
+from slipway.engines.definition.flags import FlagSpec, FlagTable, arguments, given_flags
+from slipway.engines.definition.python import model_of, revision_of
 
 FLAGS: FlagTable = (
     FlagSpec("quantize_4_bit", "--quantize-4bit"),

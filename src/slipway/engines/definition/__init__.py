@@ -1,0 +1,1 @@
+"""What defines an engine: flags, log patterns, paths, and retired arguments. Pure."""

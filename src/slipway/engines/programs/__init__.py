@@ -1,0 +1,1 @@
+"""The programs that run models, one file each. Pure."""
