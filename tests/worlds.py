@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from slipway.controller.pods import workload_of
+from slipway.controller.inputs.pods import workload_of
 from slipway.kube.caches.store import Store, Stores
 from slipway.kube.objects import POD, Key, Kind, Object
 from slipway.serving.contract.api import Api, Plan, Reference, Rejection, StatusResult, World

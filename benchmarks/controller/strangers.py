@@ -28,7 +28,7 @@ SETTLED_SECONDS = 5.0
 WATCHER = """
 import asyncio, json, sys
 from slipway.apis import APIS
-from slipway.controller.caches import Caches
+from slipway.controller.inputs.caches import Caches
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.serving.contract.delivery import OBSERVED

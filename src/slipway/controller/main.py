@@ -15,19 +15,19 @@ import msgspec
 
 from slipway.apis import DELIVERIES, DESCRIPTIONS
 from slipway.apis.labels import RESERVED
-from slipway.controller.agents import Agents
-from slipway.controller.autoscaler import Autoscaler
-from slipway.controller.caches import Caches
-from slipway.controller.catalogs import Catalogs
-from slipway.controller.conditions import ConditionsCollector
-from slipway.controller.delivery import Deliveries
-from slipway.controller.demands import Demands
-from slipway.controller.gateways import Gateways
-from slipway.controller.reconciler import Reconciler
-from slipway.controller.samples import SamplesCollector
-from slipway.controller.scaled import ScaledResources
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.inputs.catalogs import Catalogs
+from slipway.controller.inputs.demands import Demands
+from slipway.controller.inputs.gateways import Gateways
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.signing import signing_key
+from slipway.controller.metrics.conditions import ConditionsCollector
+from slipway.controller.metrics.samples import SamplesCollector
+from slipway.controller.reconciling.delivery import Deliveries
+from slipway.controller.reconciling.reconciler import Reconciler
+from slipway.controller.scaling.autoscaler import Autoscaler
+from slipway.controller.scaling.scaled import ScaledResources
 from slipway.controller.settings import ControllerSettings, read_settings
-from slipway.controller.signing import signing_key
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.runtime.lease import LeaderElector

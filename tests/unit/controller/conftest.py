@@ -13,10 +13,10 @@ import pytest
 
 from slipway.apis.kubeai.types import KIND as KUBEAI_MODEL
 from slipway.apis.labels import RESERVED
-from slipway.controller.agents import Agents
-from slipway.controller.caches import Caches
-from slipway.controller.reconciler import Reconciler
-from slipway.controller.scaled import ScaledResources
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.reconciling.reconciler import Reconciler
+from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.api.client import Client
 from slipway.kube.caches.informer import Informer
 from slipway.kube.caches.store import Change

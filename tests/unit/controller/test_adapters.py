@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from slipway.controller import adapters
-from slipway.controller.adapters import DRAIN_SECONDS, Order, Pod
+from slipway.controller.loaders import adapters
+from slipway.controller.loaders.adapters import DRAIN_SECONDS, Order, Pod
 from slipway.serving.wire import agent
 from slipway.serving.wire.agent import Adapter, AdapterSet, AdapterState, AgentReport
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from slipway.controller import agents as agents_module
-from slipway.controller.agents import Agents
+from slipway.controller.loaders import agents as agents_module
+from slipway.controller.loaders.agents import Agents
 from slipway.kube.objects import DEPLOYMENT, POD, Key, Object, labels, uid
 from slipway.loader.agent.gate import Gate
 from slipway.serving.wire import agent
@@ -131,7 +131,7 @@ def version_of(found: dict[str, str]) -> str:
 @pytest.fixture
 async def pods(server, cluster, loaders, parts, monkeypatch, eventually):
     monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.05)
-    monkeypatch.setattr("slipway.controller.adapters.DRAIN_SECONDS", 0.3)
+    monkeypatch.setattr("slipway.controller.loaders.adapters.DRAIN_SECONDS", 0.3)
     cluster_pods = Pods(server, cluster, loaders)
     await cluster.config()
     await cluster.toy(adapters={"sql": "v1"})
@@ -204,7 +204,7 @@ async def test_a_loader_that_knows_another_controller_is_told_nothing_and_its_re
     first = await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == "v1")
     other = await pods.add("a-1-y", SigningKey.generate())
-    with caplog.at_level(logging.WARNING, logger="slipway.controller.agents"):
+    with caplog.at_level(logging.WARNING, logger="slipway.controller.loaders.agents"):
         await eventually(lambda: "the signature is not the controller's" in caplog.text)
     assert (other.wishes, other.loaded, pods.serves("a-1-y")) == ([], {}, "")
     assert len(first.wishes) == 1

@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from slipway.controller import autoscaler as autoscaler_module
-from slipway.controller import gateways as gateways_module
-from slipway.controller.autoscaler import Autoscaler, Averages, told
-from slipway.controller.gateways import Gateways, parse
-from slipway.controller.scaled import Scaled as HowItScales
-from slipway.controller.scaled import ScaledResources, Subject
+from slipway.controller.inputs import gateways as gateways_module
+from slipway.controller.inputs.gateways import Gateways, parse
+from slipway.controller.scaling import autoscaler as autoscaler_module
+from slipway.controller.scaling.autoscaler import Autoscaler, Averages, told
+from slipway.controller.scaling.scaled import Scaled as HowItScales
+from slipway.controller.scaling.scaled import ScaledResources, Subject
 from slipway.kube.caches.store import Store, Stores
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, Key, Kind

@@ -18,9 +18,9 @@ from slipway.apis.llmkube.models import nodes, usage
 from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.controller import main
-from slipway.controller.agents import Agents
-from slipway.controller.caches import Caches
-from slipway.controller.catalogs import Catalogs
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.inputs.catalogs import Catalogs
+from slipway.controller.loaders.agents import Agents
 from slipway.controller.settings import ControllerSettings
 from slipway.kube.api.client import Client
 from slipway.kube.caches.store import Change

@@ -12,11 +12,11 @@ from aiohttp.test_utils import TestServer
 from slipway.apis.deckhouse.api import CATALOG_SOURCES
 from slipway.apis.deckhouse.names import CATALOG_SOURCE
 from slipway.apis.labels import RESERVED
-from slipway.controller.agents import Agents
-from slipway.controller.caches import Caches
-from slipway.controller.catalogs import Catalogs
-from slipway.controller.reconciler import Reconciler
-from slipway.controller.scaled import ScaledResources
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.inputs.catalogs import Catalogs
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.reconciling.reconciler import Reconciler
+from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import SECRET, Key, Object

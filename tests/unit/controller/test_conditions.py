@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 
 from slipway.apis.krypton.types import KIND
-from slipway.controller.conditions import ConditionsCollector
+from slipway.controller.metrics.conditions import ConditionsCollector
 from slipway.kube.api.client import Client
 from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Key, Object

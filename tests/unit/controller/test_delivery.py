@@ -11,9 +11,9 @@ import pytest
 from slipway.apis.deckhouse import names, types
 from slipway.apis.deckhouse.delivery import users
 from slipway.apis.deckhouse.delivery.workloads import DELIVERY, watches
-from slipway.controller import delivery as delivery_module
-from slipway.controller.caches import Caches
-from slipway.controller.delivery import Deliveries
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.reconciling import delivery as delivery_module
+from slipway.controller.reconciling.delivery import Deliveries
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     CRON_JOB,

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from slipway.apis.labels import RESERVED
-from slipway.controller.agents import Agents
-from slipway.controller.caches import Caches
-from slipway.controller.demands import Demands
-from slipway.controller.gateways import Traffic
-from slipway.controller.reconciler import Reconciler
-from slipway.controller.scaled import ScaledResources
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.inputs.demands import Demands
+from slipway.controller.inputs.gateways import Traffic
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.reconciling.reconciler import Reconciler
+from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key
 from slipway.kube.writes.events import Recorder

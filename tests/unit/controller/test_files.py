@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slipway.controller.files import MOST_BYTES, content
+from slipway.controller.inputs.files import MOST_BYTES, content
 
 
 def test_a_file_is_read_as_it_is_now(tmp_path: Path) -> None:

@@ -28,9 +28,10 @@ from slipway.apis.llmkube.models import cache as llmkube_cache
 from slipway.artifacts.documents import report
 from slipway.artifacts.headers import safetensors
 from slipway.artifacts.headers.range_reader import MalformedFileError
-from slipway.controller import autoscaler, main
-from slipway.controller.agents import Agents
-from slipway.controller.catalogs import Catalogs
+from slipway.controller import main
+from slipway.controller.inputs.catalogs import Catalogs
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.scaling import autoscaler
 from slipway.controller.settings import ControllerSettings
 from slipway.decoding import DecodingError, decode_json, decode_yaml
 from slipway.gateway.routing import keys

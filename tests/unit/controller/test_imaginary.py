@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from slipway.apis.labels import RESERVED
-from slipway.controller.agents import Agents
-from slipway.controller.caches import Caches
-from slipway.controller.reconciler import MARK, Reconciler
-from slipway.controller.scaled import ScaledResources, Subject
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.reconciling.reconciler import MARK, Reconciler
+from slipway.controller.scaling.scaled import ScaledResources, Subject
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import DEPLOYMENT, SERVICE, Key, Kind, Object

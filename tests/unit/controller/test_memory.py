@@ -21,7 +21,7 @@ BOUND = 10_000
 PROCESS = """
 import asyncio, json, sys
 from slipway.apis.kubeai.api import KUBEAI
-from slipway.controller.caches import Caches
+from slipway.controller.inputs.caches import Caches
 from slipway.gateway.sources.kubernetes import KubernetesSource
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics

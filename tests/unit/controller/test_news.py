@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.controller.news import news
+from slipway.controller.reconciling.news import news
 from slipway.kube.schemas.conditions import Condition
 
 PASSED_THROUGH = frozenset({"WaitingForPods"})

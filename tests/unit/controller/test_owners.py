@@ -18,10 +18,10 @@ from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.documents.report import Report, written
 from slipway.artifacts.headers.gguf import Gguf
-from slipway.controller.agents import Agents
-from slipway.controller.caches import Caches
-from slipway.controller.reconciler import Reconciler
-from slipway.controller.scaled import ScaledResources, Subject
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.reconciling.reconciler import Reconciler
+from slipway.controller.scaling.scaled import ScaledResources, Subject
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, POD, SERVICE, Key
 from slipway.kube.schemas.conditions import timestamp

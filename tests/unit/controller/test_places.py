@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from slipway.controller.agents import ASKED_AT_A_TIME, OF_A_NAMESPACE, Agents, _Followed
-from slipway.controller.places import Places
+from slipway.controller.loaders.agents import ASKED_AT_A_TIME, OF_A_NAMESPACE, Agents, _Followed
+from slipway.controller.loaders.places import Places
 from slipway.kube.objects import Object
 from slipway.serving.wire.agent import AdapterSet
 
@@ -119,7 +119,7 @@ def pod(namespace: str, number: int) -> Object:
 
 
 async def test_loaders_that_do_not_answer_delay_those_of_no_other_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slipway.controller.agents.LIMIT", aiohttp.ClientTimeout(total=None))
+    monkeypatch.setattr("slipway.controller.loaders.agents.LIMIT", aiohttp.ClientTimeout(total=None))
     waiting, ends = asyncio.Semaphore(0), asyncio.Event()
 
     async def answer(request: web.Request) -> web.Response:

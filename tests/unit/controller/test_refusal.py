@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.controller.reconciler import _rejection
+from slipway.controller.reconciling.reconciler import _rejection
 from slipway.kube.api.errors import ServerError
 from slipway.kube.writes.applier import Applied, Failure
 from slipway.serving.contract.api import Rejection

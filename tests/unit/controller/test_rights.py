@@ -12,10 +12,10 @@ import pytest
 
 from slipway.apis import APIS
 from slipway.apis.labels import RESERVED
-from slipway.controller.agents import Agents
-from slipway.controller.caches import Caches
-from slipway.controller.reconciler import Reconciler
-from slipway.controller.scaled import ScaledResources
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.reconciling.reconciler import Reconciler
+from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Kind
 from slipway.kube.writes.events import Recorder

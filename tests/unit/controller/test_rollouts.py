@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slipway.apis.kubeai import KUBEAI
-from slipway.controller.reconciler import MARK
-from slipway.controller.rollouts import draining, resets, rollouts
+from slipway.controller.reconciling.reconciler import MARK
+from slipway.controller.reconciling.rollouts import draining, resets, rollouts
 from slipway.kube.objects import DEPLOYMENT, POD, SERVICE, Key, Kind, Object
 from slipway.kube.schemas.conditions import timestamp
 from slipway.kube.writes.events import Recorder

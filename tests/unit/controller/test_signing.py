@@ -7,8 +7,8 @@ from base64 import b64decode, b64encode
 
 import pytest
 
-from slipway.controller import signing
-from slipway.controller.signing import signing_key
+from slipway.controller.loaders import signing
+from slipway.controller.loaders.signing import signing_key
 from slipway.kube.api.errors import ForbiddenError
 from slipway.kube.objects import SECRET
 

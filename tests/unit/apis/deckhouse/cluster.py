@@ -9,7 +9,7 @@ from typing import Any
 from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.names import UPLOADED
 from slipway.artifacts.documents.publication import Facts, Publication, written
-from slipway.controller.patches import own_patch
+from slipway.controller.reconciling.patches import own_patch
 from slipway.kube.objects import JOB, Key, deleting, key
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, World

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.metrics import samples
 from slipway.apis.description import Description, Scrape
-from slipway.controller.samples import SamplesCollector
+from slipway.controller.metrics.samples import SamplesCollector
 from slipway.kube.api.client import Client
 from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Object

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
-from slipway.controller.gateways import Traffic
+from slipway.controller.inputs.gateways import Traffic
 from slipway.kube.objects import Key, Kind
 from slipway.serving.routing.demand import Demand, observe
 
@@ -35,7 +35,7 @@ class _Followed(NamedTuple):
 
 
 class Gateways(Protocol):
-    """See :class:`slipway.controller.gateways.Gateways`."""
+    """See :class:`slipway.controller.inputs.gateways.Gateways`."""
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
         """Requests for each of these Services at all gateways. Never raises."""

@@ -1,8 +1,8 @@
 """Agents: asks the loaders in pods how far they are, tells them what to load, and labels the pods accordingly. Each
 request is signed for its pod (see :mod:`slipway.serving.wire.proof`).
 
-The edge around :mod:`slipway.controller.adapters`, which decides. One task a resource that has pods with a loader; it
-looks often while something is on its way. What is new is told to the resource's reconciliation.
+The edge around :mod:`slipway.controller.loaders.adapters`, which decides. One task a resource that has pods with a
+loader; it looks often while something is on its way. What is new is told to the resource's reconciliation.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from http import HTTPStatus
 import aiohttp
 import msgspec
 
-from slipway.controller.adapters import Order, Pod, labelled, orders
-from slipway.controller.places import Places
+from slipway.controller.loaders.adapters import Order, Pod, labelled, orders
+from slipway.controller.loaders.places import Places
 from slipway.decoding import decode_json
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, ConflictError, NotFoundError

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from slipway.controller.pods import WORKLOADS, Orphans, by_workload, text_of, trimmed, workload_of
+from slipway.controller.inputs.pods import WORKLOADS, Orphans, by_workload, text_of, trimmed, workload_of
 from slipway.kube.api.client import Client
 from slipway.kube.caches.informer import Informer
 from slipway.kube.caches.namespaces import ChosenNamespaces

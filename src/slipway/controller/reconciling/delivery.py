@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
-from slipway.controller.caches import Caches
-from slipway.controller.files import content
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.inputs.files import content
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, ForbiddenError, InvalidObjectError, NotFoundError
 from slipway.kube.caches.backoff import Backoff

@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from slipway.controller.agents import Agents
-from slipway.controller.caches import Caches
-from slipway.controller.catalogs import Catalogs
-from slipway.controller.demands import Demands
-from slipway.controller.files import content
-from slipway.controller.news import news
-from slipway.controller.patches import difference, own_patch
-from slipway.controller.pods import WORKLOADS
-from slipway.controller.rollouts import RolloutEvents
-from slipway.controller.scaled import Scaled, ScaledResources, Subject
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.inputs.catalogs import Catalogs
+from slipway.controller.inputs.demands import Demands
+from slipway.controller.inputs.files import content
+from slipway.controller.inputs.pods import WORKLOADS
+from slipway.controller.loaders.agents import Agents
+from slipway.controller.reconciling.news import news
+from slipway.controller.reconciling.patches import difference, own_patch
+from slipway.controller.reconciling.rollouts import RolloutEvents
+from slipway.controller.scaling.scaled import Scaled, ScaledResources, Subject
 from slipway.kube.api import errors
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ConflictError, NotFoundError

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 from prometheus_client import Counter, Gauge
 
-from slipway.controller.caches import Caches
-from slipway.controller.gateways import Gateways, Traffic
-from slipway.controller.scaled import Scaled, ScaledResources, Subject
+from slipway.controller.inputs.caches import Caches
+from slipway.controller.inputs.gateways import Gateways, Traffic
+from slipway.controller.scaling.scaled import Scaled, ScaledResources, Subject
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, NotLeaderError

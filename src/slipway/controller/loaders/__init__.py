@@ -1,0 +1,1 @@
+"""Loaders in pods: the controller reads their progress and sends the adapters that an engine needs."""

@@ -1,0 +1,1 @@
+"""Reconciliation: apply a resource's plan, deliver models, write its status and its Events."""

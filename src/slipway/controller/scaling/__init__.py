@@ -1,0 +1,1 @@
+"""Autoscaling: replicas follow requests."""
