@@ -17,15 +17,16 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from slipway.artifacts.documents import session
-from slipway.depot import signing, writer
-from slipway.depot.app import application
-from slipway.depot.models import UPLOADED, Models
-from slipway.depot.registry import Registry
+from slipway.depot.credentials import signing
+from slipway.depot.credentials.signing import Access, Signer
+from slipway.depot.handlers.sweep import Sweeper, Swept
+from slipway.depot.handlers.tokens import Tokens
+from slipway.depot.handlers.uploads import Uploads
+from slipway.depot.http.app import application
 from slipway.depot.settings import Settings, parsed
-from slipway.depot.signing import Access, Signer
-from slipway.depot.sweep import Sweeper, Swept
-from slipway.depot.tokens import Tokens
-from slipway.depot.uploads import Uploads
+from slipway.depot.storage import writer
+from slipway.depot.storage.models import UPLOADED, Models
+from slipway.depot.storage.registry import Registry
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.serving.wire.depot_token import Claim, sign

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slipway.depot.registry import Registry
+from slipway.depot.storage.registry import Registry
 from slipway.weights import catalogs
 
 from .certificates import Authority

@@ -11,20 +11,20 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from slipway.depot import server
-from slipway.depot.app import Door, application
-from slipway.depot.catalog import Catalog
-from slipway.depot.collector import Collector
-from slipway.depot.imports import Imports
-from slipway.depot.keys import Names, ensure
-from slipway.depot.models import Models
-from slipway.depot.presence import Presence
-from slipway.depot.registry import Registry
+from slipway.depot.credentials.keys import Names, ensure
+from slipway.depot.credentials.signing import Signer
+from slipway.depot.handlers.catalog import Catalog
+from slipway.depot.handlers.imports import Imports
+from slipway.depot.handlers.sweep import Sweeper
+from slipway.depot.handlers.tokens import Tokens
+from slipway.depot.handlers.uploads import Uploads
+from slipway.depot.http import server
+from slipway.depot.http.app import Door, application
 from slipway.depot.settings import Settings, load
-from slipway.depot.signing import Signer
-from slipway.depot.sweep import Sweeper
-from slipway.depot.tokens import Tokens
-from slipway.depot.uploads import Uploads
+from slipway.depot.storage.collector import Collector
+from slipway.depot.storage.models import Models
+from slipway.depot.storage.presence import Presence
+from slipway.depot.storage.registry import Registry
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError
 from slipway.kube.caches.informer import Informer

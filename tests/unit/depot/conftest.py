@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from slipway.depot import signing
-from slipway.depot.app import Door, application
+from slipway.depot.credentials import signing
+from slipway.depot.credentials.signing import Signer
+from slipway.depot.handlers.tokens import Tokens
+from slipway.depot.http.app import Door, application
 from slipway.depot.settings import Settings, parsed
-from slipway.depot.signing import Signer
-from slipway.depot.tokens import Tokens
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Kind

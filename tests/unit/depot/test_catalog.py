@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.depot.catalog import Catalog, credentials, document, offers
+from slipway.depot.handlers.catalog import Catalog, credentials, document, offers
 from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Object
 from slipway.serving.wire.catalogs import VERSION, read_catalog

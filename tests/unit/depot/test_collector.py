@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.depot.collector import CRON_JOB, Collector
+from slipway.depot.storage.collector import CRON_JOB, Collector
 from slipway.kube.objects import Key
 
 from ..kube.conftest import refuse

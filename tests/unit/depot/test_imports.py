@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestServer
 
-from slipway.depot import imports as imports_module
-from slipway.depot.imports import Imports
+from slipway.depot.handlers import imports as imports_module
+from slipway.depot.handlers.imports import Imports
 from slipway.kube.objects import SECRET, Kind
 from slipway.weights.catalogs import CatalogError
 

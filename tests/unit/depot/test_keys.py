@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from slipway.depot import main, signing
-from slipway.depot.certificates import Pair, authority, fault, server
-from slipway.depot.keys import CONFIG_MAPS, SECRETS, Names, ensure
+from slipway.depot import main
+from slipway.depot.credentials import signing
+from slipway.depot.credentials.certificates import Pair, authority, fault, server
+from slipway.depot.credentials.keys import CONFIG_MAPS, SECRETS, Names, ensure
 from slipway.kube.api.errors import ForbiddenError
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=UTC)

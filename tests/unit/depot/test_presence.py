@@ -11,9 +11,9 @@ from aiohttp import web
 from yarl import URL
 
 from slipway.apis.deckhouse import names
-from slipway.depot import presence as presence_module
-from slipway.depot.presence import VANISHED, Presence
-from slipway.depot.registry import Registry
+from slipway.depot.storage import presence as presence_module
+from slipway.depot.storage.presence import VANISHED, Presence
+from slipway.depot.storage.registry import Registry
 
 from .conftest import CLUSTER_THING, THING, settings_with
 from .fake_registry import FakeRegistry, running

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.depot.publishers import NOTHING, REMOVE, WRITE, Place, parsed, rights
-from slipway.depot.reviews import MOST_OF_ONE
+from slipway.depot.http.reviews import MOST_OF_ONE
+from slipway.depot.storage.publishers import NOTHING, REMOVE, WRITE, Place, parsed, rights
 from slipway.serving.wire.publishers import is_pod_of, job_name
 from slipway.serving.wire.repositories import repository
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.depot import reviews as reviews_module
-from slipway.depot.app import RefusedError
-from slipway.depot.reviews import MOST, MOST_OF_ONE, MOST_REFUSED, REFUSED_SECONDS, Refusals, Reviews
+from slipway.depot.http import reviews as reviews_module
+from slipway.depot.http.app import RefusedError
+from slipway.depot.http.reviews import MOST, MOST_OF_ONE, MOST_REFUSED, REFUSED_SECONDS, Refusals, Reviews
 
 from .conftest import knows, review_answer
 

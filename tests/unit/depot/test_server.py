@@ -17,9 +17,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from slipway.depot import certificates, main
-from slipway.depot.certificates import Pair
-from slipway.depot.server import Certificate, served
+from slipway.depot import main
+from slipway.depot.credentials import certificates
+from slipway.depot.credentials.certificates import Pair
+from slipway.depot.http.server import Certificate, served
 
 from ...ports import reserved_port
 from .conftest import GIVEN, KEY, PEM, knows

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from slipway.depot import signing
-from slipway.depot.signing import Access, Signer
+from slipway.depot.credentials import signing
+from slipway.depot.credentials.signing import Access, Signer
 
 from .conftest import NOW, PEM
 

@@ -13,14 +13,14 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from slipway.depot import certificates
-from slipway.depot import registry as registry_module
-from slipway.depot import sweep as sweep_module
-from slipway.depot.app import application
-from slipway.depot.registry import Registry
-from slipway.depot.server import Certificate, served
-from slipway.depot.sweep import Sweeper, in_order, kept
-from slipway.depot.tokens import Tokens
+from slipway.depot.credentials import certificates
+from slipway.depot.handlers import sweep as sweep_module
+from slipway.depot.handlers.sweep import Sweeper, in_order, kept
+from slipway.depot.handlers.tokens import Tokens
+from slipway.depot.http.app import application
+from slipway.depot.http.server import Certificate, served
+from slipway.depot.storage import registry as registry_module
+from slipway.depot.storage.registry import Registry
 
 from ...docs.pages import ROOT
 from .conftest import CLUSTER_THING, KEY, NOW, SYSTEM, THING, asked, knows, settings_with

@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from slipway.depot.publishers import WRITE
-from slipway.depot.reviews import Caller, reviewed
-from slipway.depot.signing import Access
-from slipway.depot.tokens import granted, scope_of
+from slipway.depot.credentials.signing import Access
+from slipway.depot.handlers.tokens import granted, scope_of
+from slipway.depot.http.reviews import Caller, reviewed
+from slipway.depot.storage.publishers import WRITE
 from slipway.kube.objects import NAMESPACE
 from slipway.serving.wire.depot_token import Claim, sign
 

@@ -21,14 +21,14 @@ from aiohttp import web
 from yarl import URL
 
 from slipway.artifacts.documents import session as sessions
-from slipway.depot import models as models_module
-from slipway.depot import server as listener
-from slipway.depot import uploads as uploads_module
-from slipway.depot import writer as writer_module
-from slipway.depot.app import application
-from slipway.depot.models import Models
-from slipway.depot.registry import Registry
-from slipway.depot.uploads import Uploads
+from slipway.depot.handlers import uploads as uploads_module
+from slipway.depot.handlers.uploads import Uploads
+from slipway.depot.http import server as listener
+from slipway.depot.http.app import application
+from slipway.depot.storage import models as models_module
+from slipway.depot.storage import writer as writer_module
+from slipway.depot.storage.models import Models
+from slipway.depot.storage.registry import Registry
 from slipway.kube.api.client import Client
 from slipway.serving.wire import upload_notes
 from slipway.serving.wire.depot_token import Claim, sign

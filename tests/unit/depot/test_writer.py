@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from slipway.depot.writer import PIECE_BYTES, Body, CutError
+from slipway.depot.storage.writer import PIECE_BYTES, Body, CutError
 
 
 class Content:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from jinja2.nativetypes import NativeEnvironment
 
-from slipway.depot.models import UPLOAD, UPLOADED
-from slipway.depot.presence import VANISHED
+from slipway.depot.storage.models import UPLOAD, UPLOADED
+from slipway.depot.storage.presence import VANISHED
 from slipway.gateway.settings import Settings
 from tests import documents
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from slipway.decoding import said
-from slipway.depot.app import RefusedError
+from slipway.depot.http.app import RefusedError
 from slipway.depot.settings import Settings
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, ConflictError, NotFoundError

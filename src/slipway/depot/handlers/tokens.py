@@ -2,7 +2,7 @@
 
 The protocol is that of Docker's registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits
 what the caller may do of that, and the registry refuses the rest. All pods of a namespace may pull its models and those
-of the cluster. Only publishers may push (see :mod:`slipway.depot.publishers`).
+of the cluster. Only publishers may push (see :mod:`slipway.depot.storage.publishers`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
-from slipway.depot.app import RefusedError
-from slipway.depot.publishers import NOTHING, Publishers
-from slipway.depot.reviews import Caller, Reviews, unauthorized
+from slipway.depot.credentials.signing import Access, Signer
+from slipway.depot.http.app import RefusedError
+from slipway.depot.http.reviews import Caller, Reviews, unauthorized
 from slipway.depot.settings import Settings
-from slipway.depot.signing import Access, Signer
+from slipway.depot.storage.publishers import NOTHING, Publishers
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import NotFoundError
 from slipway.kube.objects import NAMESPACE, Key, uid

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from slipway.artifacts.documents.session import MANIFEST_TYPE
 from slipway.decoding import said
-from slipway.depot.models import FIELD_MANAGER
-from slipway.depot.registry import AwayError, Registry, RegistryError
+from slipway.depot.storage.models import FIELD_MANAGER
+from slipway.depot.storage.registry import AwayError, Registry, RegistryError
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key, uid

@@ -24,11 +24,11 @@ from prometheus_client import Counter, Gauge
 from slipway.artifacts.documents import session as sessions
 from slipway.artifacts.documents.session import Session
 from slipway.decoding import said
-from slipway.depot.app import RefusedError, busy
-from slipway.depot.models import Hold, Models, uploaded
-from slipway.depot.registry import Registry, RegistryError
+from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
-from slipway.depot.writer import Body, CutError, Writer, patiently, stored, unavailable
+from slipway.depot.storage.models import Hold, Models, uploaded
+from slipway.depot.storage.registry import Registry, RegistryError
+from slipway.depot.storage.writer import Body, CutError, Writer, patiently, stored, unavailable
 from slipway.kube.api.errors import ApiError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Object

@@ -21,9 +21,9 @@ import msgspec
 from aiohttp import web
 
 from slipway.decoding import DecodingError, decode_json
-from slipway.depot.app import LARGEST_BODY, RefusedError, busy
+from slipway.depot.credentials.signing import Access, Signer
+from slipway.depot.http.app import LARGEST_BODY, RefusedError, busy
 from slipway.depot.settings import Settings
-from slipway.depot.signing import Access, Signer
 from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Object, annotations_of, created_unix, deleting, key, uid
 from slipway.serving.wire.catalogs import CATALOG, CATALOG_BYTES, ENTRIES, GRANTS, VERSION, Entry, Grant, GrantRequest

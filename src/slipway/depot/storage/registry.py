@@ -15,8 +15,8 @@ import msgspec
 from yarl import URL
 
 from slipway.decoding import DecodingError, decode_json
+from slipway.depot.credentials.signing import Access, Signer
 from slipway.depot.settings import Settings
-from slipway.depot.signing import Access, Signer
 
 SUBJECT = "slipway-depot"
 CONNECT_SECONDS = 10.0

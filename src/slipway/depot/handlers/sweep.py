@@ -16,10 +16,10 @@ import msgspec
 from aiohttp import web
 
 from slipway.decoding import said
-from slipway.depot.app import RefusedError, busy
-from slipway.depot.registry import AwayError, Registry, RegistryError
+from slipway.depot.handlers.tokens import Tokens
+from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
-from slipway.depot.tokens import Tokens
+from slipway.depot.storage.registry import AwayError, Registry, RegistryError
 from slipway.kube.api.client import Client
 from slipway.kube.objects import Object, annotations_of, key, uid
 from slipway.serving.wire.repositories import PREFIXES, repository

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from slipway.depot.app import RefusedError, busy
+from slipway.depot.http.app import RefusedError, busy
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import InvalidObjectError
 from slipway.kube.objects import Kind, Object

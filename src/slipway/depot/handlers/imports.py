@@ -17,9 +17,9 @@ from aiohttp import web
 
 from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.decoding import said
-from slipway.depot.app import RefusedError, busy
+from slipway.depot.handlers.tokens import Tokens
+from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
-from slipway.depot.tokens import Tokens
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ForbiddenError, NotFoundError
 from slipway.kube.objects import SECRET, Key, Kind, Object, uid

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slipway.depot import certificates, signing
-from slipway.depot.certificates import Pair
+from slipway.depot.credentials import certificates, signing
+from slipway.depot.credentials.certificates import Pair
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ConflictError, NotFoundError
 from slipway.kube.objects import CONFIG_MAP, SECRET, Key, Kind, Object

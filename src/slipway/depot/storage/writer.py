@@ -22,9 +22,9 @@ from yarl import URL
 from slipway.artifacts.documents import session as sessions
 from slipway.artifacts.documents.session import PIECE_BYTES, Piece, Session
 from slipway.decoding import DecodingError
-from slipway.depot.app import BUSY_SECONDS, RefusedError
-from slipway.depot.models import Hold
-from slipway.depot.registry import AwayError, Registry, RegistryError
+from slipway.depot.http.app import BUSY_SECONDS, RefusedError
+from slipway.depot.storage.models import Hold
+from slipway.depot.storage.registry import AwayError, Registry, RegistryError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""Keys of depot and registry: certificates and signed tokens."""

@@ -1,0 +1,1 @@
+"""Handlers of requests: tokens, uploads, catalogs, imports and the removal of leftovers."""

@@ -1,0 +1,1 @@
+"""Models of the cluster, and their pieces and artifacts in the registry."""
