@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slipway.depot.storage.registry import Registry
-from slipway.weights import catalogs
+from slipway.weights.sources import catalogs
 
 from .certificates import Authority
 from .depot.conftest import settings_with

@@ -13,7 +13,7 @@ import msgspec
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Object, annotations_of, deleting
 from slipway.serving.containers import volumes
 from slipway.serving.contract.api import MetadataPatch, Reference
-from slipway.weights.credentials import Access, mounted
+from slipway.weights.sources.credentials import Access, mounted
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,8 +16,8 @@ from slipway.artifacts.locations.model_pages import parse as deckhouse_page
 from slipway.engines import ENGINES
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings, Sources
-from slipway.weights.source import Request, SourceError
-from slipway.weights.source import parse as source
+from slipway.weights.sources.source import Request, SourceError
+from slipway.weights.sources.source import parse as source
 
 from .ome import services as ome
 

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from slipway.depot.handlers import imports as imports_module
 from slipway.depot.handlers.imports import Imports
 from slipway.kube.objects import SECRET, Kind
-from slipway.weights.catalogs import CatalogError
+from slipway.weights.sources.catalogs import CatalogError
 
 from ..catalog_server import ANYWHERE, DIGEST, OTHER, TOKEN, CatalogServer, data, grant
 from ..certificates import Authority

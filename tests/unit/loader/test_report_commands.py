@@ -21,7 +21,7 @@ from slipway.loader.transport.source import Access
 from slipway.serving.contract.settings import Settings, Sources
 from slipway.serving.wire import agent
 from slipway.serving.wire.proof import SigningKey
-from slipway.weights.jobs import words_of
+from slipway.weights.jobs.loads import words_of
 
 from .conftest import WEIGHTS, Service, content, write
 from .site import GGUF, OTHER, SHA

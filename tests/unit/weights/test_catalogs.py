@@ -11,8 +11,8 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from slipway.serving.wire.catalogs import GrantRequest
-from slipway.weights import catalogs
-from slipway.weights.catalogs import CatalogError, Door, authority, authorization, exchange, policy, read
+from slipway.weights.sources import catalogs
+from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, exchange, policy, read
 
 from ..catalog_server import ANYWHERE, DIGEST, OTHER, TOKEN, CatalogServer, Endless, catalog, data, entry, grant, silent
 from ..certificates import Authority

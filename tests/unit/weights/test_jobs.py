@@ -9,7 +9,7 @@ import pytest
 from slipway.kube.objects import JOB, Key
 from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Settings
-from slipway.weights.jobs import Run, observed
+from slipway.weights.jobs.loads import Run, observed
 
 NAME = Key("models", "tiny-load")
 WORDS = ("loader", "stage", "hf://acme/tiny")

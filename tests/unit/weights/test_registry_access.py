@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.weights.registry_access import of_registry
+from slipway.weights.sources.registry_access import of_registry
 
 
 def test_a_token_for_the_depot_alone_is_a_file_that_the_kubelet_keeps_new() -> None:

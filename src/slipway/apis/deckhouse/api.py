@@ -18,8 +18,8 @@ from slipway.kube.schemas.conditions import READY
 from slipway.serving.contract.api import Watch
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table, all_granted
-from slipway.weights import turns
-from slipway.weights.jobs import INSTANCE_LABEL, NAME_LABEL
+from slipway.weights.jobs import turns
+from slipway.weights.jobs.loads import INSTANCE_LABEL, NAME_LABEL
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:

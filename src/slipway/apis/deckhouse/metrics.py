@@ -11,7 +11,7 @@ from slipway.apis.description import Sample
 from slipway.kube.objects import Kind, Object, key, uid
 from slipway.kube.values.quantity import amount
 from slipway.serving.contract.settings import Settings
-from slipway.weights import turns
+from slipway.weights.jobs import turns
 
 PREFIX = "d8_ai_models"
 OF_MODELS = {

@@ -23,7 +23,7 @@ from slipway.serving.pods.policies import disruption_budget
 from slipway.serving.pods.server import Container, ModelServer, Mount, Probe, Probes, Scale, ServiceSpec, variables
 from slipway.serving.pods.workload import UNPRIVILEGED, restricted, workload
 from slipway.serving.routing.route import Route
-from slipway.weights.credentials import renamed_token
+from slipway.weights.sources.credentials import renamed_token
 
 MODEL_LABEL = "krypton.ai/model"
 """Selects a model's pods, as the original does: its Deployments can be taken over, though a selector cannot change."""

@@ -20,7 +20,7 @@ from slipway.kube.api.errors import ApiError, ForbiddenError, NotFoundError
 from slipway.kube.caches.backoff import Backoff
 from slipway.kube.objects import SECRET, Key, Kind
 from slipway.serving.wire.catalogs import Catalog, CatalogAddress
-from slipway.weights.catalogs import CatalogError, Door, authority, authorization, policy, read
+from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, policy, read
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ForbiddenError, NotFoundError
 from slipway.kube.objects import SECRET, Key, Kind, Object, uid
 from slipway.serving.wire.catalogs import IMPORTS, GrantRequest, Import
-from slipway.weights.catalogs import CatalogError, Door, authority, authorization, exchange, policy
+from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, exchange, policy
 
 OF_THE_CLUSTER = "-"
 """In place of a namespace."""

@@ -29,9 +29,9 @@ from slipway.kube.values.times import unix_time
 from slipway.serving.contract.delivery import OBSERVED, WORKLOADS, DeliveryWorld, Outcome, operations, template_of
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire.depot_token import Claim, TokenError, verified
-from slipway.weights.image_volumes import LIFE, RENEWAL
-from slipway.weights.image_volumes import NAMESPACES as NAMESPACE_WATCH
-from slipway.weights.shared_claim import FILLED
+from slipway.weights.delivery.image_volumes import LIFE, RENEWAL
+from slipway.weights.delivery.image_volumes import NAMESPACES as NAMESPACE_WATCH
+from slipway.weights.delivery.shared_claim import FILLED
 
 NAMESPACE, NAMESPACES = "ai-demo", NAMESPACE_WATCH.kind
 SECRET_KEY = bytes(range(32))

@@ -13,7 +13,7 @@ from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Sources
 from slipway.serving.wire import catalogs
 from slipway.serving.wire.catalogs import Catalog, CatalogAddress
-from slipway.weights.jobs import words_of
+from slipway.weights.jobs.loads import words_of
 
 from .cluster import Cluster
 

@@ -18,7 +18,7 @@ from slipway.serving.contract.api import InvalidSpecError, Rejection
 from slipway.serving.contract.authors import NOT_ALLOWED, planned
 from slipway.serving.wire import upload_notes
 from slipway.serving.wire.depot_token import verified
-from slipway.weights import turns
+from slipway.weights.jobs import turns
 from tests import worlds
 
 from .cluster import DIGEST, HUB, KEY, OWN, START, SYSTEM, Cluster, told, words

@@ -15,7 +15,7 @@ from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, key
 from slipway.kube.schemas.conditions import find, timestamp
 from slipway.serving.contract.api import Rejection
-from slipway.weights import publications, turns
+from slipway.weights.jobs import publications, turns
 from tests import worlds
 
 from .cluster import DIGEST, Cluster, told

@@ -16,7 +16,7 @@ from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.values.names import fitting, label_value
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Sources
-from slipway.weights.source import Source, file_name
+from slipway.weights.sources.source import Source, file_name
 from tests.tables import each
 
 RULES = Sources(allowed_host_path_roots=("/mnt/models", "/data/"), allowed_remote_hosts=("10.1.0.0/16",))

@@ -15,7 +15,7 @@ from slipway.kube.objects import Key
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
-from slipway.weights.jobs import EVICTION_SECONDS
+from slipway.weights.jobs.loads import EVICTION_SECONDS
 from slipway.weights.nodes import RECORDS, mark
 from tests import worlds
 

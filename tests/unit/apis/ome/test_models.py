@@ -17,7 +17,7 @@ from slipway.loader.main import arguments
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire.agent import AgentReport, Progress
-from slipway.weights.jobs import RETRY_SECONDS
+from slipway.weights.jobs.loads import RETRY_SECONDS
 from tests import worlds
 
 from .cluster import APIS, LABEL, Cluster

@@ -20,7 +20,7 @@ from slipway.serving.contract.api import Rejection, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.job import PODLESS_SECONDS
 from slipway.weights import nodes
-from slipway.weights.jobs import EVICTION_SECONDS, LOAD_SECONDS, RETRY_SECONDS
+from slipway.weights.jobs.loads import EVICTION_SECONDS, LOAD_SECONDS, RETRY_SECONDS
 from tests import worlds
 
 from .cluster import APIS, START, Cluster

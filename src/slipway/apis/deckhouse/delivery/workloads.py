@@ -30,8 +30,8 @@ from slipway.serving.contract.delivery import (
 )
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.server import variables
-from slipway.weights import image_volumes, shared_claim
-from slipway.weights.delivered import Brought, Choices, Means
+from slipway.weights.delivery import image_volumes, shared_claim
+from slipway.weights.delivery.delivered import Brought, Choices, Means
 
 LABEL = f"{names.GROUP}/shared-pvc"
 """Of claims with delivered models, and of the Jobs that fill them."""

@@ -29,12 +29,13 @@ from slipway.serving.pods.server import variables
 from slipway.serving.pods.workload import child
 from slipway.serving.wire import publishers, upload_notes
 from slipway.serving.wire.depot_token import KEY_BYTES
-from slipway.weights import catalogs, publications, turns
-from slipway.weights.credentials import Access, from_secret, hub_mirror, of_operator
-from slipway.weights.jobs import EVICTION_SECONDS, RETRIES, Run
-from slipway.weights.publications import Record
-from slipway.weights.registry_access import of_registry
-from slipway.weights.turns import Queue
+from slipway.weights.jobs import publications, turns
+from slipway.weights.jobs.loads import EVICTION_SECONDS, RETRIES, Run
+from slipway.weights.jobs.publications import Record
+from slipway.weights.jobs.turns import Queue
+from slipway.weights.sources import catalogs
+from slipway.weights.sources.credentials import Access, from_secret, hub_mirror, of_operator
+from slipway.weights.sources.registry_access import of_registry
 
 UNSUPPORTED, UPLOAD = "UnsupportedSource", "upload"
 KINDS = (names.MODEL, names.CLUSTER_MODEL)

@@ -18,8 +18,8 @@ from slipway.kube.schemas.conditions import SUMMARY, Condition, find, timestamp
 from slipway.serving.containers.diagnosis import sentence
 from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
-from slipway.weights import progress, publications, turns
-from slipway.weights.turns import PENDING, TURN
+from slipway.weights.jobs import progress, publications, turns
+from slipway.weights.jobs.turns import PENDING, TURN
 
 CONDITIONS = SUMMARY | {ARTIFACT_RESOLVED, METADATA_RESOLVED, TURN}
 FAILED, PUBLISHED = "Failed", "ArtifactPublished"

@@ -12,7 +12,7 @@ from slipway.apis.kubeai.urls import ModelUrl
 from slipway.artifacts.locations.huggingface import TOKEN, HuggingFaceFile
 from slipway.artifacts.locations.weights import BucketFolder, HubRepository, MountedFolder, OllamaModel, Weights
 from slipway.serving.containers import volumes
-from slipway.weights.credentials import OSS_KEYS, S3_KEYS, Access, from_google, from_secret, mounted
+from slipway.weights.sources.credentials import OSS_KEYS, S3_KEYS, Access, from_google, from_secret, mounted
 
 FOLDER, VOLUME = "/model", "model"
 """Where a volume with the weights is mounted, and what it is called."""

@@ -27,10 +27,11 @@ from slipway.serving.contract.api import Listers, MetadataPatch, Plan
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import referenced_by
 from slipway.serving.pods.job import job_of
-from slipway.weights import jobs, place
-from slipway.weights.credentials import of_operator
-from slipway.weights.jobs import Runner
+from slipway.weights import place
+from slipway.weights.jobs import loads as jobs
+from slipway.weights.jobs.loads import Runner
 from slipway.weights.place import Place
+from slipway.weights.sources.credentials import of_operator
 
 NOTE_BYTES = 16384
 """Of the record of a Model. One that is longer is none of ours, as its url would be longer than a Model may have."""

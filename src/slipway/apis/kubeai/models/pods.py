@@ -23,7 +23,7 @@ from slipway.serving.pods.workload import CONFINED, restricted
 from slipway.serving.routing.route import PrefixHash, Route, ScaleTarget
 from slipway.serving.wire import agent
 from slipway.serving.wire.agent import Adapter, AdapterSet
-from slipway.weights.credentials import Access, mounted, of_operator
+from slipway.weights.sources.credentials import Access, mounted, of_operator
 
 FOUND_OUT = (names.ADAPTER_LABEL, agent.SERVING_LABEL)
 NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"

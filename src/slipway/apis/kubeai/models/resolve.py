@@ -22,7 +22,7 @@ from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.job import job_of, pods_of
 from slipway.serving.routing.route import MOST_LABEL_CHARACTERS, MOST_LABELS
 from slipway.spelling import unknown
-from slipway.weights.jobs import Run
+from slipway.weights.jobs.loads import Run
 from slipway.weights.place import Place, claim_reference
 
 CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"

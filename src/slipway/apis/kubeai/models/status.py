@@ -16,8 +16,8 @@ from slipway.serving.pods.job import without_pods
 from slipway.serving.status.adapters import standings
 from slipway.serving.status.builder import build_status, permanent
 from slipway.serving.status.report import Component, Pending, model_id, report, routed
-from slipway.weights import progress
-from slipway.weights.jobs import Run
+from slipway.weights.jobs import progress
+from slipway.weights.jobs.loads import Run
 
 PASSED_THROUGH = frozenset({"LoadingCache", "LoadingAdapters", "Leaving"})
 """Reasons that Models go through on their way."""

@@ -17,10 +17,10 @@ from slipway.serving.containers import volumes
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.server import Container
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
-from slipway.weights import jobs
-from slipway.weights.credentials import S3_KEYS, Access, from_secret, hub_mirror, mounted, of_operator
-from slipway.weights.jobs import ANSWER_SECONDS, Runner
+from slipway.weights.jobs import loads as jobs
+from slipway.weights.jobs.loads import ANSWER_SECONDS, Runner
 from slipway.weights.place import Place
+from slipway.weights.sources.credentials import S3_KEYS, Access, from_secret, hub_mirror, mounted, of_operator
 
 NOTHING = Access()
 What = Literal["download", "inspect", "revalidate"]

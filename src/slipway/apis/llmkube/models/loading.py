@@ -13,8 +13,8 @@ from slipway.apis.llmkube.settings import llmkube
 from slipway.kube.objects import MANAGED_BY, Object, deleting, key, uid
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import MetadataPatch, World
-from slipway.weights import jobs
-from slipway.weights.jobs import INSTANCE_LABEL, NAME_LABEL, REPORT_SECONDS, Run
+from slipway.weights.jobs import loads as jobs
+from slipway.weights.jobs.loads import INSTANCE_LABEL, NAME_LABEL, REPORT_SECONDS, Run
 
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
 

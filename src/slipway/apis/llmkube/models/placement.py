@@ -24,7 +24,7 @@ from slipway.serving.containers import volumes
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.server import Mount
-from slipway.weights.source import Source
+from slipway.weights.sources.source import Source
 
 SCRATCH_VOLUME = "model-storage"
 QUANTIZATION = re.compile(r"I?Q\d\w{0,12}|B?F16|F32")

@@ -13,7 +13,7 @@ from slipway.apis.llmkube.models.spec import Model, key_of, read
 from slipway.kube.objects import Object, deleting, key, uid
 from slipway.serving.contract.api import InvalidSpecError, Reference, World
 from slipway.serving.contract.settings import Settings
-from slipway.weights.jobs import is_late
+from slipway.weights.jobs.loads import is_late
 from slipway.weights.place import claim_reference, records
 
 MOST_TAKEN_OVER = 16

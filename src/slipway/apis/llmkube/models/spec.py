@@ -14,9 +14,9 @@ from slipway.kube.objects import Object
 from slipway.kube.objects import key as object_key
 from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.serving.contract.settings import Settings, Sources
-from slipway.weights import source
 from slipway.weights.place import Place, claim_reference
-from slipway.weights.source import Request, Source, SourceError
+from slipway.weights.sources import source
+from slipway.weights.sources.source import Request, Source, SourceError
 
 REMEMBERED_CHARACTERS = 1024
 """Of the parts of a source whose key is remembered; nearly all have fewer."""

@@ -21,8 +21,9 @@ from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResu
 from slipway.serving.contract.authors import NOT_ALLOWED
 from slipway.serving.status.builder import build_status, verdict
 from slipway.serving.wire.agent import Progress
-from slipway.weights import facts, progress
+from slipway.weights import facts
 from slipway.weights.facts import described
+from slipway.weights.jobs import progress
 
 Phase = Literal["Pending", "Downloading", "Copying", "Ready", "Failed"]
 UNBOUND_SECONDS, MISSING_SECONDS, WAITING_SECONDS, LEAVING_SECONDS, IN_USE_SECONDS = 10.0, 30.0, 10.0, 30.0, 5.0

@@ -37,7 +37,7 @@ from slipway.serving.pods.workload import CONFINED, MANAGER, UNPRIVILEGED, restr
 from slipway.serving.routing.route import Route
 from slipway.serving.wire import agent
 from slipway.serving.wire.agent import AdapterSet
-from slipway.weights.source import on_node
+from slipway.weights.sources.source import on_node
 
 POD_SECURITY: Object = {
     **CONFINED,

@@ -23,7 +23,7 @@ from slipway.serving.pods.server import Container, Mount, variables
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, container_spec, restricted
 from slipway.serving.status.builder import build_status, permanent, verdict
 from slipway.serving.status.report import Pending
-from slipway.weights.credentials import Access, mounted
+from slipway.weights.sources.credentials import Access, mounted
 
 CONTAINER, SIDECAR = "genai-bench", "summary"
 SCRATCH, SCRATCH_VOLUME = "/tmp", "scratch"  # noqa: S108 - a volume of the pod

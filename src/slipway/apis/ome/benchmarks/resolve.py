@@ -29,8 +29,16 @@ from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, o
 from slipway.serving.pods.job import pods_of
 from slipway.serving.pods.workload import digest
 from slipway.serving.status.report import Pending
-from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
-from slipway.weights.source import CLAIM
+from slipway.weights.sources.credentials import (
+    S3_KEYS,
+    Access,
+    from_google,
+    from_secret,
+    hub_mirror,
+    mounted,
+    of_operator,
+)
+from slipway.weights.sources.source import CLAIM
 
 SPEC = "slipway.inference/spec"
 """Annotation of a Job with a digest of the spec that it was made for."""

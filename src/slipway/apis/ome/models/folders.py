@@ -20,8 +20,8 @@ from slipway.serving.contract.api import InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import nobody
 from slipway.weights import nodes
+from slipway.weights.jobs.turns import age
 from slipway.weights.nodes import Node
-from slipway.weights.turns import age
 
 PATH, FORMER = "path", "former"
 """Indexes of models: the folder of their files, all above it, and behind EXACTLY that folder alone; the same of models

@@ -18,9 +18,9 @@ from slipway.serving.containers import volumes
 from slipway.serving.pods.server import Container, variables
 from slipway.serving.pods.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
 from slipway.serving.wire import agent
-from slipway.weights import jobs, nodes
-from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
-from slipway.weights.jobs import (
+from slipway.weights import nodes
+from slipway.weights.jobs import loads as jobs
+from slipway.weights.jobs.loads import (
     ANSWER_SECONDS,
     EVERYWHERE,
     INSTANCE_LABEL,
@@ -31,6 +31,15 @@ from slipway.weights.jobs import (
     words_of,
 )
 from slipway.weights.nodes import Node
+from slipway.weights.sources.credentials import (
+    S3_KEYS,
+    Access,
+    from_google,
+    from_secret,
+    hub_mirror,
+    mounted,
+    of_operator,
+)
 
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
 VOLUME, DONOR = "models", "donor"

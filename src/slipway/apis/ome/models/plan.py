@@ -27,7 +27,7 @@ from slipway.kube.objects import (
 from slipway.serving.containers.diagnosis import remains
 from slipway.serving.contract.api import InvalidSpecError, Plan
 from slipway.weights import nodes
-from slipway.weights.jobs import Run
+from slipway.weights.jobs.loads import Run
 from slipway.weights.nodes import Node, Record, State
 
 MOST_TOKENS = 2**31 - 1

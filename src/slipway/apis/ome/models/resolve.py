@@ -30,7 +30,7 @@ from slipway.serving.contract.api import USES, Enqueue, InvalidSpecError, Lister
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import owned_by, stops
 from slipway.weights import nodes
-from slipway.weights.jobs import is_late
+from slipway.weights.jobs.loads import is_late
 from slipway.weights.nodes import Node, Record
 
 MARK, CLAIM, USE, REPOSITORY = "mark", "claim", "use", "repository"

@@ -17,8 +17,9 @@ from slipway.kube.schemas.conditions import Condition
 from slipway.serving.containers.diagnosis import sentence
 from slipway.serving.contract.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
-from slipway.weights import facts, progress
-from slipway.weights.progress import Moving
+from slipway.weights import facts
+from slipway.weights.jobs import progress
+from slipway.weights.jobs.progress import Moving
 
 CONDITIONS = frozenset({"Accepted", "Available", "Progressing", "FieldsIgnored"})
 LOADING, WAITING, LEAVING, COMPLETE = "Loading", "WaitingForTurn", "Leaving", "Complete"

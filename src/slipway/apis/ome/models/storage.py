@@ -22,7 +22,7 @@ from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.serving.contract.settings import Settings
 from slipway.spelling import did_you_mean
 from slipway.weights.nodes import Placement, placement
-from slipway.weights.source import CLAIM, Request, SourceError, clean, parse
+from slipway.weights.sources.source import CLAIM, Request, SourceError, clean, parse
 
 FETCHED = ("hf", "s3", "gs", "http", "https")
 SCHEMES = (*FETCHED, "local", "pvc", "vendor")

@@ -32,9 +32,9 @@ from slipway.serving.contract.api import InvalidSpecError, Listers, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.job import PODLESS_SECONDS, ended
 from slipway.weights import nodes
-from slipway.weights.jobs import in_place, is_late, words_of
+from slipway.weights.jobs.loads import in_place, is_late, words_of
+from slipway.weights.jobs.turns import age
 from slipway.weights.nodes import Node, Record
-from slipway.weights.turns import age
 
 QUEUE = "queue"
 """Index of models: the namespace in whose queue they may be."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from slipway.kube.objects import Object
 from slipway.serving.pods.server import variables
-from slipway.weights.credentials import Access, mounted
+from slipway.weights.sources.credentials import Access, mounted
 
 AUDIENCE = "slipway-depot"
 FOLDER, FILE, VOLUME = "/var/run/secrets/slipway.inference/depot", "token", "depot-token"

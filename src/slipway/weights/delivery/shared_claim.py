@@ -11,12 +11,12 @@ from slipway.serving.containers import volumes
 from slipway.serving.contract.delivery import Blocked, DeliveryWorld, owner, owners, template_of
 from slipway.serving.pods.job import pods_of
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
-from slipway.weights import jobs
-from slipway.weights.credentials import mounted, of_operator
-from slipway.weights.delivered import Brought, Choices, Means
-from slipway.weights.jobs import Run, Runner
+from slipway.weights.delivery.delivered import Brought, Choices, Means
+from slipway.weights.jobs import loads as jobs
+from slipway.weights.jobs.loads import Run, Runner
 from slipway.weights.place import claim, claim_reference
-from slipway.weights.registry_access import of_registry
+from slipway.weights.sources.credentials import mounted, of_operator
+from slipway.weights.sources.registry_access import of_registry
 
 FILLED = "slipway.inference/filled"
 """Annotation of a claim: the digests of the models that it has, complete."""

@@ -22,9 +22,10 @@ from slipway.serving.pods.job import pods_of, termination_message, without_pods
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
 from slipway.serving.wire.agent import LONGEST_RESUME, AgentReport
 from slipway.serving.wire.publishers import job_name
-from slipway.weights import jobs, progress
-from slipway.weights.credentials import Access
-from slipway.weights.jobs import LASTING, REPORT_SECONDS, RETRIES, RETRY_SECONDS, Run, Runner
+from slipway.weights.jobs import loads as jobs
+from slipway.weights.jobs import progress
+from slipway.weights.jobs.loads import LASTING, REPORT_SECONDS, RETRIES, RETRY_SECONDS, Run, Runner
+from slipway.weights.sources.credentials import Access
 
 FIRST_PAUSE = 10.0
 """Seconds before the second attempt; each further one waits twice as long."""

@@ -18,8 +18,8 @@ from slipway.serving.pods.job import Task, ended, exceeded, job, last_error, pod
 from slipway.serving.pods.loader import asked_by_the_controller
 from slipway.serving.pods.server import Container
 from slipway.serving.wire import agent
-from slipway.weights.credentials import Access
 from slipway.weights.place import Place
+from slipway.weights.sources.credentials import Access
 
 RETRIES = 4
 RETRY_SECONDS = 300

@@ -11,7 +11,7 @@ from slipway.serving.containers.diagnosis import Diagnosis, Limits, diagnose, se
 from slipway.serving.contract.api import World
 from slipway.serving.pods.job import without_pods
 from slipway.serving.wire.agent import Progress
-from slipway.weights.jobs import Run
+from slipway.weights.jobs.loads import Run
 
 LOADING = "The weights are being loaded into the cache"
 AGAIN = "It is retried automatically."

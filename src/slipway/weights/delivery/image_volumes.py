@@ -15,7 +15,7 @@ from slipway.serving.contract.delivery import Blocked, DeliveryWorld, NotDeliver
 from slipway.serving.contract.watches import nobody
 from slipway.serving.pods.workload import child
 from slipway.serving.wire.depot_token import KEY_BYTES, Claim, sign
-from slipway.weights.delivered import Brought, Choices, Means
+from slipway.weights.delivery.delivered import Brought, Choices, Means
 
 UNAVAILABLE = "ImageVolumeUnavailable"
 KUBELET = (1, 33)

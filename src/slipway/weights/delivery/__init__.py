@@ -1,0 +1,1 @@
+"""Models on claims and in images, which workloads of other owners mount. Pure."""

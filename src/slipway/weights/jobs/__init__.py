@@ -1,0 +1,1 @@
+"""Jobs that load and publish weights, their progress, and whose turn it is. Pure."""

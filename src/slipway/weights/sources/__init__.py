@@ -1,0 +1,1 @@
+"""Sources of weights: their addresses, their credentials, and catalogs of other clusters."""
