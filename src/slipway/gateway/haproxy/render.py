@@ -19,14 +19,31 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 from slipway.serving.routing.route import Route
 
-LUA_FILES = (
-    *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
-    *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
-    "nearest.lua",
-    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua"),
-    "departures.lua",
-    "claims.lua",
-)
+LUA_FILES = {
+    "requests": (
+        "bodies.lua",
+        "claims.lua",
+        "client.lua",
+        "forms.lua",
+        "guard.lua",
+        "headers.lua",
+        "json.lua",
+        "labels.lua",
+        "paths.lua",
+        "rewrite.lua",
+    ),
+    "targets": ("departures.lua", "hold.lua", "prefix.lua", "responses.lua", "servers.lua", "targets.lua"),
+    "answers": (
+        "cut.lua",
+        "errors.lua",
+        "nearest.lua",
+        "reasons.lua",
+        "refusals.lua",
+        "tokens.lua",
+        "unknown_model.lua",
+    ),
+}
+"""Folder -> its files. HAProxy has all of them in one folder."""
 
 UNREADY, REFUSED = "unready.map", "refused.map"
 """Read by reasons.lua."""
@@ -89,7 +106,7 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
     """Text of each file by its path below the shared directory."""
     lua = resources.files(__package__) / "lua"
     return (
-        {f"lua/{name}": (lua / name).read_text() for name in LUA_FILES}
+        {f"lua/{name}": (lua / folder / name).read_text() for folder, names in LUA_FILES.items() for name in names}
         | {
             f"errors/{error.status}.http": errors.error_file(error, settings.max_body_bytes)
             for error in errors.BY_STATUS
