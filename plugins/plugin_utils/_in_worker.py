@@ -8,31 +8,36 @@
 
 Packing a module, starting a Python and importing everything is nearly all that a short task costs. A fork has it all
 already, and is as separate from the worker as the module's own process would be: it has its own environment, and its
-threads and globals end with it. Arguments and result take the form in which Ansible hands them to any module.
+threads and globals end with it. What a process inherits and a module must not see is put back as a new process has it.
+Arguments and result take the form in which Ansible hands them to any module, and Ansible itself reads the result.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import IO, Any, NoReturn
 
 from ansible import constants as C  # noqa: N812  (as Ansible calls it)
-from ansible.errors import AnsibleActionFail
 from ansible.module_utils import basic
 from ansible.module_utils.common import json as ansible_json
+from ansible.plugins.action import ActionBase
 from ansible.plugins.action.normal import ActionModule as AnyModule
-from ansible.utils.unsafe_proxy import wrap_var
+from ansible.vars import clean
 
 try:
     from ansible.module_utils import _internal
+    from ansible.module_utils._internal._ansiballz import _loader
 except ImportError:
-    _internal = None  # type: ignore[assignment]
+    _internal = _loader = None  # type: ignore[assignment]
 
 # From ansible-core 2.19 on values keep their types on the way, and a module asks whether it runs on the controller.
 _IS_TYPED = hasattr(ansible_json, "get_module_encoder")
@@ -42,22 +47,44 @@ _PROFILE = "legacy"
 """The form of JSON that modules exchange with such an ansible-core if they know nothing of forms."""
 
 
-class InWorker(AnyModule):
-    """An action that calls ``main`` of its module, here if it can, else as Ansible runs every module."""
+class Forking(ActionBase):
+    """An action that runs its module's ``main`` here if it can, else as Ansible runs every module."""
 
     main: Callable[[], None]
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _execute_module(
+        self,
+        module_name: str | None = None,
+        module_args: dict[str, Any] | None = None,
+        tmp: Any = None,
+        task_vars: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
         variables = task_vars or {}
         environment: dict[str, Any] = {}
         self._compute_environment_string(environment)
         if not self._is_here(variables) or any(name.startswith(_EARLY) for name in environment):
-            result: dict[str, Any] = super().run(tmp, task_vars)
+            result: dict[str, Any] = super()._execute_module(module_name, module_args, tmp, task_vars, **options)
             return result
-        arguments = dict(self._task.args)
-        self._update_module_args(self._task.action, arguments, variables)
+        arguments = dict(self._task.args if module_args is None else module_args)
+        self._update_module_args(module_name or self._task.action, arguments, variables)
         values = {**self._connection._shell.env, **environment}  # noqa: SLF001  (where every action finds it)
-        return _decoded(*_forked(type(self).main, _encoded(arguments), {name: str(values[name]) for name in values}))
+        module = _Module(
+            type(self).main,
+            _encoded(arguments),
+            {name: str(values[name]) for name in values},
+            str(self._loader.get_basedir()),  # Where every module runs that runs on the controller.
+        )
+        return self._read_result(module.run())
+
+    def _read_result(self, ending: Mapping[str, Any]) -> dict[str, Any]:
+        """The result that a module has printed, or that Ansible makes of a module which printed none."""
+        data = self._parse_returned_data(ending, *([_PROFILE] if _IS_TYPED else []))
+        if hasattr(data, "as_result_dict"):  # From ansible-core 2.21 on.
+            data.remove_internal_keys()
+            return dict(data.as_result_dict(for_round_trip=True))
+        clean.remove_internal_keys(data)
+        return dict(data)
 
     def _is_here(self, variables: Mapping[str, Any]) -> bool:
         """Whether the module would run on this machine, by this Python, as this user, while the task lasts."""
@@ -69,6 +96,10 @@ class InWorker(AnyModule):
             variables = variables.get("ansible_delegated_vars", {}).get(self._task.delegate_to, {})
         interpreter = C.config.get_config_value("INTERPRETER_PYTHON", variables=variables)
         return _is_this(str(self._templar.template(interpreter)))
+
+
+class InWorker(Forking, AnyModule):
+    """An action that does nothing but run its module."""
 
 
 def _is_this(interpreter: str) -> bool:
@@ -88,65 +119,85 @@ def _encoded(arguments: Mapping[str, Any]) -> bytes:
     return json.dumps(content, cls=encoder).encode()
 
 
-def _decoded(output: str, errors: str) -> dict[str, Any]:
-    """The result that a module has printed; nothing in it is a template."""
-    try:
-        if not _IS_TYPED:
-            plain: dict[str, Any] = wrap_var(json.loads(output))
-            return plain
-        decoder = ansible_json.get_module_decoder(_PROFILE, ansible_json.Direction.MODULE_TO_CONTROLLER)
-        result: dict[str, Any] = json.loads(output, cls=decoder)
-    except ValueError as error:
-        raise AnsibleActionFail(f"The module ended without a result: {errors or output}") from error
-    return result
+@dataclass(frozen=True)
+class _Module:
+    """What a module runs with."""
 
+    main: Callable[[], None]
+    arguments: bytes
+    environment: Mapping[str, str]
+    folder: str
 
-def _forked(main: Callable[[], None], arguments: bytes, environment: Mapping[str, str]) -> tuple[str, str]:
-    """What a module printed, and what it said besides."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        child = os.fork()
-        if not child:
-            _be_module(main, arguments, environment, output, errors)
+    def run(self) -> dict[str, Any]:
+        """Returns what the module printed and how it ended, as a connection returns it of any command."""
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            child = os.fork()
+            if not child:
+                self._become(output, errors)
+            try:
+                status = os.waitpid(child, 0)[1]
+            except BaseException:  # The time of the task is up.
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                raise
+            code = os.waitstatus_to_exitcode(status)
+            # A shell, which starts every module, reports a signal in this way.
+            return {"rc": 128 - code if code < 0 else code, "stdout": _read(output), "stderr": _read(errors)}
+
+    def _become(self, output: IO[bytes], errors: IO[bytes]) -> NoReturn:
+        """Goes on as the process of the module does, to its end."""
+        code = 1
         try:
-            os.waitpid(child, 0)
-        except BaseException:  # The time of the task is up.
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            raise
-        return tuple(_read(file) for file in (output, errors))  # type: ignore[return-value]
+            _put_back(output, errors)
+            os.chdir(self.folder)
+            os.environ.update(self.environment)
+            tempfile.tempdir = None  # Python reads TMPDIR once, and TZ too.
+            time.tzset()
+            code = self._call()
+        except BaseException:  # noqa: BLE001  (nothing may return into the worker's code)
+            traceback.print_exc()
+        finally:
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+
+    def _call(self) -> int:
+        """Calls the module as Ansible's own loader does, and returns the status that the process ends with."""
+        basic._ANSIBLE_ARGS = self.arguments  # noqa: SLF001
+        if _IS_TYPED:
+            basic._ANSIBLE_PROFILE = _PROFILE  # noqa: SLF001
+            _internal.is_controller = False  # What it has to say goes into its result.
+        try:
+            self.main()
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+        except Exception as error:
+            if not _IS_TYPED:
+                raise
+            try:
+                _loader._handle_exception(error, _PROFILE)  # noqa: SLF001  (it prints a result, and exits)
+            except SystemExit:
+                return 1
+        return 0
+
+
+def _put_back(output: IO[bytes], errors: IO[bytes]) -> None:
+    """Gives a fork the files, the signals and the log that a new process has, instead of the worker's."""
+    with open(os.devnull, "rb") as nothing:
+        for number, file in enumerate((nothing, output, errors)):
+            os.dup2(file.fileno(), number)
+    sys.stdin = os.fdopen(0, encoding="utf-8")
+    sys.stdout, sys.stderr = os.fdopen(1, "w", encoding="utf-8"), os.fdopen(2, "w", encoding="utf-8")
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.root.handlers.clear()  # Ansible's log is not the module's.
+    logging.root.setLevel(logging.WARNING)
 
 
 def _read(file: IO[bytes]) -> str:
     file.seek(0)
-    return file.read().decode(errors="replace").strip()
-
-
-def _be_module(
-    main: Callable[[], None],
-    arguments: bytes,
-    environment: Mapping[str, str],
-    output: IO[bytes],
-    errors: IO[bytes],
-) -> NoReturn:
-    """Goes on as the process of a module does, to its end."""
-    try:
-        os.dup2(output.fileno(), 1)
-        os.dup2(errors.fileno(), 2)
-        sys.stdout, sys.stderr = os.fdopen(1, "w", encoding="utf-8"), os.fdopen(2, "w", encoding="utf-8")
-        os.environ.update(environment)
-        # As Ansible's own loader of modules does.
-        basic._ANSIBLE_ARGS = arguments  # noqa: SLF001
-        if _IS_TYPED:
-            basic._ANSIBLE_PROFILE = _PROFILE  # noqa: SLF001
-            _internal.is_controller = False  # What it has to say goes into its result.
-        main()
-    except SystemExit:
-        pass
-    except BaseException:  # noqa: BLE001  (nothing may return into the worker's code)
-        traceback.print_exc()
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(0)
+    return file.read().decode(errors="replace")

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,47 @@ TEMPLATE = "{{ 1 + 1 }}"
 MODEL = {"name": "a", "namespace": "models", "wait": False}
 APART = {"LD_OF_NOBODY": "1"}
 """An environment with which a module runs in a process of its own: this might be heeded at its start alone."""
+LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+PROBE = """
+import logging, os, signal, sys, tempfile, time
+from ansible.module_utils.basic import AnsibleModule
+
+def main():
+    module = AnsibleModule({"do": {"type": "str"}, "path": {"type": "path"}})
+    if module.params["do"] == "raise":
+        raise ConnectionError("The server refuses.")
+    if module.params["do"] == "be killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if module.params["do"] == "leave":
+        print("Traceback of some kind")
+        sys.exit(3)
+    print("A library speaks.")
+    logging.getLogger("urllib3").error("A line of the module.")
+    with open(module.params["path"]) as file:
+        content = file.read()
+    module.exit_json(
+        content=content,
+        folder=os.getcwd(),
+        input=sys.stdin.read(),
+        level=logging.root.getEffectiveLevel(),
+        handlers=[str(handler) for handler in logging.root.handlers],
+        mask=os.umask(0),
+        signals={str(one): str(signal.getsignal(one)) for one in signal.valid_signals()},
+        temporary=tempfile.gettempdir(),
+        zone=time.tzname,
+    )
+
+if __name__ == "__main__":
+    main()
+"""
+"""A module that shows what its process is, or does not end as a module should."""
+ACTION = """
+from ansible_collections.slipway.inference.plugins.plugin_utils._in_worker import InWorker
+from ansible_collections.tests.probe.plugins.modules import probe
+
+class ActionModule(InWorker):
+    main = staticmethod(probe.main)
+"""
 TASKS: dict[str, dict[str, Any]] = {
     "applied": {"slipway.inference.model": {**MODEL, "spec": SPEC}},
     "foreseen": {
@@ -44,6 +86,7 @@ class Playbook:
 
     def __init__(self, folder: Path, api: FakeApi) -> None:
         self._folder, self._api = folder, api
+        (folder / "plays").mkdir()
         provide_collection(folder)
         self.output = ""
 
@@ -51,7 +94,7 @@ class Playbook:
         named = [{**task, "name": name, "register": name, "ignore_errors": True} for name, task in tasks.items()]
         results = {name: "{{ hostvars[inventory_hostname]['" + name + "'] }}" for name in tasks}
         keep = {"content": results, "dest": str(self._folder / "results")}
-        (self._folder / "play.json").write_text(
+        (self._folder / "plays" / "play.json").write_text(
             json.dumps(
                 [
                     {
@@ -64,15 +107,15 @@ class Playbook:
                 ]
             )
         )
-        done = ansible_playbook(self._folder, "-vvv", "-i", "machine,", "play.json")
+        done = ansible_playbook(self._folder, "-vvv", "-i", "machine,", "plays/play.json")
         self.output = done.stdout + done.stderr
         outcomes: dict[str, Any] = json.loads((self._folder / "results").read_text())
         return outcomes
 
     @property
     def packed(self) -> int:
-        """How many modules of ours had a process of their own."""
-        return self.output.count("/inference/plugins/modules/")
+        """How many modules of collections had their own process."""
+        return len(re.findall("^Using module file .*/plugins/modules/", self.output, re.MULTILINE))
 
 
 @pytest.fixture
@@ -92,8 +135,7 @@ def test_results_are_those_of_a_process_of_its_own(api: FakeApi, playbook: Playb
         for name, task in TASKS.items()
     }
     both = {name: task for pair in zip(TASKS.items(), apart.items(), strict=True) for name, task in pair}
-    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
-    results = playbook(both, vars=local)
+    results = playbook(both, vars=LOCAL)
     assert playbook.packed == len(apart)
     applied, again = results.pop("applied"), results.pop("apart_applied")
     assert (applied["changed"], again["changed"]) == (True, False)
@@ -108,6 +150,56 @@ def test_results_are_those_of_a_process_of_its_own(api: FakeApi, playbook: Playb
     assert {call.headers["Authorization"] for call in api.calls} == {"Bearer of-the-play", "Bearer of-the-task"}
     assert SECRET not in playbook.output
     assert set(api.objects) == {PATH + "a", PATH + "of-others"}
+
+
+@pytest.fixture
+def probe(tmp_path: Path, playbook: Playbook) -> Playbook:
+    for kind, text in (("modules", PROBE), ("action", ACTION)):
+        file = tmp_path / "ansible_collections" / "tests" / "probe" / "plugins" / kind / "probe.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    return playbook
+
+
+def _in_both(playbook: Playbook, task: dict[str, Any], environment: dict[str, Any]) -> tuple[Any, Any]:
+    """The task's result here and in its own process, without the paths in tracebacks."""
+    tasks = {"here": {**task, "environment": environment}, "apart": {**task, "environment": {**environment, **APART}}}
+    results = playbook(tasks, vars=LOCAL)
+    assert playbook.packed == 1
+    return tuple(  # type: ignore[return-value]
+        {name: value for name, value in results[one].items() if name not in ("exception", "module_stderr", "attempts")}
+        for one in tasks
+    )
+
+
+@pytest.mark.parametrize("way", ["raise", "be killed", "leave"])
+def test_a_crash_is_a_result_as_of_any_module(probe: Playbook, way: str) -> None:
+    here, apart = _in_both(probe, {"tests.probe.probe": {"do": way}}, {})
+    assert here == apart
+    assert here["failed"]
+
+
+def test_conditions_and_retries_see_a_crash(probe: Playbook) -> None:
+    crash = {"tests.probe.probe": {"do": "raise"}}
+    tasks = {
+        "expected": {**crash, "failed_when": False},
+        "retried": {**crash, "until": "retried is not failed", "retries": 1, "delay": 0},
+    }
+    results = probe(tasks, vars=LOCAL)
+    assert not results["expected"]["failed"]
+    assert (results["retried"]["failed"], results["retried"]["attempts"]) == (True, 1)
+
+
+def test_a_module_sees_nothing_of_the_worker(probe: Playbook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "ansible.log"
+    monkeypatch.setenv("ANSIBLE_LOG_PATH", str(log))
+    (tmp_path / "plays" / "files").mkdir()
+    (tmp_path / "plays" / "files" / "x").write_text("near the play")
+    environment = {"TMPDIR": str(tmp_path / "plays"), "TZ": "Pacific/Honolulu"}
+    here, apart = _in_both(probe, {"tests.probe.probe": {"path": "files/x"}}, environment)
+    assert here == apart
+    assert here["content"] == "near the play"
+    assert "A line of the module." not in log.read_text()
 
 
 def test_a_host_delegates_to_the_controller(api: FakeApi, playbook: Playbook) -> None:
