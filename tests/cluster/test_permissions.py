@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from kubernetes.dynamic.exceptions import DynamicApiError
+from kubernetes.dynamic.exceptions import DynamicApiError, ForbiddenError
 
 from .cluster import PATIENCE, PODS, SYSTEM, Cluster, Object, unique, wait
 from .rights import CONTROLLER, CONTROLLER_ONLY, FORBIDDEN, GATEWAY, allowed
@@ -352,7 +352,7 @@ def test_the_controllers_account_may_change_nothing_else_of_a_pod(
     cluster: Cluster, a_pod: Object, change: Object, told: str
 ) -> None:
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
-    with pytest.raises(DynamicApiError, match=f"The controller may change labels of pods.*{told}"):
+    with pytest.raises(ForbiddenError, match=f"The controller may change labels of pods.*{told}"):
         controller.patch("Pod", a_pod["metadata"]["namespace"], "waits", change)
     pod = cluster.get("Pod", a_pod["metadata"]["namespace"], "waits")
     assert pod
@@ -362,7 +362,7 @@ def test_the_controllers_account_may_change_nothing_else_of_a_pod(
 def test_the_controllers_account_may_not_change_a_pods_image(cluster: Cluster, a_pod: Object) -> None:
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
     containers = [{**container, "image": "attacker.example/image:1"} for container in a_pod["spec"]["containers"]]
-    with pytest.raises(DynamicApiError, match="nothing of their spec"):
+    with pytest.raises(ForbiddenError, match="nothing of their spec"):
         controller.patch("Pod", a_pod["metadata"]["namespace"], "waits", {"spec": {"containers": containers}})
 
 
@@ -392,7 +392,7 @@ def test_the_controllers_account_may_label_a_pod_with_its_adapters(cluster: Clus
 def test_the_controllers_account_may_change_nothing_else_of_a_node(cluster: Cluster, change: Object, told: str) -> None:
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
     before = a_node(cluster)
-    with pytest.raises(DynamicApiError, match=f"The controller may record the models of nodes, but.*{told}"):
+    with pytest.raises(ForbiddenError, match=f"The controller may record the models of nodes, but.*{told}"):
         controller.patch("Node", "", before["metadata"]["name"], change)
     after = a_node(cluster)
     # The controller labels nodes at the same time, so compare only the fields in the change.

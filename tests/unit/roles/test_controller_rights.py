@@ -287,6 +287,8 @@ def test_whatever_it_may_change_or_delete_a_policy_holds_to_its_own(
     for policy in role["__controller_policies"]:
         if policy["kind"] == "ValidatingAdmissionPolicy":
             assert policy["spec"]["failurePolicy"] == "Fail"
+            # Without a reason, the API server answers 422, as if the object were wrong.
+            assert {one.get("reason") for one in policy["spec"]["validations"]} == {"Forbidden"}
             for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
                 for group, resource in product(rule["apiGroups"], rule["resources"]):
                     held.setdefault((group, resource), set()).update(rule["operations"])
