@@ -14,12 +14,15 @@ Arguments and result take the form in which Ansible hands them to any module, an
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import logging
 import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -157,11 +160,7 @@ class _Module:
         except BaseException:  # noqa: BLE001  (nothing may return into the worker's code)
             traceback.print_exc()
         finally:
-            try:
-                sys.stdout.flush()
-                sys.stderr.flush()
-            finally:
-                os._exit(code)
+            _end(code)
 
     def _call(self) -> int:
         """Calls the module as Ansible's own loader does, and returns the status that the process ends with."""
@@ -171,16 +170,17 @@ class _Module:
             _internal.is_controller = False  # What it has to say goes into its result.
         try:
             self.main()
+            raise RuntimeError("New-style module did not handle its own exit.")  # noqa: TRY301  (as Ansible does)
         except SystemExit as end:
-            return end.code if isinstance(end.code, int) else int(end.code is not None)
+            if end.code is None or isinstance(end.code, int):
+                return end.code or 0
+            sys.stderr.write(f"{end.code}\n")
         except Exception as error:
             if not _IS_TYPED:
                 raise
-            try:
+            with contextlib.suppress(SystemExit):
                 _loader._handle_exception(error, _PROFILE)  # noqa: SLF001  (it prints a result, and exits)
-            except SystemExit:
-                return 1
-        return 0
+        return 1
 
 
 def _put_back(output: IO[bytes], errors: IO[bytes]) -> None:
@@ -194,8 +194,20 @@ def _put_back(output: IO[bytes], errors: IO[bytes]) -> None:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    atexit._clear()  # noqa: SLF001  (what the worker does at its end)
     logging.root.handlers.clear()  # Ansible's log is not the module's.
     logging.root.setLevel(logging.WARNING)
+
+
+def _end(code: int) -> NoReturn:
+    """Ends the fork as Python ends a process: threads end first, then what libraries do at exit removes their files."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+        atexit._run_exitfuncs()  # noqa: SLF001
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code & 0xFF)
 
 
 def _read(file: IO[bytes]) -> str:

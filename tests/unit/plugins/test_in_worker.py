@@ -25,7 +25,7 @@ APART = {"LD_OF_NOBODY": "1"}
 """An environment with which a module runs in a process of its own: this might be heeded at its start alone."""
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
 PROBE = """
-import logging, os, signal, sys, tempfile, time
+import atexit, logging, os, signal, sys, tempfile, threading, time
 from ansible.module_utils.basic import AnsibleModule
 
 def main():
@@ -37,6 +37,18 @@ def main():
     if module.params["do"] == "leave":
         print("Traceback of some kind")
         sys.exit(3)
+    if module.params["do"] == "give up":
+        sys.exit("The server is gone.")
+    if module.params["do"] == "exit beyond a byte":
+        sys.exit(2**40 + 7)
+    if module.params["do"] == "return":
+        return
+    if module.params["do"] == "clean up":
+        path = module.params["path"]
+        mark = lambda name: open(os.path.join(path, name), "w").close()
+        atexit.register(mark, "at exit")
+        threading.Thread(target=lambda: (time.sleep(0.2), mark("of a thread"))).start()
+        module.exit_json(temporary=os.path.isdir(module.tmpdir))
     print("A library speaks.")
     logging.getLogger("urllib3").error("A line of the module.")
     with open(module.params["path"]) as file:
@@ -172,11 +184,22 @@ def _in_both(playbook: Playbook, task: dict[str, Any], environment: dict[str, An
     )
 
 
-@pytest.mark.parametrize("way", ["raise", "be killed", "leave"])
+@pytest.mark.parametrize("way", ["raise", "be killed", "leave", "give up", "exit beyond a byte", "return"])
 def test_a_crash_is_a_result_as_of_any_module(probe: Playbook, way: str) -> None:
     here, apart = _in_both(probe, {"tests.probe.probe": {"do": way}}, {})
     assert here == apart
     assert here["failed"]
+
+
+def test_a_module_ends_as_a_process_does(probe: Playbook, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    task = {"tests.probe.probe": {"do": "clean up", "path": str(tmp_path)}}
+    variables = {**LOCAL, "ansible_remote_tmp": str(temporary)}
+    result = probe({"here": task}, vars=variables)["here"]
+    assert (result["temporary"], probe.packed) == (True, 0)
+    assert {"at exit", "of a thread"} <= {path.name for path in tmp_path.iterdir()}
+    assert not list(temporary.glob("ansible-moduletmp-*"))
 
 
 def test_conditions_and_retries_see_a_crash(probe: Playbook) -> None:
