@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -64,6 +65,12 @@ def ask_and_stay(gateway: Standalone, model: str) -> http.client.HTTPConnection:
     return connection
 
 
+def logged(gateway: Standalone, client: str) -> list[dict[str, Any]]:
+    """What HAProxy's log says of the client's requests that have ended."""
+    lines = (gateway.directory / "haproxy.log").read_text().rpartition("\n")[0].splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{") and client in line]
+
+
 async def test_a_client_that_a_trusted_proxy_names_is_not_taken_for_one_that_left(
     make_gateway: Callable[..., Standalone], engine: Engine
 ) -> None:
@@ -89,8 +96,9 @@ async def test_a_client_that_a_trusted_proxy_names_is_not_taken_for_one_that_lef
             async with asyncio.timeout(PATIENCE):
                 assert (await request).status == 200
             stays.close()
-        log = (gateway.directory / "haproxy.log").read_text()
-        held = [json.loads(line) for line in log.splitlines() if line.startswith("{") and "192.0.2.1" in line]
+        # HAProxy logs a request after its client has the answer.
+        await asyncio.to_thread(wait_for, lambda: logged(gateway, "192.0.2.1"))
+        held = logged(gateway, "192.0.2.1")
         assert [one["retries"] <= 2 for one in held] == [True], "a request that is dropped here is tried again"
 
 
