@@ -94,10 +94,12 @@ def test_a_pod_that_no_node_can_take(cluster: Cluster, namespace: str) -> None:
 
 def test_a_start_that_takes_longer_than_its_timeout(cluster: Cluster, namespace: str) -> None:
     name = unique("startup")
-    # The engine runs, but its health lies elsewhere: it never answers where it is asked.
-    cluster.make_model(namespace, name, startupTimeout="5s", args=["--api-prefix", "/elsewhere"])
+    # The engine runs, but its health check is at another path. The controller does not read Secrets, so it cannot know.
+    metadata = {"name": name, "namespace": namespace}
+    cluster.create({"kind": "Secret", "metadata": metadata, "stringData": {"LLAMA_ARG_API_PREFIX": "/elsewhere"}})
+    cluster.make_model(namespace, name, startupTimeout="5s", envFrom=[{"secretRef": {"name": name}}])
     assert "5 s" in cluster.wait_failed(namespace, name, "StartupTimeout")
-    cluster.change_model(namespace, name, args=None, startupTimeout=None)
+    cluster.change_model(namespace, name, envFrom=None, startupTimeout=None)
     cluster.wait_ready(namespace, name)
 
 
