@@ -204,10 +204,12 @@ def _end(code: int) -> NoReturn:
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
         atexit._run_exitfuncs()  # noqa: SLF001
-        sys.stdout.flush()
-        sys.stderr.flush()
     finally:
-        os._exit(code & 0xFF)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code & 0xFF)
 
 
 def _read(file: IO[bytes]) -> str:

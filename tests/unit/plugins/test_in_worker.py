@@ -47,7 +47,7 @@ def main():
         path = module.params["path"]
         mark = lambda name: open(os.path.join(path, name), "w").close()
         atexit.register(mark, "at exit")
-        threading.Thread(target=lambda: (time.sleep(0.2), mark("of a thread"))).start()
+        threading.Thread(target=lambda: (threading.main_thread().join(), mark("of a thread"))).start()
         module.exit_json(temporary=os.path.isdir(module.tmpdir))
     print("A library speaks.")
     logging.getLogger("urllib3").error("A line of the module.")
