@@ -119,7 +119,7 @@ def words_of(container: Object) -> list[str]:
 
 def replaced_words(container: Object) -> list[str]:
     """The same with variables replaced, as far as their values are known: in a script, where several words may stand in
-    one variable, and elsewhere. None if that is too long."""
+    one variable, and elsewhere. Empty if that is too long."""
     script, words = script_of(container), words_of(container)
     pairs = zip(words, _expanded(words, _variables(container)), strict=False)
     return [part for word, whole in pairs for part in (whole.split() if script and whole != word else [whole])]
@@ -235,8 +235,8 @@ def _variables(container: Object) -> dict[str, str]:
 
 
 def _expanded(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Words with their variables replaced. None if they are too long: a few references to a long value take all of the
-    controller's memory."""
+    """Words with their variables replaced. Empty if they are too long: a few references to a long value would take all
+    of the controller's memory."""
     size = sum(map(len, words))
     for word in words:
         size += sum(len(_value(match, variables)) for match in REFERENCE.finditer(word))
