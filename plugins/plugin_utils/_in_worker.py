@@ -44,7 +44,6 @@ except ImportError:
 
 # From ansible-core 2.19 on values keep their types on the way, and a module asks whether it runs on the controller.
 _IS_TYPED = hasattr(ansible_json, "get_module_encoder")
-# Variables that a process heeds only at its start.
 _EARLY = ("PYTHON", "LD_")
 _PROFILE = "legacy"
 """The form of JSON that modules exchange with such an ansible-core if they know nothing of forms."""
@@ -66,7 +65,7 @@ class Forking(ActionBase):
         variables = task_vars or {}
         environment: dict[str, Any] = {}
         self._compute_environment_string(environment)
-        if not self._is_here(variables) or any(name.startswith(_EARLY) for name in environment):
+        if not self._is_here(variables) or any(self._is_early(name) for name in environment):
             result: dict[str, Any] = super()._execute_module(module_name, module_args, tmp, task_vars, **options)
             return result
         arguments = dict(self._task.args if module_args is None else module_args)
@@ -88,6 +87,10 @@ class Forking(ActionBase):
             return dict(data.as_result_dict(for_round_trip=True))
         clean.remove_internal_keys(data)
         return dict(data)
+
+    def _is_early(self, variable: str) -> bool:
+        """Whether a process heeds the variable only before its module starts."""
+        return variable.startswith(_EARLY)
 
     def _is_here(self, variables: Mapping[str, Any]) -> bool:
         """Whether the module would run on this machine, by this Python, as this user, while the task lasts."""

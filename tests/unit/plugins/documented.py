@@ -19,6 +19,10 @@ Object = dict[str, Any]
 PLUGINS = "ansible_collections.slipway.inference.plugins"
 COLLECTION = Path(__file__).resolve().parents[3]
 MODULES = sorted(path.stem for path in (COLLECTION / "plugins" / "modules").glob("[a-z]*.py"))
+OF_KUBERNETES = ["k8s", "k8s_info"]
+"""Modules with the options and results of kubernetes.core, which documents them."""
+OWN = [module for module in MODULES if module not in OF_KUBERNETES]
+"""Modules that document their options and results."""
 # What Ansible adds to every result.
 COMMON = {"changed", "failed", "msg", "diff", "invocation", "warnings", "deprecations", "exception"}
 TYPES: dict[str, tuple[type, ...]] = {

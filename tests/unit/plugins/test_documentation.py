@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.slipway.inference.plugins.module_utils import _auth
 from ansible_collections.slipway.inference.plugins.module_utils._apis import AUTO, BENCHMARKS, MODELS, SERVICES
 from ansible_collections.slipway.inference.plugins.module_utils._errors import HINTS
-from documented import COLLECTION, MODULES, documentation, fragments, options, returned, words
+from documented import COLLECTION, MODULES, OF_KUBERNETES, documentation, fragments, options, returned, words
 
 # Modules that speak to a cluster. Others have no use for the options that say how to reach one.
 OF_CLUSTERS = [module for module in MODULES if "k8s_auth" in fragments(module)]
@@ -32,12 +32,19 @@ def test_every_module_is_in_the_action_group_of_those_that_take_its_options() ->
     """`module_defaults` of a group go to all of its modules, and one that does not know an option fails."""
     groups = yaml.safe_load((COLLECTION / "meta" / "runtime.yml").read_text())["action_groups"]
     members = {name: {one for one in group if isinstance(one, str)} for name, group in groups.items()}
-    assert members["slipway"] == set(OF_CLUSTERS)
+    assert members["slipway"] == {*OF_CLUSTERS, *OF_KUBERNETES}
     assert sorted(module for group in members.values() for module in group) == MODULES
     for module in MODULES:
         membership = documentation(module)["attributes"].get("action_group", {}).get("membership")
         (group,) = (name for name, group in members.items() if module in group)
         assert membership == (None if group == "slipway" else [f"slipway.inference.{group}"])
+
+
+def test_the_modules_of_kubernetes_core_take_the_options_of_the_group() -> None:
+    """Else a default for the group would make the tasks of all roles fail."""
+    common = pytest.importorskip("ansible_collections.kubernetes.core.plugins.module_utils.args_common")
+    for name, spec in _auth.ARGUMENTS.items():
+        assert set(spec.get("aliases", [])) <= set(common.AUTH_ARG_SPEC[name].get("aliases", [])), name
 
 
 def test_every_error_code_is_documented_and_no_other() -> None:

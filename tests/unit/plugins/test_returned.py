@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documented import COMMON, MODULES, differences, documented_keys, keys, returned
+from documented import COMMON, OWN, differences, documented_keys, keys, returned
 from fake_api import FakeApi
 from module_run import Run
 from situations import SUBJECTS
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", OWN)
 def test_results_are_as_they_are_documented(api: FakeApi, run: Run, tmp_path: Path, module: str) -> None:
     docs = returned(module)
     situations = dict(SUBJECTS[module].situations(api, run, tmp_path))
