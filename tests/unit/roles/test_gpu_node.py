@@ -822,7 +822,7 @@ def test_everything_is_checked_before_anything_is_changed() -> None:
     reading = {
         "ansible.builtin.assert", "ansible.builtin.import_tasks", "ansible.builtin.include_vars",
         "ansible.builtin.setup", "ansible.builtin.package_facts", "ansible.builtin.set_fact", "ansible.builtin.stat",
-        "ansible.builtin.debug", "kubernetes.core.k8s_info", "slipway.inference.gpu_info",
+        "ansible.builtin.debug", "slipway.inference.k8s_info", "slipway.inference.gpu_info",
     }  # fmt: skip
     read = [task for name in ("check", "find", "look") for task in tasks(name)]
     flat = [inner for task in read for inner in task.get("block", [task])]

@@ -95,7 +95,7 @@ def test_every_object_is_marked_as_ours() -> None:
 def test_where_another_one_is_registered_nothing_is_installed() -> None:
     _check, look, say, install = documents.read(ROLE / "tasks/main.yml")
 
-    assert look["kubernetes.core.k8s_info"]["label_selectors"] == [OURS.replace("=", "!=")]
+    assert look["slipway.inference.k8s_info"]["label_selectors"] == [OURS.replace("=", "!=")]
     assert say["when"] == "__metrics_server_others.resources | length > 0"
     assert install["when"] == "__metrics_server_others.resources | default([none]) | length == 0"
 
@@ -133,7 +133,7 @@ def test_its_api_is_registered_only_when_it_answers_and_goes_before_it() -> None
 def test_only_our_own_registration_is_removed() -> None:
     look, remove = tasks("uninstall")[:2]
 
-    assert look["kubernetes.core.k8s_info"]["label_selectors"] == [OURS]
+    assert look["slipway.inference.k8s_info"]["label_selectors"] == [OURS]
     assert remove["when"] == "__metrics_server_ours.resources | length > 0"
 
 
