@@ -41,13 +41,13 @@ def claim_the_ids_of_others(scene: Scene, turn: int) -> None:
         about = f"involvedObject.kind=Service,involvedObject.name={name},type=Warning"
         return " ".join(event["message"] for event in scene.tenant.list("Event", scene.home, fields=about))
 
-    said = f"belongs to namespace {scene.second.namespace}"
-    wait("the tenant is told", PATIENCE, messages, lambda text: said in text)
+    message = f"belongs to namespace {scene.second.namespace}"
+    wait("an Event names the owner", PATIENCE, messages, lambda text: message in text)
     scene.tenant.delete("Service", scene.home, name)
 
 
 def forge_endpoints(scene: Scene, turn: int) -> None:
-    """An EndpointSlice that says of itself that its addresses are pods."""
+    """An EndpointSlice whose addresses claim to be pods."""
     for namespace in (scene.home, scene.second.namespace):
         body: Object = {
             "apiVersion": "discovery.k8s.io/v1",
@@ -66,15 +66,15 @@ def forge_endpoints(scene: Scene, turn: int) -> None:
 def hide_the_model_behind_a_twin(scene: Scene, turn: int) -> None:
     """An engine in Go reads `Model` as `model`. The twin stands behind 9 KB, where a first look ends."""
     mine, padding = f"mallory-{turn}", "x" * 9216
-    asked = {"messages": [{"role": "user", "content": padding}]}
+    chat = {"messages": [{"role": "user", "content": padding}]}
     bodies = [
-        {"model": scene.second.ids[0], "Model": mine, **asked},
-        {"model": scene.second.ids[0], **asked, "Model": mine},
-        {"MODEL": mine, **asked, "model": scene.second.ids[0]},
+        {"model": scene.second.ids[0], "Model": mine, **chat},
+        {"model": scene.second.ids[0], **chat, "Model": mine},
+        {"MODEL": mine, **chat, "model": scene.second.ids[0]},
     ]
     for body in bodies:
         require_status(_answer(ask(f"{scene.gateway}/v1/chat/completions", body)), [400])
-    twice = json.dumps({"model": scene.second.ids[0], **asked}).removesuffix("}") + f', "model": "{mine}"}}'
+    twice = json.dumps({"model": scene.second.ids[0], **chat}).removesuffix("}") + f', "model": "{mine}"}}'
     require_status(_answer(ask(f"{scene.gateway}/v1/chat/completions", twice.encode())), [400])
 
 

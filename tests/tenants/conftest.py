@@ -72,11 +72,11 @@ def scene(
     _make_vault(cluster, second.namespace)
     enforced = _is_enforced(cluster, tenant, home)
     accounts = {name: Cluster(cluster.kubeconfig, name) for name in ACCOUNTS}
-    made = Scene(cluster, ome, tenant, home, folders, slow, second, gateway_url, ome.nodes()[0], enforced, accounts)
-    privileged_runtime(made)
+    prepared = Scene(cluster, ome, tenant, home, folders, slow, second, gateway_url, ome.nodes()[0], enforced, accounts)
+    privileged_runtime(prepared)
     model = {"kind": "Model.inference.llmkube.dev", "metadata": {"name": "code", "namespace": folders}}
     tenant.create({**model, "spec": {"source": "hf://acme/tiny/tiny.gguf"}})
-    yield made
+    yield prepared
     cluster.delete("CustomResourceDefinition", "", definition["metadata"]["name"])
     ome.delete("ClusterServingRuntime", "", PRIVILEGED)
     for body in reversed(bucket()):

@@ -36,13 +36,13 @@ def _require_not_allowed(
     require_rejected(service, reason, *words)
     uid = service["metadata"]["uid"]
     for child in ("Deployment", "ScaledObject", "Service"):
-        made = [
+        created = [
             one["metadata"]["name"]
             for one in scene.cluster.list(child, namespace)
             if any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", []))
             and not (child == "Service" and not one["spec"].get("selector"))
         ]
-        assert made == [], f"{child} {made} was created"
+        assert created == [], f"{child} {created} was created"
     scene.gone(kind, namespace, name)
 
 

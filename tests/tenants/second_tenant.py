@@ -22,9 +22,9 @@ TINY = Path(__file__).parents[2] / "tests/output/tiny.gguf"
 """What the hub of the test cluster serves as acme/tiny."""
 HUB_PAGE = "https://huggingface.co/acme/tiny"
 LONG = 2 * PATIENCE
-"""Seconds for what waits for its turn behind models of the hostile tenant whose size nobody knows."""
+"""Seconds to wait for a load that queues behind the hostile tenant's models of unknown size."""
 PASSWORD = ("aHVudGVyMi9zZWNyZXQ=", "hunter2/secret")
-"""Of a Secret, as it is stored and as it is meant."""
+"""A Secret's value, in base64 and decoded."""
 DIGEST_OF_MODEL = """
 import hashlib, time
 text = open("/data/modelcache/models/%s/tiny.gguf", "rb").read()

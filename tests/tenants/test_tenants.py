@@ -1,6 +1,6 @@
 """A hostile tenant attacks a second one for two minutes, on a cluster with all five APIs.
 
-It has `edit` and `model-author` in a namespace of its own, and `model-author` in two namespaces that admit node
+It has `edit` and `model-author` in its namespace, and `model-author` in two namespaces that admit node
 directories, as docs/reference/ome.md demands. It does everything that the reviews of security describe in S1 to S9 and
 in the findings that they call partly closed. Meanwhile, models of the second tenant answer requests and new ones load,
 are published and start.
@@ -109,6 +109,6 @@ def test_the_second_tenant_has_no_foreign_bytes(result: Result, second: SecondTe
 
 
 def test_every_finding_has_an_attack() -> None:
-    """S7 needs another place for the files of namespaces; the table above says so."""
+    """Except S7, which needs another place for the files of namespaces (see the table above)."""
     findings = {attack.finding for attack in ATTACKS}
     assert findings == {*(f"S{number}" for number in range(1, 10)), "8", "12", "13", "14", "18", "24", "25"} - {"S7"}
