@@ -54,7 +54,8 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
-NUMBERS = ("requestsPerMinute", "tokensPerMinute", "requestsAtOnce")
+TOKENS = ("tokensPerMinute", "tokensPerDay")
+NUMBERS = ("requestsPerMinute", "requestsPerDay", "requestsAtOnce", *TOKENS)
 MOST = 1_000_000_000
 MOST_NAME = 253
 TEXTS = {"owner": MOST_NAME, "selector": 1024}
@@ -90,7 +91,7 @@ def _faults(rights: Any, count_tokens: bool) -> Iterator[str]:
             yield f".{option}: unknown option. Use {_nearest(option)}."
         elif problem := _problem(option, value):
             yield f".{option}: {_shown(value)} is not {problem}."
-        elif option == "tokensPerMinute" and not count_tokens:
+        elif option in TOKENS and not count_tokens:
             yield f".{option}: the gateway counts no tokens. Set gateway_count_tokens."
 
 

@@ -49,9 +49,11 @@ class Standalone:
         keys: Mapping[str, str] | None = None,
         refused: Mapping[str, str] | None = None,
         rights: Mapping[str, Mapping[str, object]] | None = None,
+        gateways: Sequence[str] = (),
     ) -> None:
         """Writes the table, see file_source.TableFile. Takes effect within 0.2 s."""
         table = {"models": models, "keys": keys or {}, "refused": refused or {}, "rights": rights or {}}
+        table |= {"gateways": gateways}
         text = json.dumps(table)
         new = self.table.with_suffix(".new")
         new.write_text(text)

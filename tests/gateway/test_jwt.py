@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
+from slipway.gateway.control import exchange
 from slipway.gateway.rules import jwks
 from tests.gateway.conftest import PATIENCE, Engine, ask_haproxy, wait_for
 from tests.gateway.standalone import Standalone
@@ -158,11 +159,19 @@ def test_a_subject_has_the_rights_of_its_entry(guarded: Standalone, engine: Engi
 
 
 def test_other_subjects_have_the_rights_of_all_and_separate_limits(guarded: Standalone) -> None:
-    for subject in ("bob", "carol@example.org"):
+    for subject in ("bob", "carol@example.org", "uid=a,ou=b|/~:c", "x" * 200):
         answers = [post(guarded, token(claims(sub=subject)), "m2") for _unused in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert answers[0].headers["x-ratelimit-limit-requests"] == "3"
+        message = answers[3].json()["error"]["message"]
+        assert message.startswith("The subject of this token has reached its limit of 3 requests per minute.")
     assert post(guarded, token(claims(sub="dave")), "m1").status_code == 404
+
+
+def minutes(gateway: Standalone) -> dict[str, list[int]]:
+    """Requests and tokens of the last minute. When the control process has saved them, HAProxy has its grants."""
+    file = gateway.run / exchange.FILE
+    return dict(json.loads(file.read_bytes())["minutes"]) if file.exists() else {}
 
 
 def test_the_tokens_of_answers_count_for_their_subject_alone(guarded: Standalone) -> None:
@@ -170,6 +179,7 @@ def test_the_tokens_of_answers_count_for_their_subject_alone(guarded: Standalone
     for subject, status in (("spender", 429), ("saver", 200)):
         if subject == "spender":
             post(guarded, token(claims(sub=subject)), "m2", x={"pieces": [usage]})
+            wait_for(lambda: minutes(guarded).get("jwt:spender", [0, 0])[1] == 1000)
         assert post(guarded, token(claims(sub=subject)), "m2").status_code == status
 
 

@@ -140,26 +140,12 @@ CROWDED_HOP = ErrorResponse(
     code="too_many_requests",
     retry_after=5,
 )
-MANY_REQUESTS = ErrorResponse(
-    429,
-    "This API key has reached its limit of requests per minute.",
-    "requests",
-    code="rate_limit_exceeded",
-    retry_after=5,
-)
-MANY_TOKENS = ErrorResponse(
-    429,
-    "This API key has reached its limit of tokens per minute.",
-    "tokens",
-    code="rate_limit_exceeded",
-    retry_after=10,
-)
-BUSY_KEY = ErrorResponse(
-    429,
-    "This API key has reached its limit of concurrent requests.",
-    "requests",
-    code="rate_limit_exceeded",
-    retry_after=1,
+UNKNOWN_LIMITS = ErrorResponse(
+    503,
+    "The gateway does not know yet how much of the limits is left. Retry later.",
+    SERVER,
+    code="limits_unknown",
+    retry_after=2,
 )
 UNTARGETED = ErrorResponse(
     403,
@@ -174,6 +160,38 @@ UNREACHABLE = ErrorResponse(
 UNKNOWN_YET = ErrorResponse(
     503, "The gateway has not loaded the list of models yet.", SERVER, code="models_unknown", retry_after=5
 )
+
+
+class LimitError(NamedTuple):
+    """The error of a request beyond a limit. Lua writes who has it, the limit, and the seconds until the next try."""
+
+    message: str
+    type: str
+    code: str
+    status: int = 429
+
+
+_MINUTE, _DAY = "rate_limit_exceeded", "insufficient_quota"
+LIMITS = {
+    "requests": LimitError(
+        "@WHO@ has reached its limit of @LIMIT@ requests per minute. Retry in @SECONDS@ s.", "requests", _MINUTE
+    ),
+    "tokens": LimitError(
+        "@WHO@ has reached its limit of @LIMIT@ tokens per minute. Retry in @SECONDS@ s.", "tokens", _MINUTE
+    ),
+    "at_once": LimitError("@WHO@ has reached its limit of @LIMIT@ concurrent requests.", "requests", _MINUTE),
+    "requests_day": LimitError(
+        "@WHO@ has reached its limit of @LIMIT@ requests per day. The day ends at 00:00 UTC, in @SECONDS@ s.",
+        "requests",
+        _DAY,
+    ),
+    "tokens_day": LimitError(
+        "@WHO@ has reached its limit of @LIMIT@ tokens per day. The day ends at 00:00 UTC, in @SECONDS@ s.",
+        "tokens",
+        _DAY,
+    ),
+}
+"""By the names that limits.lua has for limits."""
 
 REFUSALS = {
     "broken": BROKEN,
@@ -288,10 +306,15 @@ def lua_module(most_bytes: int) -> str:
         f" body = [[{error.body()}]], anthropic = [[{error.anthropic()}]]}},\n"
         for name, error in FAILURES.items()
     )
+    limits = "".join(
+        f'        {name} = {{status = {limit.status}, type = "{limit.type}", code = "{limit.code}",'
+        f" message = [[{limit.message}]]}},\n"
+        for name, limit in LIMITS.items()
+    )
     types = ", ".join(f'[{status}] = "{name}"' for status, name in ANTHROPIC_TYPES.items())
     entries = entries.replace(MOST_BYTES, str(most_bytes))
     return (
         f"return {{\n    list = [[{LIST.replace('.', '%.')}]],\n"
         f"    first_openai = {paths.FIRST_OPENAI},\n    anthropic_types = {{{types}}},\n"
-        f"    by_reason = {{\n{entries}    }},\n}}\n"
+        f"    by_reason = {{\n{entries}    }},\n    limits = {{\n{limits}    }},\n}}\n"
     )

@@ -20,6 +20,7 @@ import msgspec
 from prometheus_client import Counter
 
 from slipway.gateway.control import http_api, supervisor
+from slipway.gateway.control.exchange import Exchange, Known
 from slipway.gateway.control.jwks_source import JwksSource
 from slipway.gateway.control.reconcile_loop import ReconcileLoop
 from slipway.gateway.control.supervisor import Pulse
@@ -119,6 +120,10 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
         if settings.jwt:
             source = JwksSource(settings, settings.jwt, metrics.registry)
             feeds.append(partial(source.run, reconciler.verify_with))
+        if settings.api_keys_secret:
+            known = lambda: Known(reconciler.rights, reconciler.gateways)  # noqa: E731
+            exchange = Exchange(settings, dataplane, known, metrics.registry)
+            feeds.append(exchange.run)
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
         models.middlewares.append(http_api.once_known(reconciler.known))
         if settings.ui:

@@ -80,6 +80,10 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How large the bodies of all waiting requests may be together; a request beyond it gets a 429."""
     api_keys_secret: str = ""
     """Name of a Secret in the gateway's namespace: each value one key. Empty: no key is required."""
+    exchange_listen: str = ":8082"
+    """Address at which other gateways ask how much of the limits was used."""
+    exchange_key_file: str = ""
+    """File with the key by which gateways recognize each other. Empty: this gateway is the only one."""
     jwt: Jwt | None = None
     """Issuer of accepted tokens. Rights of their subjects are in the Secret of API keys."""
     connect_seconds: Positive = 2
@@ -210,6 +214,11 @@ def address(listen: str) -> tuple[str, int]:
     """Host and port of ``[host]:port``; an empty host means all interfaces, of IPv4 and IPv6."""
     host, _unused, port = listen.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def endpoint(host: str, port: int) -> str:
+    """``host:port``, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def has_ipv6() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.routing.keys import REFUSED, RIGHTS, Keyring, Rights, hashes, keyring, rights_of
+from slipway.gateway.routing.keys import REFUSED, RIGHTS, Keyring, Limits, Rights, hashes, keyring, limits_of, rights_of
 
 NOW = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 
@@ -58,7 +58,7 @@ def test_rights_are_read_by_name_of_the_key() -> None:
     }
     ring, problems = read(with_rights({"alice": given}))
     assert (names(ring), problems) == ({"alice", "bob"}, ())
-    assert ring.rights["alice"].limits == "5:7:2"
+    assert ring.rights["alice"].limits.text == "5:7:2::"
     assert ring.rights["alice"].restricted
     assert "bob" not in ring.rights
 
@@ -69,6 +69,8 @@ def test_rights_are_read_by_name_of_the_key() -> None:
         {"requestsPerMinute": -1},
         {"requestsPerMinute": 0},
         {"tokensPerMinute": 1.5},
+        {"requestsPerDay": 0},
+        {"tokensPerDay": "5"},
         {"requestsAtOnce": "3"},
         {"requestsAtOnce": 10**30},
         {"unknown": 1},
@@ -111,6 +113,20 @@ def test_tokens_are_limited_only_where_they_are_counted() -> None:
     ring, problems = read(with_rights({"alice": {"tokensPerMinute": 5}}), counted=False)
     assert names(ring) == {"bob"}
     assert "countTokens" in problems[0]
+
+
+def test_limits_per_day_follow_the_others() -> None:
+    ring, problems = read(with_rights({"alice": {"requestsPerDay": 5, "tokensPerDay": 9}}))
+    own = ring.rights["alice"].limits
+    assert (own.text, own.shared, problems) == (":::5:9", True, ())
+    assert not Limits(at_once=3).shared
+
+
+def test_a_subject_without_an_entry_has_the_limits_of_all_subjects() -> None:
+    limits = {"jwt:*": Limits(requests=5), "jwt:a": Limits(requests=1)}
+    assert limits_of(limits, "jwt:a") == Limits(requests=1)
+    assert limits_of(limits, "jwt:b") == Limits(requests=5)
+    assert limits_of(limits, "b") is None
 
 
 SUBJECTS = {"jwt:alice@example.org": {"models": ["m"]}, "jwt:*": {"requestsPerMinute": 5}}

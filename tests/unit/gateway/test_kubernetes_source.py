@@ -17,7 +17,7 @@ from slipway.gateway.control.wake import Waker
 from slipway.gateway.routing.keys import RIGHTS
 from slipway.gateway.routing.table import EMPTY, RoutingTable, Snapshot, build
 from slipway.gateway.settings import Settings
-from slipway.gateway.sources.kubernetes import AnnotationBudget, KubernetesSource
+from slipway.gateway.sources.kubernetes import AnnotationBudget, KubernetesSource, pod_hosts
 from slipway.kube.api.client import Page, WatchEvent
 from slipway.kube.api.errors import NotFoundError
 from slipway.kube.caches.store import Change
@@ -435,3 +435,13 @@ async def test_namespaces_that_are_not_chosen_are_not_for_the_page() -> None:
     assert not source.serves()("other")
     assert not source.serves()("")
     await stop(task)
+
+
+def test_gateways_are_the_pods_of_their_own_namespace_ready_or_not() -> None:
+    def one(host: str, kind: str = "Pod", namespace: str = "slipway", ready: bool = True) -> dict[str, object]:
+        target = {"kind": kind, "namespace": namespace}
+        return {"addresses": [host], "targetRef": target, "conditions": {"ready": ready}}
+
+    endpoints = [one("10.0.0.1"), one("10.0.0.2", ready=False), one("6.6.6.6", "Node"), one("6.6.6.7", namespace="x")]
+    piece = {"metadata": {"namespace": "slipway", "name": "s"}, "endpoints": [*endpoints, {"addresses": ["6.6.6.8"]}]}
+    assert pod_hosts(piece) == ["10.0.0.1", "10.0.0.2"]

@@ -41,7 +41,7 @@ def test_models_are_named_by_id_namespace_or_label(rights: Rights, expected: set
 def test_only_keys_with_rights_have_entries() -> None:
     rights = {"reader": Rights(models=("three",)), "few": Rights(requests_per_minute=9)}
     assert maps(rights, allowed(rights, TABLE)) == {
-        "limits.map": {"few": "9::"},
+        "limits.map": {"few": "9::::"},
         "restricted.map": {"reader": "1"},
         "allowed.map": {"reader/b:three": "1"},
     }
@@ -107,3 +107,30 @@ def test_what_permissions_depend_on_computes_them_anew(
     permissions = Permissions()
     permissions.of(RIGHTS, TABLE)
     assert permissions.of(rights, table) == expected
+
+
+HOSTILE = ("jwt:a=b", "jwt:x|y,z~@/+", "with space", "semi;colon\n", "back\\slash", "ключ", "%25", "a:b", "x" * 300)
+
+
+def test_names_of_holders_separate_no_commands() -> None:
+    commands = list(limits.grant_commands((name, "b1", "1:2") for name in HOSTILE))
+    text = "".join(commands)
+    assert text.isascii()
+    assert not set(text) & set(";\\\n")
+    words = [word for command in commands for word in command.removeprefix("set slipway limits ").split(" ")]
+    assert [limits.unquote(word.split(":")[0]) for word in words] == list(HOSTILE)
+
+
+def test_a_command_is_bounded_in_words_and_bytes() -> None:
+    commands = list(limits.grant_commands((f"{number}" + "ä" * 300, "b1", "1:2") for number in range(100)))
+    assert max(map(len, commands)) < 8000
+    short = list(limits.grant_commands((str(number), "b1", "1:2") for number in range(100)))
+    assert [len(command.split(" ")) for command in short] == [43, 43, 23]
+
+
+def test_answers_of_haproxy_are_read_by_holder() -> None:
+    assert limits.parse_counted("jwt%3Aa b1 3 0\nb b2 4 1\nbroken\n") == {
+        "jwt:a": limits.Counted("b1", 3),
+        "b": limits.Counted("b2", 4, waiting=True),
+    }
+    assert limits.parse_spent("jwt%3Aa 30\n\n") == {"jwt:a": 30}

@@ -62,6 +62,11 @@ class ReconcileLoop:
         return self._snapshot.rights
 
     @property
+    def gateways(self) -> tuple[str, ...]:
+        """Addresses at which gateways exchange their counts."""
+        return self._snapshot.gateways
+
+    @property
     def ready(self) -> bool:
         """Whether this replica should get traffic: HAProxy has had its first table, and no end is near."""
         return self._applied.is_set() and not self._leaving

@@ -167,7 +167,7 @@ global
     lua-load-per-thread {run}/lua/headers.lua
     lua-load-per-thread {run}/lua/servers.lua
 {targets.start(settings)}
-{jwt.start(settings)}{tokens.start(settings)}\
+{jwt.start(settings)}{tokens.start(settings)}{limits.start(settings)}\
     lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 

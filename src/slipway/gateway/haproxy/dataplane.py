@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from slipway.gateway.haproxy import socket as haproxy_socket
 from slipway.gateway.haproxy.render import DesiredState
 from slipway.gateway.haproxy.socket import CommandError, NotRunningError, Session
 from slipway.gateway.routing.outliers import Count
-from slipway.gateway.rules import jwks, tokens
+from slipway.gateway.rules import jwks, limits, tokens
 from slipway.gateway.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -201,6 +202,26 @@ class DataPlane:
                 hold=await session.query(SHOW_HOLD),
                 tokens=await self.tokens(),
             )
+
+    async def used(self, *, everything: bool = False) -> tuple[dict[str, limits.Counted], dict[str, int]]:
+        """Requests and new tokens of holders of limits that were used since the last time. Raises CommandError.
+
+        `everything`: requests of all holders.
+        """
+        async with haproxy_socket.session(self._socket) as session:
+            answer = await session.query(limits.SHOW_LIMITS + " all" * everything)
+        spent: Counter[str] = Counter()
+        for name in tokens.socket_names(self._settings):
+            async with haproxy_socket.session(self._settings.directory / name) as session:
+                spent.update(limits.parse_spent(await session.query(limits.SHOW_SPENT)))
+        return limits.parse_counted(answer), dict(spent)
+
+    async def grant(self, grants: Iterable[tuple[str, str, str]]) -> None:
+        """Hands grants to limits.lua: holder, birth and text of each. Raises CommandError."""
+        commands = list(limits.grant_commands(grants))
+        if commands:
+            async with haproxy_socket.session(self._socket) as session:
+                await session.execute_all(commands)
 
     async def tokens(self) -> tuple[str, ...]:
         """What each of HAProxy's threads counted; empty where tokens are not counted. Raises CommandError."""

@@ -29,6 +29,8 @@ LUA_FILES = {
         "headers.lua",
         "json.lua",
         "labels.lua",
+        "limits.lua",
+        "names.lua",
         "paths.lua",
         "rewrite.lua",
     ),

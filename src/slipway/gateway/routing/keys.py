@@ -33,8 +33,29 @@ Most = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
+class Limits(NamedTuple):
+    """Limits of a key or subject, in the order of limits.map. None: there is none."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    at_once: int | None = None
+    """For each gateway pod; all others hold for all gateway pods together."""
+    requests_day: int | None = None
+    tokens_day: int | None = None
+
+    @property
+    def text(self) -> str:
+        """As the rules in haproxy.cfg and limits.lua split it; empty without any limit."""
+        return ":".join(str(limit or "") for limit in self) if any(self) else ""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it has one that all gateway pods hold together."""
+        return any(self._replace(at_once=None))
+
+
 class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a key may do. What is left out is not limited. Limits are those of one gateway pod."""
+    """What a key may do. What is left out is not limited."""
 
     owner: Name = ""
     """Whom its requests are put down to, in the metric ``slipway_gateway_key_info``."""
@@ -47,6 +68,8 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     requests_per_minute: Most | None = None
     tokens_per_minute: Most | None = None
     requests_at_once: Most | None = None
+    requests_per_day: Most | None = None
+    tokens_per_day: Most | None = None
 
     @property
     def restricted(self) -> bool:
@@ -54,10 +77,15 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
         return bool(self.models or self.selector.strip())
 
     @property
-    def limits(self) -> str:
-        """Requests and tokens a minute and requests at once, as the rules in haproxy.cfg split them; empty without."""
-        limits = (self.requests_per_minute, self.tokens_per_minute, self.requests_at_once)
-        return ":".join(str(limit or "") for limit in limits) if any(limits) else ""
+    def limits(self) -> Limits:
+        """Its limits."""
+        return Limits(
+            self.requests_per_minute,
+            self.tokens_per_minute,
+            self.requests_at_once,
+            self.requests_per_day,
+            self.tokens_per_day,
+        )
 
 
 UNLIMITED = Rights()
@@ -68,6 +96,12 @@ REFUSED = Rights(models=("",))
 def rights_of(rights: Mapping[str, Rights], name: str) -> Rights:
     """The rights of a key or subject. A key without an entry is not limited; a subject without one is refused."""
     return rights.get(name, REFUSED if name.startswith(JWT) else UNLIMITED)
+
+
+def limits_of(limits: Mapping[str, Limits], holder: str) -> Limits | None:
+    """The limits of a key or subject: its own, or for a subject those of all subjects."""
+    own = limits.get(holder)
+    return limits.get(ANY_SUBJECT) if own is None and holder.startswith(JWT) else own
 
 
 class Keyring(NamedTuple):
@@ -140,8 +174,9 @@ def _read(name: str, value: object, *, tokens_counted: bool) -> Rights:
     parse(rights.selector)
     if rights.ends is not None and rights.ends.tzinfo is None:
         raise ValueError("ends: it has no time zone, such as the Z in 2030-01-31T00:00:00Z")
-    if rights.tokens_per_minute and not tokens_counted:
-        raise ValueError("tokensPerMinute: this gateway does not count tokens (countTokens)")
+    for option, limit in (("tokensPerMinute", rights.tokens_per_minute), ("tokensPerDay", rights.tokens_per_day)):
+        if limit and not tokens_counted:
+            raise ValueError(f"{option}: this gateway does not count tokens (countTokens)")
     return rights
 
 

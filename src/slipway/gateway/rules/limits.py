@@ -1,13 +1,15 @@
 """What API keys may do, as rules of haproxy.cfg. Pure.
 
-Requests and tokens of the last minute are counted in a stick table, by name of the key. An answer's tokens are known at
-its end only, where no rule runs. So tokens.lua keeps them until the next request of that key comes to its thread, whose
-rules add them.
+Requests at once are counted in a stick table, by name of the key or subject. limits.lua counts all requests, tokens.lua
+the tokens of answers. The control process reads both, and grants further requests (ledger.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from slipway.gateway import errors
 from slipway.gateway.routing.keys import Rights
@@ -96,7 +98,7 @@ class Permissions:
 def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Limits by key; keys that may ask some models only; and `entries` for the backends that these may ask."""
     return {
-        "limits.map": {name: own.limits for name, own in rights.items() if own.limits},
+        "limits.map": {name: own.limits.text for name, own in rights.items() if any(own.limits)},
         "restricted.map": {name: "1" for name, own in rights.items() if own.restricted},
         "allowed.map": dict(entries),
     }
@@ -149,48 +151,34 @@ def restrict(settings: Settings) -> str:
 """
 
 
+def start(settings: Settings) -> str:
+    """Of the section ``global``."""
+    return f"    lua-load {settings.run_directory}/lua/limits.lua\n" if settings.api_keys_secret else ""
+
+
 def rules(settings: Settings) -> tuple[str, ...]:
     """Rules that refuse what goes beyond the limits of a key, before a body is read."""
     if not settings.api_keys_secret:
         return ()
-    requests, tokens, at_once = (f"{{ var(txn.left_{name}) -m int" for name in ("requests", "tokens", "at_once"))
     return (
         f"""\
     http-request set-var(txn.limits) var(txn.key),map_str({settings.run_directory}/limits.map)
     acl limited var(txn.limits) -m found
     http-request track-sc{_SLOT} var({jwt.holder(settings)}) table {TABLE} if limited
-{_settle() if settings.count_tokens else ""}\
-{_left("requests", 1, f"sc_gpc_rate(0,{_SLOT})")}
-{_left("tokens", 2, f"sc_gpc_rate(1,{_SLOT})")}
-{_left("at_once", 3, f"sc_conn_cur({_SLOT})")}
-    http-request {errors.return_rule(errors.BUSY_KEY)} if {at_once} lt 0 }}
-    http-request {errors.return_rule(errors.MANY_REQUESTS)} if {requests} le 0 }}
-    http-request {errors.return_rule(errors.MANY_TOKENS)} if {tokens} le 0 }}
-    http-request sc-inc-gpc(0,{_SLOT}) if limited
-    http-request set-var(txn.left_requests) var(txn.left_requests),sub(1) if {requests} gt 0 }}
+    http-request set-var(txn.used) sc_conn_cur({_SLOT}) if limited
+    http-request set-var(txn.left_at_once) var(txn.limits),field(3,:),sub(txn.used) if limited
+    http-request lua.refuse_busy if {{ var(txn.left_at_once) -m int lt 0 }}
+    http-request lua.limit if limited
+    # HAProxy ends a rule of Lua when the client leaves, and goes on with the next one.
+    http-request {errors.return_rule(errors.UNKNOWN_LIMITS)} if limited !{{ var(txn.counted) -m found }}
 {_headers("requests", 1)}
 {_headers("tokens", 2)}""",
     )
 
 
-def _settle() -> str:
-    return f"""\
-    http-request lua.settle if limited
-    http-request sc-add-gpc(1,{_SLOT}) var(txn.settled) if limited {{ var(txn.settled) -m int gt 0 }}
-"""
-
-
-def _left(name: str, field: int, used: str) -> str:
-    """Sets ``txn.left_NAME`` where the key has this limit."""
-    return f"""\
-    http-request set-var(txn.used) {used} if limited
-    http-request set-var(txn.left_{name}) var(txn.limits),field({field},:),sub(txn.used) if limited"""
-
-
 def _headers(name: str, field: int) -> str:
     rest = f"var(txn.left_{name})"
     return f"""\
-    http-after-response set-var(txn.left_{name}) int(0) if {{ {rest} -m int lt 0 }}
     http-after-response set-header x-ratelimit-limit-{name} %[var(txn.limits),field({field},:)] if {{ {rest} -m found }}
     http-after-response set-header x-ratelimit-remaining-{name} %[{rest}] if {{ {rest} -m found }}"""
 
@@ -201,5 +189,51 @@ def sections(settings: Settings) -> str:
         return ""
     return f"""
 backend {TABLE} from base
-    stick-table type string len 253 size 20k expire 3m store conn_cur,gpc(2),gpc_rate(2,60s)
+    stick-table type string len 253 size 20k expire 3m store conn_cur
 """
+
+
+class Counted(NamedTuple):
+    """HAProxy's counter of requests for one holder. It begins at zero with each birth."""
+
+    birth: str
+    requests: int
+    waiting: bool = False
+    """Whether one waits for a grant."""
+
+
+SHOW_LIMITS, SHOW_SPENT = "show slipway limits", "show slipway spent"
+_SET_LIMITS = "set slipway limits"
+_MOST_WORDS, _MOST_COMMAND = 40, 6000
+"""Grants of one command, and its bytes."""
+
+
+def parse_counted(answer: str) -> dict[str, Counted]:
+    """The answer of limits.lua, by holder."""
+    rows = (line.split(" ") for line in answer.splitlines())
+    return {unquote(row[0]): Counted(row[1], int(row[2]), row[3] == "1") for row in rows if len(row) == 4}
+
+
+def parse_spent(answer: str) -> dict[str, int]:
+    """The answer of tokens.lua: tokens by holder."""
+    rows = (line.split(" ") for line in answer.splitlines())
+    return {unquote(row[0]): int(row[1]) for row in rows if len(row) == 2}
+
+
+def grant_commands(grants: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Commands for limits.lua, of holder, birth and text of each grant."""
+    words: list[str] = []
+    size = 0
+    for holder, birth, text in grants:
+        word = f"{_encoded(holder)}:{birth}:{text}"
+        if words and (len(words) >= _MOST_WORDS or size + len(word) > _MOST_COMMAND):
+            yield f"{_SET_LIMITS} {' '.join(words)}"
+            words, size = [], 0
+        words.append(word)
+        size += len(word) + 1
+    if words:
+        yield f"{_SET_LIMITS} {' '.join(words)}"
+
+
+def _encoded(holder: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), holder)

@@ -32,6 +32,8 @@ class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refused: dict[str, str] = {}
     """Reasons by id."""
     rights: dict[str, Rights] = {}
+    gateways: tuple[str, ...] = ()
+    """``host:port`` of the exchange of each gateway."""
 
     def table(self) -> RoutingTable:
         """As if each model were a Service of the namespace ``static``."""
@@ -75,6 +77,6 @@ class FileSource:
             text = self._path.read_bytes()
             if text != before:
                 file = msgspec.json.decode(text, type=TableFile)
-                publish(Snapshot(file.table(), file.hashes(), file.rights))
+                publish(Snapshot(file.table(), file.hashes(), file.rights, file.gateways))
                 before = text
             await asyncio.sleep(_FILE_SECONDS)

@@ -24,7 +24,7 @@ from slipway.gateway.routing.table import (
     TableBuilder,
     lost_ids,
 )
-from slipway.gateway.settings import Settings
+from slipway.gateway.settings import Settings, address, endpoint
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, NotFoundError
 from slipway.kube.caches.informer import Informer
@@ -48,6 +48,9 @@ from slipway.serving.routing.route import MOST_PORTS, NOT_HELD, ROUTE, bounded
 from slipway.serving.status.unready import MOST_BYTES, UNREADY
 
 log = logging.getLogger(__name__)
+
+GATEWAY_SERVICE = "slipway-gateway"
+"""The Service whose pods are the gateways."""
 
 _KEYS_SECONDS = 5.0
 """How often the Secret is read. Polling needs the least permission: one verb on one name."""
@@ -101,6 +104,12 @@ class KubernetesSource:
         self._slices = Informer(client, ENDPOINT_SLICE, labels=f"{ROUTE}=true", trim=_trim_slice)
         chosen = settings.routed_namespaces
         self._namespaces = Informer(client, NAMESPACE, labels=chosen, trim=only_name) if chosen else None
+        self._gateways = None
+        if secret and settings.exchange_key_file:
+            labels = f"{SERVICE_NAME}={GATEWAY_SERVICE}"
+            self._gateways = Informer(
+                client, ENDPOINT_SLICE, namespace=secret.namespace, labels=labels, trim=_trim_slice
+            )
         self._builder = TableBuilder(foreign_endpoints=settings.foreign_endpoints)
         self._handovers, self._limiter = Handovers(), _RateLimiter()
         self._recorder = Recorder(client, "slipway-gateway", metrics=metrics)
@@ -120,7 +129,8 @@ class KubernetesSource:
 
     async def run(self, publish: Publish) -> None:
         """Publishes a first snapshot when table and keys are known, and each later one, until cancelled."""
-        informers = [self._services, self._slices, *([self._namespaces] if self._namespaces else [])]
+        optional = (self._namespaces, self._gateways)
+        informers = [self._services, self._slices, *(informer for informer in optional if informer)]
         for informer in informers:
             informer.add_handler(lambda _unused: self._dirty.set())
             informer.on_fault(self._recorder.record_fault)
@@ -133,9 +143,16 @@ class KubernetesSource:
                 self._keys = await self._read_keys(self._secret)
                 tasks.create_task(self._watch_keys(self._secret))
             while True:
-                publish(Snapshot(self._new_table(), self._keys.hashes, self._keys.rights))
+                publish(Snapshot(self._new_table(), self._keys.hashes, self._keys.rights, self._exchanges()))
                 await self._dirty.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
+
+    def _exchanges(self) -> tuple[str, ...]:
+        """Addresses of the exchange of each gateway pod, ready or not."""
+        _host, port = address(self._settings.exchange_listen)
+        slices = self._gateways.store.all() if self._gateways else ()
+        hosts = {host for piece in slices for host in pod_hosts(piece)}
+        return tuple(sorted(endpoint(host, port) for host in hosts))
 
     def _new_table(self) -> RoutingTable:
         self._dirty.clear()
@@ -286,6 +303,18 @@ def _trim_service(service: Object) -> Object:
     kept["ownerReferences"] = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")][:1]
     ports = ((service.get("spec") or {}).get("ports") or [])[: MOST_PORTS + 1]
     return {"metadata": kept, "spec": {"ports": [{"name": port.get("name", "")} for port in ports]}}
+
+
+def pod_hosts(piece: Object) -> list[str]:
+    """Addresses of all pods in an EndpointSlice."""
+    namespace = key(piece).namespace
+    targets = [(endpoint.get("targetRef") or {}, endpoint.get("addresses") or ()) for endpoint in piece["endpoints"]]
+    return [
+        host
+        for target, hosts in targets
+        for host in hosts
+        if target.get("kind") == "Pod" and target.get("namespace") == namespace
+    ]
 
 
 def _trim_slice(piece: Object) -> Object:

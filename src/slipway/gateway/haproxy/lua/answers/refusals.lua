@@ -52,4 +52,18 @@ function refusals.answer(txn, reason, path)
     txn:done(reply)
 end
 
+-- Refuses a request beyond a limit of its key or subject. `limit`: its name in errors.py, `number`: the limit itself,
+-- `seconds`: until it is worth trying again.
+function refusals.limited(txn, limit, number, seconds)
+    local text = failures.limits[limit]
+    local holder = txn:get_var("txn.holder") or ""
+    local who = holder:find("^jwt:") and "The subject of this token" or "This API key"
+    local message = text.message:gsub("@(%u+)@", {WHO = who, LIMIT = ("%d"):format(number), SECONDS = ("%d"):format(seconds)})
+    local reply = txn:reply{status = text.status}
+    reply:add_header("content-type", "application/json")
+    reply:add_header("retry-after", ("%d"):format(seconds))
+    reply:set_body(refusals.written(txn, text.status, {message = message, type = text.type, code = text.code}))
+    txn:done(reply)
+end
+
 return refusals

@@ -15,6 +15,7 @@
 -- Loaded once in each thread, so that no thread waits for another: each answers "show slipway tokens" for itself.
 
 local cut = require("cut")
+local names = require("names")
 
 local find, match, sub, lower = string.find, string.match, string.sub, string.lower
 
@@ -29,7 +30,8 @@ local LOGGED = {"input", "cached", "output", "reasoning"}
 local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
 
 local totals = {}             -- backend -> key -> column -> tokens
-local unsettled = {}          -- holder of a key or token with limits -> tokens that no rule has added to its last minute yet
+local MOST_HOLDERS = 20000     -- whose tokens are kept until the control process asks for them
+local spent, spenders = {}, 0 -- holder of a key or token with limits -> tokens since the control process asked
 
 -- The number behind a key of an object; nil for anything but a whole number of sensible size.
 local function number(object, key)
@@ -106,6 +108,14 @@ local function is_end(text)
     return false
 end
 
+local function spend(holder, tokens)
+    if not spent[holder] then
+        if spenders >= MOST_HOLDERS then return end
+        spenders = spenders + 1
+    end
+    spent[holder] = (spent[holder] or 0) + tokens
+end
+
 -- Adds what is counted, less what was added of this answer before.
 local function add(self, txn, counts)
     local keys = totals[self.backend] or {}
@@ -113,9 +123,7 @@ local function add(self, txn, counts)
     local sums = keys[self.key] or {}
     keys[self.key] = sums
     local before = (self.added.input or 0) + (self.added.output or 0)
-    if self.holder then
-        unsettled[self.holder] = (unsettled[self.holder] or 0) + (counts.input or 0) + (counts.output or 0) - before
-    end
+    if self.holder then spend(self.holder, (counts.input or 0) + (counts.output or 0) - before) end
     for _, column in ipairs(COLUMNS) do
         sums[column] = (sums[column] or 0) + (counts[column] or 0) - (self.added[column] or 0)
         self.added[column] = counts[column]
@@ -218,13 +226,6 @@ end
 
 core.register_filter("tokens", Tokens, function(class) return class end)
 
--- Hands the tokens of the holder's answers to the rules, once.
-core.register_action("settle", {"http-req"}, function(txn)
-    local holder = txn:get_var("txn.holder") or txn:get_var("txn.key")
-    txn:set_var("txn.settled", unsettled[holder] or 0)
-    unsettled[holder] = nil
-end)
-
 -- "show slipway tokens" on the command socket of a thread: "backend key" and the columns, a line for each pair.
 local function show(applet)
     for backend, keys in pairs(totals) do
@@ -237,3 +238,12 @@ local function show(applet)
 end
 
 core.register_cli({"show", "slipway", "tokens"}, "show slipway tokens : tokens that this thread counted", show)
+
+-- "show slipway spent": a line "holder tokens" for each holder of limits with tokens since the last time.
+local function show_spent(applet)
+    local rows = spent
+    spent, spenders = {}, 0
+    for holder, tokens in pairs(rows) do applet:send(("%s %d\n"):format(names.encode(holder), tokens)) end
+end
+
+core.register_cli({"show", "slipway", "spent"}, "show slipway spent : tokens that count against limits", show_spent)

@@ -1,0 +1,233 @@
+-- Holds requests of keys and subjects to their limits of requests and tokens, which all gateways keep together.
+--
+-- Counts the requests of each holder. The control process reads the counts, learns from other gateways what they have used,
+-- and grants each holder a number of further requests (ledger.py). Counts and grants live in this process alone: after a
+-- restart no request passes before a new grant. So a request waits a moment when the holder is new, has just got a limit, or
+-- when other gateways may have left something of the limit.
+--
+-- Loaded once for all threads. Sets txn.counted for each request that may go on, and for headers of the answer
+-- txn.left_requests and txn.left_tokens.
+
+local names = require("names")
+local refusals = require("refusals")
+
+local STEP, PATIENCE = 10, 2000   -- milliseconds between two looks of a request that waits, and in all
+local MOST_WAITING = 100          -- requests of one holder; further ones are refused
+local MOST_HOLDERS = 20000
+local STALE = 10                  -- seconds: a control process that has not asked for so long is not there
+local WAITS = 0.2                 -- seconds since the last look of a request that waits
+local IDLE = 10                   -- seconds after which an entry is dropped where there is no room
+local FIELDS = {
+    "alone", "minute_until", "minute_zero", "minute_frees", "tokens_rest", "tokens_free", "day_until", "day_zero",
+    "day_tokens_rest", "day_ends",
+}
+
+local holders, held = {}, 0       -- name -> entry
+local changed = {}                -- name -> entry: since the control process asked
+local births, swept = 0, 0
+local heard = 0                   -- when the control process asked
+
+local function clock()
+    local now = core.now()
+    return now.sec + now.usec / 1000000
+end
+
+local boot = ("%x."):format(math.floor(clock() * 1000000))
+
+-- Drops entries that nothing depends on; at most once a second.
+local function sweep(now)
+    if now - swept < 1 then return end
+    swept = now
+    for name, entry in pairs(holders) do
+        if not changed[name] and now - entry.used > IDLE then
+            holders[name], held = nil, held - 1
+        end
+    end
+end
+
+-- The holder's entry; nil if there is no room for a new one.
+local function entry_of(name, now)
+    local entry = holders[name]
+    if not entry then
+        if held >= MOST_HOLDERS then sweep(now) end
+        if held >= MOST_HOLDERS then return nil end
+        births = births + 1
+        entry = {birth = boot .. births, requests = 0, used = now, places = {}, waiting = 0, waited = 0}
+        holders[name], held = entry, held + 1
+    end
+    return entry
+end
+
+local function numbers(text)
+    local list = {}
+    for field in text:gmatch("([^:]*):?") do list[#list + 1] = tonumber(field) or false end
+    return {requests = list[1], tokens = list[2], at_once = list[3], requests_day = list[4], tokens_day = list[5]}
+end
+
+-- Without a control process each gateway counts for itself, from minute to minute, and has an equal part of the limit.
+local function is_beyond_part(entry, grant, now)
+    local minute = now // 60
+    if entry.minute ~= minute then entry.minute, entry.since = minute, entry.requests end
+    return entry.requests - entry.since >= (grant.alone or 0)
+end
+
+-- The limit that a request would exceed, and whether it is worth waiting: the grant is not here yet, or other gateways may
+-- have left something. Limits per day come first: who has used up the day learns that, whatever the minute is like.
+local function judge(limits, entry, now)
+    local grant = entry.grant
+    if not grant then return "unknown", true end
+    local stale, today = now - heard > STALE, now < grant.day_ends
+    local short
+    if limits.requests_day then
+        if not grant.day_until or not today then return "unknown", true end
+        if entry.requests >= grant.day_zero then return "requests_day", false end
+        if entry.requests >= grant.day_until then short = "requests_day" end
+    end
+    if limits.tokens_day then
+        if not grant.day_tokens_rest or not today then return "unknown", true end
+        if grant.day_tokens_rest <= 0 then return "tokens_day", false end
+    end
+    if limits.requests then
+        if not grant.minute_until then return "unknown", true end
+        if stale then
+            if is_beyond_part(entry, grant, now) then return "requests", false end
+        elseif entry.requests >= grant.minute_zero then
+            return "requests", false
+        elseif entry.requests >= grant.minute_until then
+            short = short or "requests"
+        end
+    end
+    if limits.tokens then
+        if not grant.tokens_rest then return "unknown", true end
+        if grant.tokens_rest <= 0 and not stale then return "tokens", false end
+    end
+    return short, short ~= nil
+end
+
+-- Seconds until it is worth trying again.
+local function delay(limit, entry, now, waited)
+    local grant, time = entry.grant, nil
+    if limit == "requests_day" or limit == "tokens_day" then
+        time = grant.day_ends
+    elseif limit == "requests" then
+        time = grant.minute_frees
+    elseif limit == "tokens" then
+        time = grant.tokens_free
+    end
+    if waited then return 1 end
+    return math.max(math.ceil((time or 0) - now), 1)
+end
+
+local function refuse(txn, limits, limit, seconds)
+    if limit == "unknown" then return refusals.answer(txn, "unknown_limits") end
+    refusals.limited(txn, limit, limits[limit], seconds)
+end
+
+-- A place among the requests of a holder that wait; false if all are taken. HAProxy may end a request that waits, so a place
+-- is free again after some time.
+local function take_place(entry, now)
+    if entry.waiting >= MOST_WAITING then
+        for place, ends in pairs(entry.places) do
+            if now > ends then entry.places[place], entry.waiting = nil, entry.waiting - 1 end
+        end
+    end
+    if entry.waiting >= MOST_WAITING then return false end
+    local place = {}
+    entry.places[place], entry.waiting = now + PATIENCE / 1000 + 1, entry.waiting + 1
+    return place
+end
+
+local function leave_place(entry, place)
+    if entry.places[place] then entry.places[place], entry.waiting = nil, entry.waiting - 1 end
+end
+
+-- Waits until the request may pass, or certainly may not. Returns the entry, and as judge does.
+local function wait(name, limits, entry, now, limit)
+    local place = take_place(entry, now)
+    if not place then return entry, limit, true end
+    local first, deadline, again = entry, now + PATIENCE / 1000, true
+    repeat
+        changed[name], entry.waited = entry, now
+        core.msleep(STEP)
+        now = clock()
+        entry = entry_of(name, now)
+        if not entry then return nil, "unknown", true end
+        entry.used = now
+        limit, again = judge(limits, entry, now)
+    until not again or now >= deadline
+    leave_place(first, place)
+    changed[name] = entry
+    return entry, limit, again
+end
+
+local function tell_rest(txn, limits, entry)
+    local grant = entry.grant
+    if limits.requests then txn:set_var("txn.left_requests", math.max((grant.minute_zero or 0) - entry.requests, 0)) end
+    if limits.tokens then txn:set_var("txn.left_tokens", math.max(grant.tokens_rest or 0, 0)) end
+end
+
+core.register_action("limit", {"http-req"}, function(txn)
+    local name = txn:get_var("txn.holder") or txn:get_var("txn.key")
+    local limits, now = numbers(txn:get_var("txn.limits")), clock()
+    if not (limits.requests or limits.tokens or limits.requests_day or limits.tokens_day) then
+        return txn:set_var("txn.counted", true)
+    end
+    local entry = entry_of(name, now)
+    if not entry then return refuse(txn, limits, "unknown") end
+    entry.used = now
+    local limit, again = judge(limits, entry, now)
+    if again then entry, limit, again = wait(name, limits, entry, now, limit) end
+    if not entry then return refuse(txn, limits, "unknown") end
+    now = clock()
+    if limit then
+        if entry.grant then tell_rest(txn, limits, entry) end
+        return refuse(txn, limits, limit, delay(limit, entry, now, again))
+    end
+    entry.requests, changed[name] = entry.requests + 1, entry
+    tell_rest(txn, limits, entry)
+    txn:set_var("txn.counted", true)
+end)
+
+core.register_action("refuse_busy", {"http-req"}, function(txn)
+    refuse(txn, numbers(txn:get_var("txn.limits")), "at_once", 1)
+end)
+
+-- "show slipway limits [all]": a line "name birth requests waiting" (0 or 1) for each holder that was used since the last time, or for all.
+local function show(applet, ...)
+    local words = {...}
+    local rows = words[#words] == "all" and holders or changed
+    changed, heard = {}, clock()
+    local recent = heard - WAITS
+    for name, entry in pairs(rows) do
+        if holders[name] == entry then
+            local waiting = entry.waiting > 0 and entry.waited > recent and 1 or 0
+            applet:send(("%s %s %d %d\n"):format(names.encode(name), entry.birth, entry.requests, waiting))
+        end
+    end
+end
+
+local function take_grant(word)
+    local name, birth, text = word:match("^([^:]+):([^:]+):(.+)$")
+    name = name and names.decode(name)
+    local entry = name and holders[name]
+    if not entry or entry.birth ~= birth then return end
+    if text == "drop" then
+        if not changed[name] then holders[name], held = nil, held - 1 end
+        return
+    end
+    local grant, index = {}, 0
+    for field in text:gmatch("[^:]+") do
+        index = index + 1
+        grant[FIELDS[index]] = tonumber(field)
+    end
+    grant.day_ends = grant.day_ends or 0
+    entry.grant = grant
+end
+
+-- "set slipway limits WORD...": "name:birth:" and the fields of a grant, or "drop".
+local function set(applet, ...)
+    for _, word in ipairs({...}) do take_grant(word) end
+end
+
+core.register_cli({"show", "slipway", "limits"}, "show slipway limits : requests of holders of limits", show)
+core.register_cli({"set", "slipway", "limits"}, "set slipway limits : grants for holders of limits", set)

@@ -1,0 +1,1 @@
+"""Limits that all gateways keep together: what holders have used, and signed messages about it. Pure."""

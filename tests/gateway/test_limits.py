@@ -1,0 +1,186 @@
+"""What limits.lua does with a request, grant by grant: the test takes the place of the control process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+
+from slipway.gateway.rules import limits
+from slipway.gateway.rules.limits import Counted
+from slipway.gateway.shared_limits.ledger import Grant
+from tests.gateway.conftest import Api, Engine, ask_haproxy, settle, wait_for
+from tests.gateway.standalone import Standalone
+
+CHAT = "/v1/chat/completions"
+RIGHTS: dict[str, dict[str, Any]] = {
+    "minute": {"requestsPerMinute": 5},
+    "day": {"requestsPerDay": 5},
+    "both": {"requestsPerMinute": 5, "requestsPerDay": 5},
+    "tokens": {"tokensPerMinute": 5, "tokensPerDay": 50},
+    "new": {"requestsPerMinute": 5},
+    "alone": {"requestsPerMinute": 5},
+    "flood": {"requestsPerMinute": 5},
+}
+TOMORROW = int(time.time()) + 5000
+YESTERDAY = int(time.time()) - 5
+
+
+@pytest.fixture(scope="module")
+def granted(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
+    gateway = make_gateway(apiKeysSecret="keys", countTokens=True)
+    gateway.route({"m1": [engine.endpoint]}, {name: f"sk-{name}" for name in RIGHTS}, rights=RIGHTS)
+    with gateway:
+        settle(gateway)
+        gateway.stop(gateway.control)
+        yield gateway
+
+
+def send(gateway: Standalone, name: str) -> requests.Response:
+    with Api(gateway.url, f"sk-{name}") as api:
+        return api.post(CHAT, json={"model": "m1"})
+
+
+@pytest.fixture
+def sending(granted: Standalone) -> Iterator[Callable[[str], Future[requests.Response]]]:
+    with ThreadPoolExecutor(200) as pool:
+        yield lambda name: pool.submit(send, granted, name)
+
+
+def counted(gateway: Standalone, name: str) -> Counted | None:
+    return limits.parse_counted(ask_haproxy(gateway, f"{limits.SHOW_LIMITS} all")).get(name)
+
+
+def wait_for_entry(gateway: Standalone, name: str) -> Counted:
+    wait_for(lambda: counted(gateway, name) is not None)
+    entry = counted(gateway, name)
+    assert entry is not None
+    return entry
+
+
+def grant(gateway: Standalone, name: str, **fields: int) -> Counted:
+    """Grants relative to what HAProxy has counted."""
+    entry = wait_for_entry(gateway, name)
+    moved = {
+        field: number + entry.requests if field.endswith(("until", "zero")) else number
+        for field, number in fields.items()
+    }
+    text = Grant(**({"day_ends": TOMORROW} | moved)).text()
+    for command in limits.grant_commands([(name, entry.birth, text)]):
+        assert ask_haproxy(gateway, command) == ""
+    return entry
+
+
+def test_a_request_waits_for_the_first_grant(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    first = sending("minute")
+    grant(granted, "minute", minute_until=1, minute_zero=5)
+    answer = first.result()
+    assert (answer.status_code, answer.headers["x-ratelimit-remaining-requests"]) == (200, "4")
+
+
+def test_without_a_grant_a_request_gets_503_and_reaches_no_engine(granted: Standalone, engine: Engine) -> None:
+    before = len(engine.bodies)
+    answer = send(granted, "new")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "limits_unknown")
+    assert len(engine.bodies) == before
+
+
+def test_what_others_may_have_left_is_worth_waiting_for(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    first = sending("minute")
+    entry = grant(granted, "minute", minute_until=0, minute_zero=1)
+    before = counted(granted, "minute")
+    grant(granted, "minute", minute_until=1, minute_zero=1)
+    assert first.result().status_code == 200
+    assert before is not None
+    assert before.requests <= entry.requests + 1
+
+
+def test_the_limit_that_is_reached_is_named_with_its_end(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    first = sending("both")
+    frees = int(time.time()) + 40
+    grant(granted, "both", minute_until=9, minute_zero=9, day_until=1, day_zero=1, minute_frees=frees)
+    assert first.result().status_code == 200
+    last = send(granted, "both")
+    error = last.json()["error"]
+    assert (last.status_code, error["code"]) == (429, "insufficient_quota"), "at once, before any further exchange"
+    assert error["message"].startswith(
+        "This API key has reached its limit of 5 requests per day. The day ends at 00:00"
+    )
+    assert 3000 < int(last.headers["retry-after"]) <= 5000
+    grant(granted, "both", minute_until=0, minute_zero=0, day_until=0, day_zero=0, minute_frees=frees)
+    assert send(granted, "both").json()["error"]["code"] == "insufficient_quota"
+    grant(granted, "both", minute_until=0, minute_zero=0, day_until=9, day_zero=9, minute_frees=frees)
+    minute = send(granted, "both")
+    assert minute.json()["error"]["code"] == "rate_limit_exceeded"
+    assert "limit of 5 requests per minute. Retry in" in minute.json()["error"]["message"]
+    assert 20 < int(minute.headers["retry-after"]) <= 41
+
+
+def test_a_spent_day_stays_spent_until_it_ends_and_then_waits_for_a_new_grant(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    first = sending("day")
+    grant(granted, "day", day_until=0, day_zero=0)
+    assert first.result().status_code == 429
+    grant(granted, "day", day_until=5, day_zero=5, day_ends=YESTERDAY)
+    waiting = sending("day")
+    grant(granted, "day", day_until=0, day_zero=0)
+    assert waiting.result().status_code == 429, "what was left of an old day is not there"
+    grant(granted, "day", day_until=0, day_zero=0, day_ends=YESTERDAY)
+    waiting = sending("day")
+    grant(granted, "day", day_until=1, day_zero=5)
+    assert waiting.result().status_code == 200, "what was spent on an old day is over"
+
+
+def test_tokens_of_the_day_and_of_the_minute_are_told_apart(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    first = sending("tokens")
+    grant(granted, "tokens", tokens_rest=5, day_tokens_rest=5)
+    assert first.result().status_code == 200
+    grant(granted, "tokens", tokens_rest=0, day_tokens_rest=0, tokens_free=int(time.time()) + 30)
+    assert "limit of 50 tokens per day" in send(granted, "tokens").json()["error"]["message"]
+    grant(granted, "tokens", tokens_rest=-3, day_tokens_rest=5, tokens_free=int(time.time()) + 30)
+    refused = send(granted, "tokens")
+    assert "limit of 5 tokens per minute" in refused.json()["error"]["message"]
+    assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
+
+
+def test_a_grant_of_another_birth_or_of_no_entry_changes_nothing(granted: Standalone, engine: Engine) -> None:
+    entry = wait_for_entry(granted, "new")
+    text = Grant(minute_until=9, minute_zero=9, day_ends=TOMORROW).text()
+    words = [("new", f"{entry.birth}0", text), ("unknown", entry.birth, text)]
+    for command in (*limits.grant_commands(words), f"{limits._SET_LIMITS} x :: new new:%ZZ: {'a' * 300}"):
+        assert ask_haproxy(granted, command) == ""
+    before = len(engine.bodies)
+    assert send(granted, "new").status_code == 503
+    assert len(engine.bodies) == before
+
+
+def test_requests_that_wait_are_bounded(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    requests_ = [sending("flood") for _unused in range(150)]
+    grant(granted, "flood", minute_until=0, minute_zero=3)
+    answers = [one.result() for one in requests_]
+    assert {answer.status_code for answer in answers} <= {429, 503}
+    assert max(answer.elapsed.total_seconds() for answer in answers) < 60
+
+
+def test_without_a_control_process_a_gateway_keeps_an_equal_part(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    first = sending("alone")
+    grant(granted, "alone", minute_until=1, minute_zero=1, alone=2)
+    assert first.result().status_code == 200
+    assert send(granted, "alone").status_code == 429, "it asked a moment ago"
