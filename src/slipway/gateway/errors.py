@@ -171,13 +171,23 @@ class LimitError(NamedTuple):
     status: int = 429
 
 
-_MINUTE, _DAY = "rate_limit_exceeded", "insufficient_quota"
+_MINUTE, _DAY, _RESERVED = "rate_limit_exceeded", "insufficient_quota", "limit_reserved"
 LIMITS = {
     "requests": LimitError(
         "@WHO@ has reached its limit of @LIMIT@ requests per minute. Retry in @SECONDS@ s.", "requests", _MINUTE
     ),
     "tokens": LimitError(
         "@WHO@ has reached its limit of @LIMIT@ tokens per minute. Retry in @SECONDS@ s.", "tokens", _MINUTE
+    ),
+    "requests_reserved": LimitError(
+        "Other gateway pods have reserved the rest of the limit of @LIMIT@ requests per minute. Retry in @SECONDS@ s.",
+        "requests",
+        _RESERVED,
+    ),
+    "requests_day_reserved": LimitError(
+        "Other gateway pods have reserved the rest of the limit of @LIMIT@ requests per day. Retry in @SECONDS@ s.",
+        "requests",
+        _RESERVED,
     ),
     "at_once": LimitError("@WHO@ has reached its limit of @LIMIT@ concurrent requests.", "requests", _MINUTE),
     "requests_day": LimitError(

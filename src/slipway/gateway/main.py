@@ -121,8 +121,12 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
             source = JwksSource(settings, settings.jwt, metrics.registry)
             feeds.append(partial(source.run, reconciler.verify_with))
         if settings.api_keys_secret:
-            known = lambda: Known(reconciler.rights, reconciler.gateways)  # noqa: E731
+
+            def known() -> Known | None:
+                return Known(reconciler.rights, reconciler.gateways) if reconciler.known.is_set() else None
+
             exchange = Exchange(settings, dataplane, known, metrics.registry)
+            reconciler.wait_for(exchange.prepared)
             feeds.append(exchange.run)
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
         models.middlewares.append(http_api.once_known(reconciler.known))

@@ -437,11 +437,43 @@ async def test_namespaces_that_are_not_chosen_are_not_for_the_page() -> None:
     await stop(task)
 
 
-def test_gateways_are_the_pods_of_their_own_namespace_ready_or_not() -> None:
-    def one(host: str, kind: str = "Pod", namespace: str = "slipway", ready: bool = True) -> dict[str, object]:
-        target = {"kind": kind, "namespace": namespace}
-        return {"addresses": [host], "targetRef": target, "conditions": {"ready": ready}}
+def test_gateways_are_the_pods_of_their_own_namespace_and_those_that_end_are_not_ready() -> None:
+    def one(host: str, kind: str = "Pod", namespace: str = "slipway", **conditions: bool | None) -> dict[str, object]:
+        return {"addresses": [host], "targetRef": {"kind": kind, "namespace": namespace}, "conditions": conditions}
 
-    endpoints = [one("10.0.0.1"), one("10.0.0.2", ready=False), one("6.6.6.6", "Node"), one("6.6.6.7", namespace="x")]
-    piece = {"metadata": {"namespace": "slipway", "name": "s"}, "endpoints": [*endpoints, {"addresses": ["6.6.6.8"]}]}
-    assert pod_hosts(piece) == ["10.0.0.1", "10.0.0.2"]
+    endpoints = [
+        one("10.0.0.1", ready=True),
+        one("10.0.0.2", ready=False),
+        one("10.0.0.3", ready=False, serving=True, terminating=True),
+        one("10.0.0.4"),
+        one("10.0.0.5", ready=None),
+        one("6.6.6.6", "Node", ready=True),
+        one("6.6.6.7", namespace="x", ready=True),
+        {"addresses": ["6.6.6.8"], "targetRef": {}, "conditions": {}},
+    ]
+    piece = {"metadata": {"namespace": "slipway", "name": "s"}, "endpoints": endpoints}
+    assert pod_hosts(piece) == {
+        "10.0.0.1": True,
+        "10.0.0.2": False,
+        "10.0.0.3": False,
+        "10.0.0.4": True,
+        "10.0.0.5": True,
+    }
+
+
+@pytest.mark.parametrize(("own", "expected"), [("10.0.0.9", "10.0.0.1:8082"), ("fd00::9", "[fd00::1]:8082")])
+def test_a_gateway_with_two_addresses_is_one_gateway(monkeypatch: pytest.MonkeyPatch, own: str, expected: str) -> None:
+    monkeypatch.setenv("POD_IP", own)
+    settings = Settings(api_keys_secret="keys", exchange_key_file="key")
+    api = Api(Metrics())
+    source = KubernetesSource(api, api.metrics, Key("slipway", "keys"), settings)  # type: ignore[arg-type]
+    target = {"kind": "Pod", "namespace": "slipway"}
+    assert source._gateways
+    for family, host in (("IPv4", "10.0.0.1"), ("IPv6", "fd00::1")):
+        piece = {
+            "metadata": {"namespace": "slipway", "name": family.lower(), "uid": family, "resourceVersion": "1"},
+            "addressType": family,
+            "endpoints": [{"addresses": [host], "targetRef": target, "conditions": {"ready": True}}],
+        }
+        source._gateways.store.put(piece)
+    assert source._exchanges() == {expected: True}

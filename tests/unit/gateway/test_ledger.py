@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from slipway.gateway.routing.keys import Limits
-from slipway.gateway.shared_limits import usage
-from slipway.gateway.shared_limits.ledger import Grant, Ledger
+from slipway.gateway.shared_limits import ledger, usage
+from slipway.gateway.shared_limits.ledger import Grant, Ledger, Saved
 from slipway.gateway.shared_limits.usage import Peer, Record, Report, Used, Window
 
-TODAY, TOMORROW = "2026-01-31", "2026-02-01"
-MIDNIGHT = 10_000.0
+MIDNIGHT = 86400.0
+TODAY, TOMORROW = 1000.0, MIDNIGHT + 1000
+DAY = "1970-01-01"
 
 
 class Gateway:
     """A gateway with a ledger, and a HAProxy that does what limits.lua does."""
 
-    def __init__(self, number: int, limits: dict[str, Limits], day: str = TODAY) -> None:
+    def __init__(self, number: int, limits: dict[str, Limits]) -> None:
         self.name = f"10.0.0.{number}:8082"
-        self.ledger = Ledger(f"{number:032x}", f"epoch{number}")
+        self.ledger = Ledger(self.name, f"{number:032x}", f"epoch{number}")
         self.ledger.limits = limits
-        self.ledger.begin_day(day)
+        self.ledger.begin_day(TODAY)
         self.requests: dict[str, int] = {}
         self.wants: dict[str, bool] = {}
         self.grants: dict[str, Grant] = {}
@@ -33,25 +35,25 @@ class Gateway:
             while True:
                 peer = self.ledger.peers.get(other.name)
                 epoch, since, complete = (peer.epoch, peer.version, peer.complete) if peer else ("", 0, False)
-                report = other.ledger.report(now, epoch, since, asker=self.ledger.epoch, complete=not complete)
+                asker = {"asker": self.ledger.epoch, "address": self.name}
+                report = other.ledger.report(now, epoch, since, **asker, complete=not complete)
                 self.ledger.hear(now, other.name, report)
                 if not report.more:
                     break
 
     def observe(self, now: float) -> None:
         for holder, waiting in self.wants.items():
-            self.ledger.observe(now, holder, "b1", self.requests.get(holder, 0), waiting=waiting)
+            grant = self.grants.get(holder)
+            until = grant.until if grant else (0, 0)
+            self.ledger.observe(now, holder, "b1", self.requests.get(holder, 0), waiting=waiting, until=until)
         self.wants = {}
-        self.ledger.age(now)
+        self.ledger.age(now, self.ledger.due())
 
     def grant(self, now: float, addresses: list[str]) -> None:
-        for holder in self.ledger.entries:
-            grant = self.ledger.grant(now, MIDNIGHT, holder, addresses)
-            if grant:
-                self.ledger.promise(holder, grant)
-                self.grants[holder] = grant
-                self.ledger.settle(holder, "b1", grant)
-        self.ledger.finish()
+        self.ledger.keep(now, addresses)
+        granted = self.ledger.grants(now, MIDNIGHT, list(self.ledger.holders))
+        self.grants |= {holder: grant for holder, _birth, grant in granted}
+        self.ledger.settle(granted)
 
     def round(self, now: float, others: list[Gateway]) -> None:
         self.observe(now)
@@ -143,7 +145,7 @@ def test_a_spent_day_stays_spent_minute_after_minute_and_ends_once() -> None:
     passed, now = spend(gateways, "a", now)
     assert passed == 5
     for one in gateways:
-        one.ledger.begin_day(TODAY)  # a clock goes back
+        one.ledger.begin_day(MIDNIGHT - 10)  # a clock goes back
         one.ledger.begin_day(TOMORROW)
     assert spend(gateways, "a", now, 12)[0] == 0
 
@@ -174,15 +176,21 @@ def test_a_restarted_gateway_learns_the_day_also_of_one_that_has_gone() -> None:
     assert spend(left, "a", now)[0] == 0
 
 
+def restarted(old: Gateway, now: float) -> Ledger:
+    """The ledger of a new control process, before it knows anything of HAProxy."""
+    saved = msgspec.json.decode(msgspec.json.encode(old.ledger.save(now)), type=Saved)
+    again = Ledger(old.name, "f" * 32, "epoch9")
+    again.limits = old.ledger.limits
+    again.begin_day(now)
+    again.restore(now, saved)
+    return again
+
+
 def test_a_restarted_process_continues_with_what_was_saved_and_counts_nothing_twice() -> None:
     gateways = three({"a": Limits(requests=9, requests_day=5)})
     _passed, now = spend(gateways, "a", 1000.0)
     old = gateways[0]
-    again = Ledger("f" * 32, "epoch9")
-    again.limits = old.ledger.limits
-    saved = old.ledger.save(now)
-    again.instance = saved.instance
-    again.restore(now, saved)
+    again = restarted(old, now)
     again.observe(now, "a", "b1", old.requests["a"])
     assert again.days.total("a") == Used(5)
     gateways[1].ledger.hear(now, old.name, again.report(now, "", 0, complete=True))
@@ -191,6 +199,41 @@ def test_a_restarted_process_continues_with_what_was_saved_and_counts_nothing_tw
     used = other.peers[old.name].minute(now, "a")
     assert used.requests == old.requests["a"]
     assert not other._gone
+
+
+def test_requests_while_no_control_process_ran_count_after_it() -> None:
+    one = Gateway(1, {"a": Limits(requests_day=50)})
+    one.send("a")
+    one.round(1000.0, [])
+    assert [one.send("a") for _unused in range(3)] == [True] * 3
+    one.round(1001.0, [])
+    again = restarted(one, 1001.0)
+    assert [one.send("a") for _unused in range(20)] == [True] * 20
+    again.observe(1030.0, "a", "b1", one.requests["a"])
+    assert (one.requests["a"], again.days.total("a")) == (23, Used(23))
+
+
+def test_a_restarted_process_reports_what_haproxy_may_still_accept() -> None:
+    gateways = three({"a": Limits(requests_day=300)})
+    gateways[0].send("a")
+    now = settle(gateways, 1000.0)
+    held = gateways[0].grants["a"].until[1]
+    assert held == 100
+    again = restarted(gateways[0], now)
+    again.observe(now, "a", "b1", 0, until=(0, held))
+    (record,) = again.report(now, "", 0, complete=True).records
+    assert record.reserved == (0, held)
+    gateways[0].ledger = again
+    passed, _now = spend(gateways, "a", now, 400)
+    assert passed == 300
+
+
+def test_the_last_minute_of_a_restarted_process_is_reported() -> None:
+    one = Gateway(1, {"a": Limits(requests=50, tokens=1000)})
+    one.ledger.count(1000.0, "a", Used(3, 70))
+    again = restarted(one, 1010.0)
+    (record,) = again.report(1010.0, "", 0, complete=True).records
+    assert record.minute == (3, 70)
 
 
 def test_a_silent_gateway_is_assumed_to_use_its_equal_part() -> None:
@@ -245,12 +288,36 @@ def test_a_holder_that_does_not_return_leaves_only_its_day() -> None:
     one = Gateway(1, {"jwt:*": Limits(requests=5)})
     for number in range(500):
         one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
-    dropped = one.ledger.age(1070.0)
-    assert len(dropped) == 500
-    assert not one.ledger.entries
-    one.ledger.age(1075.0)
-    assert (one.ledger._windows, one.ledger._totals) == ({}, {})
+    drops = one.ledger.age(1070.0, list(one.ledger.holders))
+    assert sorted(drops) == sorted((f"jwt:{number}", "b1", 1) for number in range(500))
+    one.ledger.forget((holder, birth) for holder, birth, _requests in drops)
+    one.ledger.age(1075.0, list(one.ledger.holders))
+    assert not one.ledger.holders
     assert one.ledger.days.size == 0
+
+
+def test_a_holder_is_known_until_haproxy_has_dropped_it() -> None:
+    """A request may come between the look at HAProxy's entries and the order to drop one."""
+    one = Gateway(1, {"a": Limits(requests_day=1000)})
+    one.ledger.observe(1000.0, "a", "b1", 400)
+    assert one.ledger.age(1061.0, ["a"]) == [("a", "b1", 400)]
+    one.ledger.observe(1061.1, "a", "b1", 401)
+    assert one.ledger.days.total("a") == Used(401)
+    assert one.ledger.age(1061.2, ["a"]) == []
+    assert one.ledger.age(1130.0, ["a"]) == [("a", "b1", 401)]
+    one.ledger.forget([("a", "b1")])
+    one.ledger.observe(1131.0, "a", "b2", 1)
+    assert one.ledger.days.total("a") == Used(402)
+    one.ledger.forget([("a", "b1")])
+    assert one.ledger.holders["a"].birth == "b2"
+
+
+def test_where_there_are_many_holders_idle_ones_go_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MOST_HOLDERS", 10)
+    one = Gateway(1, {"jwt:*": Limits(requests=5)})
+    for number in range(6):
+        one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
+    assert len(one.ledger.age(1011.0, list(one.ledger.holders))) == 6
 
 
 def test_uses_of_a_day_are_bounded_and_the_least_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +326,7 @@ def test_uses_of_a_day_are_bounded_and_the_least_are_forgotten(monkeypatch: pyte
     one.ledger.observe(1000.0, "jwt:heavy", "b1", 50)
     for number in range(300):
         one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
-        one.ledger.age(1000.0)
+        one.ledger.age(1000.0, [])
     assert one.ledger.days.size <= 101
     assert one.ledger.days.total("jwt:heavy") == Used(50)
 
@@ -268,10 +335,39 @@ def test_a_peer_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(usage, "MOST_HOLDERS", 10)
     peer = Peer("a" * 32, "e")
     for number in range(50):
-        peer.take(1000.0, Record("a" * 32, f"h{number}", (1, 0), (1, 0)))
+        peer.take(1000.0, Record("a" * 32, f"h{number}", 1, (1, 0), (1, 0)))
     assert len(peer.records) == 10
-    peer.take(2000.0, Record("a" * 32, "new", (1, 0), (1, 0)))
+    peer.make_room(2000.0, 1)
+    peer.take(2000.0, Record("a" * 32, "new", 1, (1, 0), (1, 0)))
     assert list(peer.records) == ["new"]
+
+
+def test_a_report_searches_for_room_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "MOST_HOLDERS", 10)
+    looks = 0
+
+    def minute(_peer: Peer, _now: float, _holder: str) -> Used:
+        nonlocal looks
+        looks += 1
+        return Used(1)
+
+    one, name = Gateway(1, {}), "b" * 32
+    records = [Record(name, f"h{number}", 1, (1, 0), (1, 0)) for number in range(500)]
+    one.ledger.hear(1000.0, "x:1", Report(name, "e", DAY, 1, 0, False, tuple(records[:10])))
+    monkeypatch.setattr(Peer, "minute", minute)
+    one.ledger.hear(1000.0, "x:1", Report(name, "e", DAY, 2, 0, False, tuple(records)))
+    assert looks == 10
+
+
+def test_a_total_that_began_again_is_not_taken_for_the_old_one() -> None:
+    """Two streams end, with more than a minute between them, and no request."""
+    gateways = [Gateway(number, {"a": Limits(tokens=1000)}) for number in (1, 2)]
+    for now in (1000.0, 1061.5):
+        gateways[0].ledger.count(now, "a", Used(0, 900))
+        gateways[1].ask(now, [gateways[0]])
+        assert gateways[1].ledger.peers[gateways[0].name].minute(now, "a") == Used(0, 900)
+        for later in (now + 61.1, now + 61.2):
+            gateways[0].ledger.age(later, gateways[0].ledger.due())
 
 
 def test_records_that_cannot_be_right_are_ignored_and_the_others_count() -> None:
@@ -279,7 +375,7 @@ def test_records_that_cannot_be_right_are_ignored_and_the_others_count() -> None
     other = "b" * 32
     names = ["", "with space", "ä", "x" * 301, "line\nbreak", "a=b,c;d", "\\"]
     records = [Record(other, name, day=(1, 0)) for name in names] + [Record("../x", "a", day=(1, 0))]
-    report = Report(other, "e", TODAY, 1, 0, False, (*records, Record(other, "a", day=(2, 0))))
+    report = Report(other, "e", DAY, 1, 0, False, (*records, Record(other, "a", day=(2, 0))))
     one.ledger.hear(1000.0, "10.0.0.9:8082", report)
     assert one.ledger.days.total("a") == Used(2)
     assert dict(one.ledger.days.holders(other)) == {"a": Used(2), "a=b,c;d": Used(1), "\\": Used(1)}
@@ -288,7 +384,7 @@ def test_records_that_cannot_be_right_are_ignored_and_the_others_count() -> None
 def test_a_gateway_that_answers_as_this_one_is_refused() -> None:
     one = Gateway(1, {})
     with pytest.raises(ValueError, match="itself"):
-        one.ledger.hear(1000.0, "x:1", Report(one.ledger.instance, "e", TODAY, 1, 0, False, ()))
+        one.ledger.hear(1000.0, "x:1", Report(one.ledger.instance, "e", DAY, 1, 0, False, ()))
     assert not one.ledger.peers
 
 
@@ -309,3 +405,149 @@ def test_a_window_adds_what_comes_in_the_same_second() -> None:
     window.add(10.9, Used(2, 0))
     window.add(9.0, Used(1, 1))  # a clock went back
     assert (window.slots(), window.used(70.9), window.used(71.0)) == (((10, Used(4, 6)),), Used(4, 6), Used())
+
+
+@pytest.mark.parametrize(("back", "total"), [(MIDNIGHT - 10, Used()), (MIDNIGHT - 3601, Used(3))])
+def test_a_clock_that_was_a_day_ahead_spoils_the_day_only_until_it_is_set(back: float, total: Used) -> None:
+    first, second = (Gateway(number, {"a": Limits(requests_day=5)}) for number in (1, 2))
+    first.ledger.count(1000.0, "a", Used(3))
+    second.ask(1000.0, [first])
+    first.ledger.begin_day(TOMORROW)
+    assert first.ledger.days.total("a") == Used()
+    first.ledger.begin_day(back)
+    first.ask(1001.0, [second])
+    assert first.ledger.days.total("a") == total
+
+
+def test_a_saved_day_that_has_not_begun_is_not_restored() -> None:
+    one = Gateway(1, {"a": Limits(requests_day=5)})
+    one.ledger.begin_day(TOMORROW)
+    one.ledger.count(1000.0, "a", Used(3))
+    again = restarted(one, 1001.0)
+    assert (again.days.day, again.days.total("a")) == (DAY, Used())
+
+
+def one_sided(limit: Limits) -> tuple[Gateway, Gateway, float]:
+    """Two gateways. The second one has just lost the way to the first one, but not the other way round."""
+    first, second = Gateway(1, {"a": limit}), Gateway(2, {"a": limit})
+    for one in (first, second):
+        one.send("a")
+    now = settle([first, second], 1000.0)
+    second.ledger.fail(first.name)
+    return first, second, now
+
+
+@pytest.mark.parametrize("limit", [Limits(requests=30), Limits(requests=3), Limits(requests_day=30)])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_gateway_that_is_not_heard_accepts_its_equal_part(limit: Limits, seed: int) -> None:
+    first, second, now = one_sided(limit)
+    chance = random.Random(seed)
+    passed = {first.name: 0, second.name: 0}
+    for _unused in range(400):
+        now += 0.05
+        one = chance.choice([first, second])
+        passed[one.name] += one.send("a") is True
+        one.observe(now)
+        if one is first:
+            first.ask(now, [second])
+        one.grant(now, [first.name if one is second else second.name])
+    number = limit.requests or limit.requests_day or 0
+    assert passed == {first.name: number - number // 2, second.name: number // 2}
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("limit", [Limits(requests_day=60), Limits(requests_day=7)])
+def test_links_that_fail_and_return_in_each_direction_let_no_request_pass_twice(limit: Limits, seed: int) -> None:
+    chance = random.Random(seed)
+    gateways = three({"a": limit})
+    now, passed = settle(gateways, 1000.0), 0
+    broken: set[tuple[str, str]] = set()
+    for step in range(2500):
+        now += 0.002
+        if step % 97 == 0:
+            broken = {(a.name, b.name) for a in gateways for b in gateways if chance.random() < 0.3}
+        one = chance.choice(gateways)
+        other, action = chance.choice(others(gateways, one)), chance.random()
+        if action < 0.5:
+            passed += one.send("a") is True
+        elif action < 0.75 and (one.name, other.name) in broken:
+            one.ledger.fail(other.name)
+        elif action < 0.75:
+            one.ask(now, [other])
+        else:
+            one.observe(now)
+            one.grant(now, [gateway.name for gateway in others(gateways, one)])
+    assert passed <= (limit.requests_day or 0)
+
+
+def test_separated_gateways_accept_no_more_than_the_limit_also_if_it_is_smaller_than_their_number() -> None:
+    for limit in (1, 2, 3, 5, 31):
+        gateways = three({"a": Limits(requests=limit)})
+        passed = 0
+        for step in range(100):
+            for one in gateways:
+                passed += one.send("a") is True
+                now = 1000.0 + step / 10
+                one.observe(now)
+                one.grant(now, [other.name for other in others(gateways, one)])
+        assert passed == limit
+
+
+def test_a_gateway_that_ends_keeps_nothing_after_it_has_left() -> None:
+    gateways = three({"a": Limits(requests_day=30)})
+    for one in gateways:
+        one.send("a")
+    now = settle(gateways, 1000.0)
+    assert gateways[2].send("a")
+    now = settle(gateways, now)
+    left = gateways[:2]
+    for one in left:
+        one.ledger.fail(gateways[2].name)
+    passed, _now = spend(left, "a", now, 60)
+    assert passed == 29
+
+
+def test_what_a_report_brings_while_grants_are_on_their_way_is_not_called_seen() -> None:
+    first, second = (Gateway(number, {"a": Limits(requests=30)}) for number in (1, 2))
+    first.send("a")
+    settle([first, second], 1000.0)
+    granted = first.ledger.grants(1001.0, MIDNIGHT, ["a"])
+    before = first.ledger.peers[second.name].version
+    second.ledger.count(1001.0, "a", Used(1))
+    first.ask(1001.0, [second])
+    first.ledger.settle(granted)
+    assert first.ledger.report(1001.0, "", 0, asker=second.ledger.epoch, complete=True).seen == before
+
+
+def test_a_grant_that_may_be_lost_is_sent_again() -> None:
+    one = Gateway(1, {"a": Limits(requests=30)})
+    one.send("a")
+    one.round(1000.0, [])
+    one.ledger.limits = {"a": Limits(requests=20)}
+    lost = one.ledger.grants(1000.0, MIDNIGHT, ["a"])
+    one.ledger.limits = {"a": Limits(requests=30)}
+    assert lost
+    assert one.ledger.holders["a"].until == (30, 0), "HAProxy may have the old one or the new one"
+    assert one.ledger.grants(1000.0, MIDNIGHT, ["a"])
+
+
+def test_a_round_looks_at_what_changed_and_at_some_of_the_others() -> None:
+    one = Gateway(1, {"jwt:*": Limits(requests=5)})
+    for number in range(3000):
+        one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
+    assert len(one.ledger.due()) == 3000
+    one.ledger.observe(1000.1, "jwt:7", "b1", 2)
+    looked = [one.ledger.due() for _unused in range(6)]
+    assert "jwt:7" in looked[0]
+    assert max(map(len, looked)) <= 501
+    assert len(set().union(*looked)) == 3000
+
+
+def test_the_second_after_the_last_request_of_a_minute_knows_when_it_frees() -> None:
+    one = Gateway(1, {"a": Limits(requests=2)})
+    one.send("a")
+    one.round(1000.0, [])
+    assert one.send("a")
+    one.round(1000.1, [])
+    assert one.send("a")
+    assert one.grants["a"].minute_frees == 1061

@@ -129,8 +129,10 @@ def test_a_command_is_bounded_in_words_and_bytes() -> None:
 
 
 def test_answers_of_haproxy_are_read_by_holder() -> None:
-    assert limits.parse_counted("jwt%3Aa b1 3 0\nb b2 4 1\nbroken\n") == {
-        "jwt:a": limits.Counted("b1", 3),
-        "b": limits.Counted("b2", 4, waiting=True),
+    assert limits.parse_counted("jwt%3Aa b1 3 0 7 0\nb b2 4 1 0 9\nbroken\n") == {
+        "jwt:a": limits.Counted("b1", 3, until=(7, 0)),
+        "b": limits.Counted("b2", 4, waiting=True, until=(0, 9)),
     }
     assert limits.parse_spent("jwt%3Aa 30\n\n") == {"jwt:a": 30}
+    assert limits.parse_dropped("jwt%3Aa b1\n\n") == [("jwt:a", "b1")]
+    assert list(limits.drop_commands([("jwt:a", "b1", 3)])) == ["drop slipway limits jwt%3Aa:b1:3"]

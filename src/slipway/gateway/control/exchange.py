@@ -3,6 +3,9 @@
 Several times a second, while limited requests arrive, a gateway reads HAProxy's counts, asks each other gateway for
 what changed, and hands HAProxy new grants. None of them waits long for another: one that does not answer in time is
 asked again apart from the others.
+
+A gateway counts among the others while its pod is Ready, or while it answers. One that is neither gets no traffic: it
+is about to start, or about to end.
 """
 
 from __future__ import annotations
@@ -14,19 +17,20 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from slipway.decoding import DecodingError, decode_json, said
-from slipway.gateway.haproxy.dataplane import DataPlane, write_files
+from slipway.gateway.haproxy.dataplane import write_files
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.keys import Limits, Rights
+from slipway.gateway.rules.limits import Counted
 from slipway.gateway.settings import Settings, address, endpoint
-from slipway.gateway.shared_limits.ledger import Grant, Ledger, Saved
+from slipway.gateway.shared_limits.ledger import Ledger, Saved
 from slipway.gateway.shared_limits.seal import LONGEST_REQUEST, SIGNATURE, Request, Seal, SealError, read_seal
 from slipway.gateway.shared_limits.usage import MOST_BYTES, Report, Used
 
@@ -47,7 +51,6 @@ _START_SECONDS = 5.0
 """How long a new process waits for the counts of the others before it grants anything."""
 _SAVE_SECONDS = 1.0
 _MOST_FILE = 64 << 20
-_MOST_GATEWAYS = 64
 _MOST_OF_STRANGERS, _MOST_OF_ADDRESS = 128, 8
 """Connections at once from addresses of no gateway, and from one address. Any pod may try to connect."""
 
@@ -56,12 +59,39 @@ class Known(NamedTuple):
     """What the exchange needs of the newest snapshot."""
 
     rights: Mapping[str, Rights]
-    gateways: tuple[str, ...]
-    """Addresses of all gateways' exchange, ``host:port``."""
+    gateways: Mapping[str, bool]
+    """Addresses of all gateways' exchange, ``host:port``, and whether their pods are Ready."""
 
     def limits(self) -> dict[str, Limits]:
         """Limits of keys and subjects that gateways hold together."""
         return {name: own.limits for name, own in self.rights.items() if own.limits.shared}
+
+
+class Limiter(Protocol):
+    """HAProxy, which counts requests and tokens and holds them to grants. See DataPlane."""
+
+    async def limited(self, *, everything: bool = False) -> dict[str, Counted]: ...
+
+    async def spent(self, spent: Counter[str]) -> None: ...
+
+    async def grant(self, grants: Iterable[tuple[str, str, str]]) -> None: ...
+
+    async def drop(self, drops: Iterable[tuple[str, str, int]]) -> list[tuple[str, str]]: ...
+
+
+class Clock:
+    """The wall clock, for days and messages; and one that is never set, for all that takes some time."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def wall(self) -> float:
+        """Unix time."""
+        return time.time()
+
+    def steady(self) -> float:
+        """Unix time as it passes since the process started."""
+        return self._offset + time.monotonic()
 
 
 class Exchange:
@@ -70,40 +100,45 @@ class Exchange:
     def __init__(
         self,
         settings: Settings,
-        dataplane: DataPlane,
-        known: Callable[[], Known],
+        limiter: Limiter,
+        known: Callable[[], Known | None],
         registry: CollectorRegistry,
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
     ) -> None:
-        """Raises OSError or ValueError if the key file cannot be used."""
-        self._settings, self._dataplane, self._known, self._clock = settings, dataplane, known, clock
-        self._seal = read_seal(settings.exchange_key_file) if settings.exchange_key_file else None
+        """`known`: None before the first snapshot."""
+        self._settings, self._limiter, self._known, self._clock = settings, limiter, known, clock or Clock()
+        self._seal: Seal | None = None
+        self._sealless = ""
+        """Why the key cannot be used, as it is in the log."""
         host, port = address(settings.exchange_listen)
         self.own = endpoint(os.environ.get("POD_IP", "") or host or "127.0.0.1", port)
         self._epoch = secrets.token_hex(16)
-        self.ledger = Ledger(secrets.token_hex(16), self._epoch)
+        self.ledger = Ledger(self.own, secrets.token_hex(16), self._epoch)
+        self.prepared = asyncio.Event()
+        """Set once the gateway may grant requests."""
         self._path = settings.directory / FILE
         self._everything = True
-        self._began = self._asked = self._saved = float("-inf")
+        self._observed = False
+        """Whether it is known what HAProxy counted and may accept: before, nothing is reported."""
+        self._spent = Counter[str]()
+        """Tokens that HAProxy said, and that are not in the ledger yet."""
+        self._began: float | None = None
+        self._asked = self._saved = self._called = float("-inf")
+        """`_called`: when another gateway said that limited requests arrive there."""
         self._saved_version = 0
-        self._busy, self._called = False, float("-inf")
-        """Whether limited requests arrive here, and when another gateway said so of itself."""
+        self._busy = False
+        """Whether limited requests arrive here."""
         self._reported: set[str] = set()
-        """Gateways whose silence is in the log."""
+        """Gateways whose silence is in the log, and addresses of those whose requests were refused."""
         self._retries: dict[str, asyncio.Task[None]] = {}
         self._connections: Counter[str] = Counter()
         text = "Gateways that do not answer how much of the limits they have used."
         self._silent = Gauge("slipway_gateway_exchange_silent", text, registry=registry)
 
-    @property
-    def serves(self) -> bool:
-        """Whether there are other gateways to exchange counts with."""
-        return self._seal is not None
-
     async def run(self) -> None:
         """Exchanges until cancelled."""
         self.recall()
-        if self._seal is None:
+        if not self._settings.exchange_key_file:
             await self._rounds()
             return
         host, port = address(self._settings.exchange_listen)
@@ -118,68 +153,89 @@ class Exchange:
     async def _rounds(self) -> None:
         while True:
             began = time.monotonic()
-            limits = self._known().limits()
-            try:
-                if limits or self.ledger.entries:
-                    await self.round(limits)
-            except CommandError as error:
-                self._everything = True  # what HAProxy told may be lost
-                log.debug("Could not exchange limits: %s", error)
+            busy = await self.step()
             pause = max(_STEP_SECONDS, _LOAD * (time.monotonic() - began - _ASK_SECONDS))
-            await asyncio.sleep(pause if limits else _QUIET_SECONDS)
+            await asyncio.sleep(pause if busy else _QUIET_SECONDS)
 
-    async def round(self, limits: Mapping[str, Limits]) -> None:
-        """Reads counts, exchanges them, and grants what is left. Raises CommandError."""
-        now, ledger = self._clock(), self.ledger
-        ledger.limits = limits
-        day = dt.datetime.fromtimestamp(now, dt.UTC)
-        ledger.begin_day(day.date().isoformat())
-        counted, spent = await self._dataplane.used(everything=self._everything)
-        self._everything = False
-        for holder, one in counted.items():
-            ledger.observe(now, holder, one.birth, one.requests, waiting=one.waiting)
-        for holder, tokens in spent.items():
-            ledger.count(now, holder, Used(0, tokens))
-        dropped = ledger.age(now)
-        gateways = self._others()
-        ledger.keep(now, gateways)
-        self._reported &= {*gateways}
-        self._busy = bool(counted or spent) or any(entry.eager for entry in ledger.entries.values())
-        busy = self._busy or 0 <= now - self._called < _QUIET_SECONDS
-        if gateways and self._seal and (busy or now - self._asked >= _QUIET_SECONDS or now < self._asked):
-            self._asked = now
-            await self._ask_all(self._seal, gateways)
-        await self._dataplane.grant([(holder, birth, "drop") for holder, birth in dropped])
-        if self._may_grant(now, gateways):
-            midnight = dt.datetime.combine(day.date() + dt.timedelta(days=1), dt.time(), dt.UTC).timestamp()
-            await self._grant(now, midnight, gateways)
+    async def step(self) -> bool:
+        """A round if there are limits, or may be. Returns whether the next one should follow soon.
+
+        Without a snapshot there is none: what HAProxy counted would be for holders that seem to have no limits.
+        """
+        known = self._known()
+        if known is None:
+            return True
+        limited = bool(known.limits() or self.ledger.holders)
+        if limited or not self.prepared.is_set():
+            await self.attempt(known)
+        else:
+            self._silent.set(0)
+        return limited or not self.prepared.is_set()
+
+    async def attempt(self, known: Known) -> None:
+        """A round; what fails in it is tried again in the next one."""
+        try:
+            await self.round(known)
+        except CommandError as error:
+            self._everything = True  # what HAProxy told may be lost
+            log.debug("Could not exchange limits: %s", error)
+        except OSError as error:
+            log.warning("Could not save what was used of limits: %s", error)
+
+    async def round(self, known: Known) -> None:
+        """Reads counts, exchanges them, and grants what is left. Raises CommandError, or OSError after all that."""
+        now, ledger = self._clock.steady(), self.ledger
+        await self._count(now, known)
+        due = ledger.due()
+        dropped = await self._limiter.drop(ledger.age(now, due))
+        ledger.forget(dropped)
+        if self._settings.exchange_key_file:
+            await self._exchange(now, known)
+        if self._may_grant(now):
+            granted = ledger.grants(now, self._midnight(), {*due, *ledger.due()})
+            await self._limiter.grant((holder, birth, grant.text()) for holder, birth, grant in granted)
+            ledger.settle(granted)
+            self.prepared.set()
         self._save(now)
 
-    def _others(self) -> tuple[str, ...]:
-        if self._seal is None:
-            return ()
-        return tuple(sorted({*self._known().gateways} - {self.own}))[: _MOST_GATEWAYS - 1]
+    async def _count(self, now: float, known: Known) -> None:
+        await self._limiter.spent(self._spent)
+        entries = await self._limiter.limited(everything=self._everything)
+        self._everything, self._observed = False, True
+        ledger, spent = self.ledger, self._spent
+        self._spent = Counter()
+        ledger.limits = known.limits()
+        ledger.begin_day(self._clock.wall())
+        for holder, one in entries.items():
+            ledger.observe(now, holder, one.birth, one.requests, waiting=one.waiting, until=one.until)
+        for holder, tokens in spent.items():
+            ledger.count(now, holder, Used(0, tokens))
+        self._busy = bool(entries or spent) or any(own.eager for own in ledger.holders.values())
 
-    def _may_grant(self, now: float, gateways: tuple[str, ...]) -> bool:
+    async def _exchange(self, now: float, known: Known) -> None:
+        gateways = {one: ready for one, ready in known.gateways.items() if one != self.own}
+        busy = self._busy or now - self._called < _QUIET_SECONDS
+        if busy or now - self._asked >= _QUIET_SECONDS:
+            self._asked = now
+            await self._ask_all(gateways)
+        peers = self.ledger.peers
+        silent = [one for one in sorted(gateways) if one not in peers or not peers[one].fresh]
+        counted = [one for one, ready in sorted(gateways.items()) if ready or one not in silent]
+        self.ledger.keep(now, counted)
+        self._silent.set(len(set(counted) & set(silent)))
+
+    def _may_grant(self, now: float) -> bool:
         """Whether the others have told what was used before this process began, or had the time to."""
-        if self._began == float("-inf"):
+        if self._began is None:
             self._began = now
         peers = self.ledger.peers
-        answered = all(one in peers and peers[one].complete for one in gateways)
-        return answered or not 0 <= now - self._began < _START_SECONDS
+        answered = all(one in peers and peers[one].complete for one in self.ledger.others)
+        return answered or now - self._began >= _START_SECONDS
 
-    async def _grant(self, now: float, midnight: float, gateways: tuple[str, ...]) -> None:
-        ledger, changed = self.ledger, list[tuple[str, str, Grant]]()
-        for holder, entry in ledger.entries.items():
-            grant = ledger.grant(now, midnight, holder, gateways)
-            if grant is not None and grant != entry.sent:
-                changed.append((holder, entry.birth, grant))
-        for holder, _birth, grant in changed:
-            ledger.promise(holder, grant)
-        await self._dataplane.grant((holder, birth, grant.text()) for holder, birth, grant in changed)
-        for holder, birth, grant in changed:
-            ledger.settle(holder, birth, grant)
-        ledger.finish()
+    def _midnight(self) -> float:
+        """When the ledger's day ends."""
+        day = dt.datetime.fromisoformat(self.ledger.days.day).replace(tzinfo=dt.UTC)
+        return (day + dt.timedelta(days=1)).timestamp()
 
     # Restarts of this container
 
@@ -192,26 +248,40 @@ class Exchange:
         except (OSError, DecodingError) as error:
             log.warning("Could not read what was used of limits before the restart: %s", said(error))
             return
-        self.ledger.instance = saved.instance
-        self.ledger.restore(self._clock(), saved)
+        self.ledger.begin_day(self._clock.wall())
+        self.ledger.restore(self._clock.steady(), saved)
 
     def _save(self, now: float) -> None:
-        if self.ledger.version != self._saved_version and not 0 <= now - self._saved < _SAVE_SECONDS:
-            self._saved, self._saved_version = now, self.ledger.version
-            write_files(Path(self._settings.directory), {FILE: msgspec.json.encode(self.ledger.save(now)).decode()})
+        if self.ledger.version != self._saved_version and now - self._saved >= _SAVE_SECONDS:
+            version, text = self.ledger.version, msgspec.json.encode(self.ledger.save(now)).decode()
+            self._saved = now
+            write_files(Path(self._settings.directory), {FILE: text})
+            self._saved_version = version
 
     # Questions to other gateways
 
-    async def _ask_all(self, seal: Seal, gateways: tuple[str, ...]) -> None:
+    def _sealed(self) -> Seal | None:
+        """The seal; None while its key cannot be used. All others are silent then, so an equal part is all there is."""
+        if self._seal is None:
+            try:
+                self._seal = read_seal(self._settings.exchange_key_file)
+            except (OSError, ValueError) as error:
+                if str(error) != self._sealless:
+                    self._sealless = str(error)
+                    text = "Could not read the key of the exchange, so this gateway uses its equal part: %s"
+                    log.error(text, error)  # noqa: TRY400 - its cause is in the text
+        return self._seal
+
+    async def _ask_all(self, gateways: Iterable[str]) -> None:
         """Asks all that answered the last time, and waits for them. The others are asked meanwhile."""
-        peers = self.ledger.peers
+        seal, peers = self._sealed(), self.ledger.peers
+        if seal is None:
+            return
         now = [one for one in gateways if one in peers and peers[one].fresh]
         for one in gateways:
             if one not in now and one not in self._retries:
                 self._retries[one] = asyncio.create_task(self._retry(seal, one))
         await asyncio.gather(*(self._ask(seal, one, _ASK_SECONDS) for one in now))
-        silent = [one for one in gateways if one not in peers or not peers[one].fresh]
-        self._silent.set(len(silent))
 
     async def _retry(self, seal: Seal, gateway: str) -> None:
         try:
@@ -227,26 +297,35 @@ class Exchange:
                 more = True
                 while more:
                     report = await _ask_once(seal, gateway, self._request(gateway))
-                    self.ledger.hear(self._clock(), gateway, report)
+                    self.ledger.hear(self._clock.steady(), gateway, report)
                     more = report.more
         except (OSError, EOFError, TimeoutError, ValueError) as error:
             self.ledger.fail(gateway)
-            if gateway not in self._reported:
-                self._reported.add(gateway)
-                text = "Gateway %s does not tell what it used of limits, so an equal part is kept for it: %s"
-                log.warning(text, gateway, said(error))
+            if self._gateways().get(gateway):
+                self._report(gateway, "Gateway %s does not tell what it used of limits: %s", error)
             return False
         self._reported.discard(gateway)
         return True
 
     def _request(self, gateway: str) -> Request:
         peer = self.ledger.peers.get(gateway)
-        nonce, at = secrets.token_hex(16), int(self._clock())
-        if peer is None:
-            return Request(gateway, nonce, at, self._epoch, self._busy, complete=True)
-        return Request(
-            gateway, nonce, at, self._epoch, self._busy, peer.epoch, peer.version, complete=not peer.complete
-        )
+        epoch, since, complete = (peer.epoch, peer.version, not peer.complete) if peer else ("", 0, True)
+        nonce, at = secrets.token_hex(16), int(self._clock.wall())
+        return Request(gateway, nonce, at, self._epoch, self.own, self._busy, epoch, since, complete)
+
+    def _report(self, gateway: str, text: str, error: Exception) -> None:
+        """Logs the first of several errors of a gateway."""
+        self._reported &= {*self._gateways(), *self._hosts()}
+        if gateway not in self._reported:
+            self._reported.add(gateway)
+            log.warning(text, gateway, said(error))
+
+    def _gateways(self) -> Mapping[str, bool]:
+        known = self._known()
+        return known.gateways if known else {}
+
+    def _hosts(self) -> set[str]:
+        return {address(gateway)[0] for gateway in self._gateways()}
 
     # Answers
 
@@ -258,7 +337,10 @@ class Exchange:
             if self._admits(host):
                 async with asyncio.timeout(_AGAIN_SECONDS):
                     await self._answer(reader, writer)
+                    self._reported.discard(host)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ValueError) as error:
+            if isinstance(error, SealError) and host in self._hosts():
+                self._report(host, "Refused a request of gateway %s for the use of limits: %s", error)
             log.debug("Refused a request for the use of limits from %s: %s", host, said(error))
         finally:
             self._connections[host] -= 1
@@ -268,22 +350,35 @@ class Exchange:
 
     def _admits(self, host: str) -> bool:
         """Whether one more connection of this address gets an answer. Strangers leave gateways their part."""
-        gateways = {address(gateway)[0] for gateway in self._known().gateways}
+        gateways = self._hosts()
         strangers = sum(number for other, number in self._connections.items() if other not in gateways)
         return self._connections[host] <= _MOST_OF_ADDRESS and (host in gateways or strangers <= _MOST_OF_STRANGERS)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._seal is None:
+        seal = self._sealed()
+        if seal is None:
             return
-        now = self._clock()
-        request = self._seal.read_request(await reader.readuntil(b"\n"), self.own, now)
-        report = self.ledger.report(now, request.epoch, request.since, asker=request.asker, complete=request.complete)
-        if request.busy:
-            self._called = now
-        writer.write(self._seal.answer(request.nonce, report))
+        request = seal.read_request(await reader.readuntil(b"\n"), self.own, self._clock.wall())
+        writer.write(seal.answer(request.nonce, self.answer(request)))
         await writer.drain()
         writer.write_eof()
         await reader.read(1)  # until the other side has read all and closes
+
+    def answer(self, request: Request) -> Report:
+        """What another gateway is told. Raises ValueError while nothing is known of HAProxy."""
+        if not self._observed:
+            raise ValueError("this gateway has just started")
+        now = self._clock.steady()
+        if request.busy:
+            self._called = now
+        return self.ledger.report(
+            now,
+            request.epoch,
+            request.since,
+            asker=request.asker,
+            address=request.address,
+            complete=request.complete,
+        )
 
 
 async def _ask_once(seal: Seal, gateway: str, request: Request) -> Report:
@@ -297,6 +392,8 @@ async def _ask_once(seal: Seal, gateway: str, request: Request) -> Report:
             answer += piece
             if len(answer) > MOST_BYTES + SIGNATURE:
                 raise SealError(f"more than {MOST_BYTES} bytes")
+        if not answer:
+            raise SealError("it refused the request, or has just started. Its log has the reason")
         return seal.read_answer(request.nonce, bytes(answer))
     finally:
         writer.close()

@@ -50,6 +50,7 @@ class ReconcileLoop:
         self._snapshot = Snapshot(EMPTY)
         self._leaving = False
         self._applied = asyncio.Event()
+        self._conditions: list[asyncio.Event] = []
 
     @property
     def table(self) -> RoutingTable:
@@ -62,8 +63,8 @@ class ReconcileLoop:
         return self._snapshot.rights
 
     @property
-    def gateways(self) -> tuple[str, ...]:
-        """Addresses at which gateways exchange their counts."""
+    def gateways(self) -> Mapping[str, bool]:
+        """Addresses at which gateways exchange their counts, and whether their pods are Ready."""
         return self._snapshot.gateways
 
     @property
@@ -75,6 +76,10 @@ class ReconcileLoop:
     def passed_over(self) -> dict[str, int]:
         """How many servers of each backend get no requests, as they answer errors or nothing."""
         return self._outliers.passed_over()
+
+    def wait_for(self, condition: asyncio.Event) -> None:
+        """The gateway becomes ready only after this has happened."""
+        self._conditions.append(condition)
 
     def changed(self) -> None:
         """The desired state may be new."""
@@ -103,6 +108,8 @@ class ReconcileLoop:
         try:
             await self.known.wait()
             await self._issuer_answered.wait()
+            for condition in self._conditions:
+                await condition.wait()
             self._trust(await self._running_servers())
             self.changed()
             while True:

@@ -203,18 +203,19 @@ class DataPlane:
                 tokens=await self.tokens(),
             )
 
-    async def used(self, *, everything: bool = False) -> tuple[dict[str, limits.Counted], dict[str, int]]:
-        """Requests and new tokens of holders of limits that were used since the last time. Raises CommandError.
-
-        `everything`: requests of all holders.
-        """
+    async def limited(self, *, everything: bool = False) -> dict[str, limits.Counted]:
+        """Entries of holders of limits that were used since the last time, or of all. Raises CommandError."""
         async with haproxy_socket.session(self._socket) as session:
-            answer = await session.query(limits.SHOW_LIMITS + " all" * everything)
-        spent: Counter[str] = Counter()
+            return limits.parse_counted(await session.query(limits.SHOW_LIMITS + " all" * everything))
+
+    async def spent(self, spent: Counter[str]) -> None:
+        """Adds new tokens of holders of limits. Raises CommandError; what other threads answered is added all the same.
+
+        HAProxy does not say it again.
+        """
         for name in tokens.socket_names(self._settings):
             async with haproxy_socket.session(self._settings.directory / name) as session:
                 spent.update(limits.parse_spent(await session.query(limits.SHOW_SPENT)))
-        return limits.parse_counted(answer), dict(spent)
 
     async def grant(self, grants: Iterable[tuple[str, str, str]]) -> None:
         """Hands grants to limits.lua: holder, birth and text of each. Raises CommandError."""
@@ -222,6 +223,17 @@ class DataPlane:
         if commands:
             async with haproxy_socket.session(self._socket) as session:
                 await session.execute_all(commands)
+
+    async def drop(self, drops: Iterable[tuple[str, str, int]]) -> list[tuple[str, str]]:
+        """Drops entries of limits.lua: holder, birth, and requests as counted. Raises CommandError.
+
+        Returns those that it no longer has. It keeps one for which a request came meanwhile.
+        """
+        commands = list(limits.drop_commands(drops))
+        if not commands:
+            return []
+        async with haproxy_socket.session(self._socket) as session:
+            return limits.parse_dropped("\n".join(await session.query_all(commands)))
 
     async def tokens(self) -> tuple[str, ...]:
         """What each of HAProxy's threads counted; empty where tokens are not counted. Raises CommandError."""

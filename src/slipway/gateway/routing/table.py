@@ -107,8 +107,8 @@ class Snapshot(NamedTuple):
     """Upper-case SHA-256 of each API key, and the key's name."""
     rights: Mapping[str, Rights] = {}
     """By name of the key, of those that have any."""
-    gateways: tuple[str, ...] = ()
-    """``host:port`` of the exchange of each gateway pod, also of those that are not ready."""
+    gateways: Mapping[str, bool] = {}
+    """``host:port`` of the exchange of each gateway pod, and whether the pod is Ready."""
 
 
 Publish = Callable[[Snapshot], None]

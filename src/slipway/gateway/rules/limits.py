@@ -194,16 +194,18 @@ backend {TABLE} from base
 
 
 class Counted(NamedTuple):
-    """HAProxy's counter of requests for one holder. It begins at zero with each birth."""
+    """HAProxy's entry of one holder. Its number of requests begins at zero with each birth."""
 
     birth: str
     requests: int
     waiting: bool = False
     """Whether one waits for a grant."""
+    until: tuple[int, int] = (0, 0)
+    """The numbers up to which requests may pass, by the limits per minute and per day."""
 
 
 SHOW_LIMITS, SHOW_SPENT = "show slipway limits", "show slipway spent"
-_SET_LIMITS = "set slipway limits"
+_SET_LIMITS, _DROP_LIMITS = "set slipway limits", "drop slipway limits"
 _MOST_WORDS, _MOST_COMMAND = 40, 6000
 """Grants of one command, and its bytes."""
 
@@ -211,7 +213,11 @@ _MOST_WORDS, _MOST_COMMAND = 40, 6000
 def parse_counted(answer: str) -> dict[str, Counted]:
     """The answer of limits.lua, by holder."""
     rows = (line.split(" ") for line in answer.splitlines())
-    return {unquote(row[0]): Counted(row[1], int(row[2]), row[3] == "1") for row in rows if len(row) == 4}
+    return {
+        unquote(row[0]): Counted(row[1], int(row[2]), row[3] == "1", (int(row[4]), int(row[5])))
+        for row in rows
+        if len(row) == 6
+    }
 
 
 def parse_spent(answer: str) -> dict[str, int]:
@@ -220,19 +226,34 @@ def parse_spent(answer: str) -> dict[str, int]:
     return {unquote(row[0]): int(row[1]) for row in rows if len(row) == 2}
 
 
+def parse_dropped(answer: str) -> list[tuple[str, str]]:
+    """The answer of limits.lua: holder and birth of entries that it no longer has."""
+    rows = (line.split(" ") for line in answer.splitlines())
+    return [(unquote(row[0]), row[1]) for row in rows if len(row) == 2]
+
+
 def grant_commands(grants: Iterable[tuple[str, str, str]]) -> Iterator[str]:
     """Commands for limits.lua, of holder, birth and text of each grant."""
+    return _commands(_SET_LIMITS, grants)
+
+
+def drop_commands(drops: Iterable[tuple[str, str, int]]) -> Iterator[str]:
+    """Commands for limits.lua, of holder, birth, and requests as counted."""
+    return _commands(_DROP_LIMITS, ((holder, birth, str(requests)) for holder, birth, requests in drops))
+
+
+def _commands(verb: str, entries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
     words: list[str] = []
     size = 0
-    for holder, birth, text in grants:
+    for holder, birth, text in entries:
         word = f"{_encoded(holder)}:{birth}:{text}"
         if words and (len(words) >= _MOST_WORDS or size + len(word) > _MOST_COMMAND):
-            yield f"{_SET_LIMITS} {' '.join(words)}"
+            yield f"{verb} {' '.join(words)}"
             words, size = [], 0
         words.append(word)
         size += len(word) + 1
     if words:
-        yield f"{_SET_LIMITS} {' '.join(words)}"
+        yield f"{verb} {' '.join(words)}"
 
 
 def _encoded(holder: str) -> str:

@@ -40,6 +40,8 @@ class Request(msgspec.Struct, frozen=True):
     """Unix time."""
     asker: Annotated[str, msgspec.Meta(max_length=64)]
     """The epoch of the process that asks."""
+    address: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    """Its own address."""
     busy: bool = False
     """Whether limited requests arrive there, so that the other side should exchange often, too."""
     epoch: Annotated[str, msgspec.Meta(max_length=64)] = ""

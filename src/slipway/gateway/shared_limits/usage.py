@@ -6,6 +6,7 @@ indirect report changes nothing. A holder is an API key or the subject of a toke
 
 from __future__ import annotations
 
+import datetime as dt
 import heapq
 import re
 from collections import deque
@@ -25,6 +26,7 @@ MOST_RECORDS = 2_000
 """Records of one report. What does not fit follows in the next one."""
 MOST_BYTES = 2 << 20
 """Of one report."""
+_BACK = dt.timedelta(hours=1)
 _HOLDER = re.compile(r"[!-~]{1,300}")
 _INSTANCE = re.compile(r"[0-9a-f]{32}")
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
@@ -44,6 +46,10 @@ class Used(NamedTuple):
         """The difference, at least zero."""
         return Used(max(self.requests - other[0], 0), max(self.tokens - other[1], 0))
 
+    def least(self, other: tuple[int, int]) -> Used:
+        """The smaller number of each."""
+        return Used(min(self.requests, other[0]), min(self.tokens, other[1]))
+
     def most(self, other: tuple[int, int]) -> Used:
         """The larger number of each."""
         return Used(max(self.requests, other[0]), max(self.tokens, other[1]))
@@ -57,8 +63,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
     instance: str
     holder: str
+    born: Count = 0
+    """Differs for each time that the total began at zero."""
     total: tuple[Count, Count] = (0, 0)
-    """Since the process started."""
     minute: tuple[Count, Count] = (0, 0)
     """In the last minute."""
     day: tuple[Count, Count] = (0, 0)
@@ -85,8 +92,9 @@ class Report(msgspec.Struct, frozen=True):
     day: str
     version: Count
     """The next request names it, to receive what changed since."""
-    seen: Count
-    """Version of the asking process that the last grants took into account."""
+    seen: Count | None
+    """Version of the asking process that the last grants took into account. None: they kept its equal part for it, as
+    it does not answer."""
     more: bool
     """Whether records are missing for which this report has no room."""
     records: Annotated[tuple[Record, ...], msgspec.Meta(max_length=MOST_RECORDS)]
@@ -134,7 +142,7 @@ def frees(windows: Iterable[Window], index: int, needed: int) -> int:
 
 
 class Days:
-    """What holders used on the current day, by gateway. A day ends once, and never begins again."""
+    """What holders used on the current day, by gateway."""
 
     def __init__(self) -> None:
         self.day = ""
@@ -142,9 +150,14 @@ class Days:
         self._totals: dict[str, Used] = {}
         self.size = 0
 
-    def begin(self, day: str) -> bool:
-        """Ends the previous day if this one (YYYY-MM-DD) is later. Returns whether it is."""
-        if day <= self.day:
+    def begin(self, now: float) -> bool:
+        """Ends the previous day if this Unix time belongs to another one. Returns whether it does.
+
+        A clock that is set back over midnight by less than an hour does not begin the previous day again.
+        """
+        time = dt.datetime.fromtimestamp(now, dt.UTC)
+        day = time.date().isoformat()
+        if day == self.day or (day < self.day <= (time + _BACK).date().isoformat()):
             return False
         self.day, self._counts, self._totals, self.size = day, {}, {}, 0
         return True
@@ -208,23 +221,31 @@ class Peer:
         self.fresh = False
         """Whether it answered the last time."""
         self.heard = 0.0
-        self.seen = 0
-        """Our version that its last grants took into account."""
+        self.seen: int | None = 0
+        """As in its last report."""
         self.records: dict[str, Record] = {}
         self._windows: dict[str, Window] = {}
 
+    def make_room(self, now: float, number: int) -> None:
+        """Forgets holders that nothing depends on if so many new ones could be too many."""
+        if len(self.records) + number <= MOST_HOLDERS:
+            return
+        idle = [
+            holder
+            for holder, record in self.records.items()
+            if not any(record.reserved) and not any(self.minute(now, holder))
+        ]
+        for holder in idle:
+            del self.records[holder], self._windows[holder]
+
     def take(self, now: float, record: Record) -> None:
-        """Takes a record of the peer's use. The first one of a holder contains the use of the last minute."""
+        """Takes a record of the peer's use. What is new in it is at most what was used in the last minute."""
         before = self.records.get(record.holder)
         if before is None and len(self.records) >= MOST_HOLDERS:
-            self._forget_idle(now)
-            if len(self.records) >= MOST_HOLDERS:
-                return
+            return
         new = Used(*record.minute)
-        if before is not None:
-            # A smaller total began at zero again: the gateway had forgotten the holder.
-            began = record.total[0] < before.total[0] or record.total[1] < before.total[1]
-            new = Used(*record.total).minus((0, 0) if began else before.total)
+        if before is not None and before.born == record.born:
+            new = new.least(Used(*record.total).minus(before.total))
         self.records[record.holder] = record
         self._windows.setdefault(record.holder, Window()).add(now, new)
 
@@ -239,12 +260,3 @@ class Peer:
     def of(self, holder: str) -> Record | None:
         """Its last record of a holder."""
         return self.records.get(holder)
-
-    def _forget_idle(self, now: float) -> None:
-        idle = [
-            holder
-            for holder, record in self.records.items()
-            if not any(record.reserved) and not any(self.minute(now, holder))
-        ]
-        for holder in idle:
-            del self.records[holder], self._windows[holder]

@@ -77,6 +77,6 @@ class FileSource:
             text = self._path.read_bytes()
             if text != before:
                 file = msgspec.json.decode(text, type=TableFile)
-                publish(Snapshot(file.table(), file.hashes(), file.rights, file.gateways))
+                publish(Snapshot(file.table(), file.hashes(), file.rights, dict.fromkeys(file.gateways, True)))
                 before = text
             await asyncio.sleep(_FILE_SECONDS)

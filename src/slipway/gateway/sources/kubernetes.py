@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -147,12 +148,13 @@ class KubernetesSource:
                 await self._dirty.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
 
-    def _exchanges(self) -> tuple[str, ...]:
-        """Addresses of the exchange of each gateway pod, ready or not."""
+    def _exchanges(self) -> dict[str, bool]:
+        """Addresses of the exchange of each gateway pod, and whether the pod is Ready."""
         _host, port = address(self._settings.exchange_listen)
-        slices = self._gateways.store.all() if self._gateways else ()
-        hosts = {host for piece in slices for host in pod_hosts(piece)}
-        return tuple(sorted(endpoint(host, port) for host in hosts))
+        family = "IPv6" if ":" in os.environ.get("POD_IP", "") else "IPv4"
+        pieces = self._gateways.store.all() if self._gateways else ()
+        pods = [pod for piece in pieces if piece["addressType"] == family for pod in pod_hosts(piece).items()]
+        return {endpoint(host, port): ready for host, ready in sorted(pods)}
 
     def _new_table(self) -> RoutingTable:
         self._dirty.clear()
@@ -305,16 +307,15 @@ def _trim_service(service: Object) -> Object:
     return {"metadata": kept, "spec": {"ports": [{"name": port.get("name", "")} for port in ports]}}
 
 
-def pod_hosts(piece: Object) -> list[str]:
-    """Addresses of all pods in an EndpointSlice."""
+def pod_hosts(piece: Object) -> dict[str, bool]:
+    """Addresses of all pods in an EndpointSlice, and whether they are Ready. One that ends is not."""
     namespace = key(piece).namespace
-    targets = [(endpoint.get("targetRef") or {}, endpoint.get("addresses") or ()) for endpoint in piece["endpoints"]]
-    return [
-        host
-        for target, hosts in targets
-        for host in hosts
-        if target.get("kind") == "Pod" and target.get("namespace") == namespace
-    ]
+    return {
+        host: endpoint["conditions"].get("ready") is not False
+        for endpoint in piece["endpoints"]
+        for host in endpoint["addresses"]
+        if endpoint["targetRef"].get("kind") == "Pod" and endpoint["targetRef"].get("namespace") == namespace
+    }
 
 
 def _trim_slice(piece: Object) -> Object:

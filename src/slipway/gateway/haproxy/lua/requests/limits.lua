@@ -5,6 +5,8 @@
 -- restart no request passes before a new grant. So a request waits a moment when the holder is new, has just got a limit, or
 -- when other gateways may have left something of the limit.
 --
+-- An entry is dropped when the control process has counted all of its requests, so none of them counts twice or not at all.
+--
 -- Loaded once for all threads. Sets txn.counted for each request that may go on, and for headers of the answer
 -- txn.left_requests and txn.left_tokens.
 
@@ -16,7 +18,7 @@ local MOST_WAITING = 100          -- requests of one holder; further ones are re
 local MOST_HOLDERS = 20000
 local STALE = 10                  -- seconds: a control process that has not asked for so long is not there
 local WAITS = 0.2                 -- seconds since the last look of a request that waits
-local IDLE = 10                   -- seconds after which an entry is dropped where there is no room
+local LONGEST = 61                -- seconds until the last minute has room, where clocks tell more
 local FIELDS = {
     "alone", "minute_until", "minute_zero", "minute_frees", "tokens_rest", "tokens_free", "day_until", "day_zero",
     "day_tokens_rest", "day_ends",
@@ -24,7 +26,7 @@ local FIELDS = {
 
 local holders, held = {}, 0       -- name -> entry
 local changed = {}                -- name -> entry: since the control process asked
-local births, swept = 0, 0
+local births = 0
 local heard = 0                   -- when the control process asked
 
 local function clock()
@@ -34,25 +36,13 @@ end
 
 local boot = ("%x."):format(math.floor(clock() * 1000000))
 
--- Drops entries that nothing depends on; at most once a second.
-local function sweep(now)
-    if now - swept < 1 then return end
-    swept = now
-    for name, entry in pairs(holders) do
-        if not changed[name] and now - entry.used > IDLE then
-            holders[name], held = nil, held - 1
-        end
-    end
-end
-
 -- The holder's entry; nil if there is no room for a new one.
-local function entry_of(name, now)
+local function entry_of(name)
     local entry = holders[name]
     if not entry then
-        if held >= MOST_HOLDERS then sweep(now) end
         if held >= MOST_HOLDERS then return nil end
         births = births + 1
-        entry = {birth = boot .. births, requests = 0, used = now, places = {}, waiting = 0, waited = 0}
+        entry = {birth = boot .. births, requests = 0, places = {}, waiting = 0, waited = 0}
         holders[name], held = entry, held + 1
     end
     return entry
@@ -105,22 +95,19 @@ local function judge(limits, entry, now)
 end
 
 -- Seconds until it is worth trying again.
-local function delay(limit, entry, now, waited)
-    local grant, time = entry.grant, nil
-    if limit == "requests_day" or limit == "tokens_day" then
-        time = grant.day_ends
-    elseif limit == "requests" then
-        time = grant.minute_frees
-    elseif limit == "tokens" then
-        time = grant.tokens_free
-    end
-    if waited then return 1 end
-    return math.max(math.ceil((time or 0) - now), 1)
+local function delay(limit, grant, now)
+    if limit == "requests_day" or limit == "tokens_day" then return math.max(math.ceil(grant.day_ends - now), 1) end
+    local frees = limit == "requests" and grant.minute_frees or grant.tokens_free
+    -- Without a time, all that fills the limit was used since the grant.
+    if not frees or frees == 0 then return LONGEST end
+    return math.min(math.max(math.ceil(frees - now), 1), LONGEST)
 end
 
-local function refuse(txn, limits, limit, seconds)
+-- Refuses a request that judge, or a wait after it, does not let pass.
+local function refuse(txn, limits, entry, limit, again)
     if limit == "unknown" then return refusals.answer(txn, "unknown_limits") end
-    refusals.limited(txn, limit, limits[limit], seconds)
+    if again then return refusals.limited(txn, limit .. "_reserved", limits[limit], 1) end
+    refusals.limited(txn, limit, limits[limit], delay(limit, entry.grant, clock()))
 end
 
 -- A place among the requests of a holder that wait; false if all are taken. HAProxy may end a request that waits, so a place
@@ -150,9 +137,8 @@ local function wait(name, limits, entry, now, limit)
         changed[name], entry.waited = entry, now
         core.msleep(STEP)
         now = clock()
-        entry = entry_of(name, now)
+        entry = entry_of(name)
         if not entry then return nil, "unknown", true end
-        entry.used = now
         limit, again = judge(limits, entry, now)
     until not again or now >= deadline
     leave_place(first, place)
@@ -172,16 +158,14 @@ core.register_action("limit", {"http-req"}, function(txn)
     if not (limits.requests or limits.tokens or limits.requests_day or limits.tokens_day) then
         return txn:set_var("txn.counted", true)
     end
-    local entry = entry_of(name, now)
-    if not entry then return refuse(txn, limits, "unknown") end
-    entry.used = now
+    local entry = entry_of(name)
+    if not entry then return refuse(txn, limits, nil, "unknown") end
     local limit, again = judge(limits, entry, now)
     if again then entry, limit, again = wait(name, limits, entry, now, limit) end
-    if not entry then return refuse(txn, limits, "unknown") end
-    now = clock()
+    if not entry then return refuse(txn, limits, nil, "unknown") end
     if limit then
         if entry.grant then tell_rest(txn, limits, entry) end
-        return refuse(txn, limits, limit, delay(limit, entry, now, again))
+        return refuse(txn, limits, entry, limit, again)
     end
     entry.requests, changed[name] = entry.requests + 1, entry
     tell_rest(txn, limits, entry)
@@ -189,10 +173,11 @@ core.register_action("limit", {"http-req"}, function(txn)
 end)
 
 core.register_action("refuse_busy", {"http-req"}, function(txn)
-    refuse(txn, numbers(txn:get_var("txn.limits")), "at_once", 1)
+    refusals.limited(txn, "at_once", numbers(txn:get_var("txn.limits")).at_once, 1)
 end)
 
--- "show slipway limits [all]": a line "name birth requests waiting" (0 or 1) for each holder that was used since the last time, or for all.
+-- "show slipway limits [all]": a line for each holder that was used since the last time, or for all: name, birth, requests,
+-- whether one waits (0 or 1), and the numbers up to which more may pass, by the limits per minute and per day.
 local function show(applet, ...)
     local words = {...}
     local rows = words[#words] == "all" and holders or changed
@@ -201,7 +186,9 @@ local function show(applet, ...)
     for name, entry in pairs(rows) do
         if holders[name] == entry then
             local waiting = entry.waiting > 0 and entry.waited > recent and 1 or 0
-            applet:send(("%s %s %d %d\n"):format(names.encode(name), entry.birth, entry.requests, waiting))
+            local grant = entry.grant or {}
+            local minute, day = grant.minute_until or 0, grant.day_until or 0
+            applet:send(("%s %s %d %d %d %d\n"):format(names.encode(name), entry.birth, entry.requests, waiting, minute, day))
         end
     end
 end
@@ -211,10 +198,6 @@ local function take_grant(word)
     name = name and names.decode(name)
     local entry = name and holders[name]
     if not entry or entry.birth ~= birth then return end
-    if text == "drop" then
-        if not changed[name] then holders[name], held = nil, held - 1 end
-        return
-    end
     local grant, index = {}, 0
     for field in text:gmatch("[^:]+") do
         index = index + 1
@@ -224,10 +207,30 @@ local function take_grant(word)
     entry.grant = grant
 end
 
--- "set slipway limits WORD...": "name:birth:" and the fields of a grant, or "drop".
+-- "set slipway limits WORD...": "name:birth:" and the fields of a grant.
 local function set(applet, ...)
     for _, word in ipairs({...}) do take_grant(word) end
 end
 
+-- Whether there is no such entry, or it is dropped now: nothing was counted that the control process does not know.
+local function drop_entry(name, birth, requests)
+    local entry = holders[name]
+    if not entry or entry.birth ~= birth then return true end
+    if entry.requests ~= requests then return false end
+    holders[name], changed[name], held = nil, nil, held - 1
+    return true
+end
+
+-- "drop slipway limits WORD...", each "name:birth:requests": a line "name birth" for each entry that is no longer there.
+local function drop(applet, ...)
+    for _, word in ipairs({...}) do
+        local name, birth, requests = word:match("^([^:]+):([^:]+):(%d+)$")
+        if name and drop_entry(names.decode(name), birth, tonumber(requests)) then
+            applet:send(("%s %s\n"):format(name, birth))
+        end
+    end
+end
+
+core.register_cli({"drop", "slipway", "limits"}, "drop slipway limits : entries of holders of limits", drop)
 core.register_cli({"show", "slipway", "limits"}, "show slipway limits : requests of holders of limits", show)
 core.register_cli({"set", "slipway", "limits"}, "set slipway limits : grants for holders of limits", set)
