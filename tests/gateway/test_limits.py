@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ RIGHTS: dict[str, dict[str, Any]] = {
     "new": {"requestsPerMinute": 5},
     "alone": {"requestsPerMinute": 5},
     "flood": {"requestsPerMinute": 5},
+    "reserved": {"requestsPerMinute": 50, "requestsPerDay": 500},
+    "dropped": {"requestsPerDay": 50},
 }
 TOMORROW = int(time.time()) + 5000
 YESTERDAY = int(time.time()) - 5
@@ -167,20 +170,118 @@ def test_a_grant_of_another_birth_or_of_no_entry_changes_nothing(granted: Standa
     assert len(engine.bodies) == before
 
 
-def test_requests_that_wait_are_bounded(
+def test_a_rest_that_others_reserved_is_no_limit_that_was_reached(
     granted: Standalone, sending: Callable[[str], Future[requests.Response]]
 ) -> None:
-    requests_ = [sending("flood") for _unused in range(150)]
+    first = sending("reserved")
+    grant(granted, "reserved", minute_until=1, minute_zero=9, day_until=1, day_zero=50)
+    assert first.result().status_code == 200
+    for fields, limit in (
+        ({"minute_until": 0, "minute_zero": 9, "day_until": 9, "day_zero": 50}, "50 requests per minute"),
+        ({"minute_until": 9, "minute_zero": 9, "day_until": 0, "day_zero": 50}, "500 requests per day"),
+    ):
+        grant(granted, "reserved", **fields)
+        answer = send(granted, "reserved")
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+        assert answer.json()["error"] == {
+            "message": f"Other gateway pods have reserved the rest of the limit of {limit}. Retry in 1 s.",
+            "type": "requests",
+            "param": None,
+            "code": "limit_reserved",
+        }
+
+
+@pytest.mark.parametrize(("frees", "least", "most"), [(0, 61, 61), (5000, 61, 61), (-5000, 1, 1), (30, 20, 31)])
+def test_a_minute_has_room_in_a_minute_at_the_latest(
+    granted: Standalone,
+    sending: Callable[[str], Future[requests.Response]],
+    frees: int,
+    least: int,
+    most: int,
+) -> None:
+    first = sending("minute")
+    time_ = int(time.time()) + frees if frees else 0
+    grant(granted, "minute", minute_until=0, minute_zero=0, minute_frees=time_)
+    first.result()
+    assert least <= int(send(granted, "minute").headers["retry-after"]) <= most
+
+
+def test_an_entry_is_dropped_only_if_all_of_its_requests_were_counted(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    first = sending("dropped")
+    grant(granted, "dropped", day_until=9, day_zero=9)
+    assert first.result().status_code == 200
+    entry = counted(granted, "dropped")
+    assert entry
+    assert (entry.requests, entry.until) == (1, (0, 9))
+
+    def drop(birth: str, number: int) -> list[tuple[str, str]]:
+        (command,) = limits.drop_commands([("dropped", birth, number)])
+        return limits.parse_dropped(ask_haproxy(granted, command))
+
+    assert drop(entry.birth, 0) == []
+    assert counted(granted, "dropped") == entry
+    assert drop("other", 1) == [("dropped", "other")]
+    assert counted(granted, "dropped") == entry
+    assert drop(entry.birth, 1) == [("dropped", entry.birth)]
+    assert counted(granted, "dropped") is None
+    assert drop(entry.birth, 1) == [("dropped", entry.birth)]
+
+
+@pytest.fixture
+def changed(granted: Standalone) -> Iterator[Callable[..., None]]:
+    """Replaces texts of limits.lua, and starts HAProxy with it."""
+    path = granted.run / "lua" / "limits.lua"
+    text = path.read_text()
+
+    def answers() -> bool:
+        with suppress(OSError):
+            return ask_haproxy(granted, limits.SHOW_LIMITS) == ""
+        return False
+
+    def start(new: str) -> None:
+        path.write_text(new)
+        granted.kill_haproxy()
+        granted.start_haproxy()
+        wait_for(answers)
+
+    def change(*replacements: tuple[str, str]) -> None:
+        new = text
+        for old, other in replacements:
+            assert text.count(old) == 1
+            new = new.replace(old, other)
+        start(new)
+
+    yield change
+    start(text)
+
+
+def test_requests_that_wait_are_bounded(
+    granted: Standalone,
+    sending: Callable[[str], Future[requests.Response]],
+    changed: Callable[..., None],
+) -> None:
+    changed(("PATIENCE = 10, 2000", "PATIENCE = 10, 600000"), ("MOST_WAITING = 100", "MOST_WAITING = 3"))
+    waiting = [sending("flood")]
     grant(granted, "flood", minute_until=0, minute_zero=3)
-    answers = [one.result() for one in requests_]
-    assert {answer.status_code for answer in answers} <= {429, 503}
-    assert max(answer.elapsed.total_seconds() for answer in answers) < 60
+    waiting += [sending("flood") for _unused in range(4)]
+    wait_for(lambda: sum(one.done() for one in waiting) == 2)
+    grant(granted, "flood", minute_until=5, minute_zero=5)
+    assert sorted(one.result().status_code for one in waiting) == [200, 200, 200, 429, 429]
 
 
 def test_without_a_control_process_a_gateway_keeps_an_equal_part(
-    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+    granted: Standalone,
+    sending: Callable[[str], Future[requests.Response]],
+    changed: Callable[..., None],
 ) -> None:
+    changed(("STALE = 10", "STALE = 0"))
     first = sending("alone")
-    grant(granted, "alone", minute_until=1, minute_zero=1, alone=2)
-    assert first.result().status_code == 200
-    assert send(granted, "alone").status_code == 429, "it asked a moment ago"
+    grant(granted, "alone", minute_until=0, minute_zero=0, alone=2)
+    answers = [first.result()]
+    while answers[-1].status_code == 200 and len(answers) < 10:
+        answers.append(send(granted, "alone"))
+    assert answers[-1].json()["error"]["code"] == "rate_limit_exceeded"
+    passed = len(answers) - 1
+    assert passed in (2, 3, 4), "two, or a minute began between them"
