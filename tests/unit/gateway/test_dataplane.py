@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -82,3 +83,15 @@ def test_files_are_replaced_as_a_whole_and_only_where_they_differ(tmp_path: Path
     assert (tmp_path / "b").stat().st_ino == before
     assert (tmp_path / "b").stat().st_mode & 0o077 == 0
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.lua", "b", "lua"]
+
+
+async def test_tokens_of_a_thread_are_not_lost_when_another_does_not_answer(tmp_path: Path) -> None:
+    plane = DataPlane(Settings(run_directory=str(tmp_path), count_tokens=True, threads=2))
+    spent = Counter[str]()
+    async with listening(tmp_path / "thread1.sock", "a 30", "\n> "):
+        with pytest.raises(NotRunningError):
+            await plane.spent(spent)
+        assert spent == {"a": 30}
+        async with listening(tmp_path / "thread2.sock", "a 4\nb 5", "\n> "):
+            await plane.spent(spent)
+    assert spent == {"a": 64, "b": 5}

@@ -18,6 +18,7 @@ from slipway.gateway.rules.limits import Counted
 from slipway.gateway.settings import Settings
 from slipway.gateway.shared_limits.seal import Request, Seal
 from slipway.gateway.shared_limits.usage import Report, Used
+from tests.ports import reserved_port
 
 START = 1_800_000_000.0
 DAY, MINUTE = {"a": Rights(requests_per_day=90)}, {"a": Rights(requests_per_minute=90)}
@@ -106,9 +107,9 @@ class Haproxy:
 class Pod:
     """A gateway's pod."""
 
-    def __init__(self, cluster: Cluster, host: str) -> None:
+    def __init__(self, cluster: Cluster, host: str, port: int) -> None:
         self.cluster, self.host = cluster, host
-        self.name = f"{host}:8082"
+        self.name = f"{host}:{port}"
         self.directory = cluster.directory / host
         self.haproxy = Haproxy()
         self.snapshot = True
@@ -150,8 +151,8 @@ class Cluster:
         self.broken: set[tuple[str, str]] = set()
         """Who cannot ask whom."""
 
-    def add(self, host: str, *, ready: bool = True) -> Pod:
-        pod = Pod(self, host)
+    def add(self, host: str, *, port: int = 8082, ready: bool = True) -> Pod:
+        pod = Pod(self, host, port)
         self.pods[pod.name], self.ready[pod.name] = pod, ready
         return pod
 
@@ -175,6 +176,26 @@ class Cluster:
                 passed += sum(pod.haproxy.send() for _unused in range(10))
             await self.round(*pods)
         return passed
+
+
+async def test_the_asker_and_the_asked_log_why_a_request_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(tmp_path)
+    one, two = cluster.add("one"), cluster.add("127.0.0.1", port=reserved_port())
+    seal = one.exchange._sealed()
+    cluster.key.write_text("x" * 64)
+    two.start()
+    server = await asyncio.start_server(two.exchange._serve, *two.name.split(":"))
+    assert seal
+    for _unused in range(2):
+        assert not await one.exchange._ask(seal, two.name, 60)
+    server.close()
+    lines = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert lines == [
+        "Refused a request of gateway 127.0.0.1 for the use of limits: not signed by a gateway",
+        f"Gateway {two.name} does not tell what it used of limits: it refused the request, or has just started; see its log",
+    ]
 
 
 @pytest.fixture
