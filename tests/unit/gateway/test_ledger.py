@@ -551,3 +551,12 @@ def test_the_second_after_the_last_request_of_a_minute_knows_when_it_frees() -> 
     one.round(1000.1, [])
     assert one.send("a")
     assert one.grants["a"].minute_frees == 1061
+
+
+def test_a_restarted_haproxy_holds_nothing() -> None:
+    one, other = (Gateway(number, {"a": Limits(requests=30)}) for number in (1, 2))
+    one.send("a")
+    settle([one, other], 1000.0)
+    assert one.ledger.holders["a"].reserved[0] > 0
+    one.ledger.observe(1001.0, "a", "b2", 0)
+    assert one.ledger.holders["a"].reserved == (0, 0)

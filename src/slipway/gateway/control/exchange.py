@@ -393,7 +393,7 @@ async def _ask_once(seal: Seal, gateway: str, request: Request) -> Report:
             if len(answer) > MOST_BYTES + SIGNATURE:
                 raise SealError(f"more than {MOST_BYTES} bytes")
         if not answer:
-            raise SealError("it refused the request, or has just started; see its log")
+            raise SealError("it refused the request, or has just started")
         return seal.read_answer(request.nonce, bytes(answer))
     finally:
         writer.close()
