@@ -141,6 +141,8 @@ class Ledger:
         """By the name of the key or subject, of those that have any."""
         self.version = 0
         """Grows with each change."""
+        self._claim = 0
+        """As Own.claim, of all holders."""
         self._used: dict[str, int] = {}
         """Version of each other process that the last grants took into account."""
         self._using: dict[str, int] = {}
@@ -320,6 +322,10 @@ class Ledger:
             if peer is not None and peer.instance != report.instance:
                 self._leave(now, peer)
             peer = self.peers[address] = Peer(report.instance, report.epoch)
+        if not peer.fresh:
+            # It may have been told that an equal part is kept for it, and be about to use that.
+            self.version += 1
+            self._claim = self.version
         peer.heard, peer.fresh = now, True
         peer.version, peer.complete = report.version, peer.complete or not report.more
         peer.seen = report.seen
@@ -433,7 +439,7 @@ class Ledger:
         free = max(rest - self._taken(now, holder, limit, index), 0)
         held = max(min(own.until[index] - own.requests, free), 0)
         planned = max(min(own.planned[index] - own.requests, free), 0)
-        if not self._know(own.claim):
+        if not self._know(max(own.claim, self._claim)):
             self._plan(holder, own, index, planned)
             return own.requests + min(held, free)
         share = self._share(holder, own, free, planned)
