@@ -149,7 +149,7 @@ class Cluster:
         self.ready: dict[str, bool] = {}
         self.pods: dict[str, Pod] = {}
         self.broken: set[tuple[str, str]] = set()
-        """Who cannot ask whom."""
+        """Pairs of a gateway and one that it cannot ask."""
 
     def add(self, host: str, *, port: int = 8082, ready: bool = True) -> Pod:
         pod = Pod(self, host, port)

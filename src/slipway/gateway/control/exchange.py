@@ -109,7 +109,7 @@ class Exchange:
         self._settings, self._limiter, self._known, self._clock = settings, limiter, known, clock or Clock()
         self._seal: Seal | None = None
         self._sealless = ""
-        """Why the key cannot be used, as it is in the log."""
+        """Why the key cannot be used, as logged."""
         host, port = address(settings.exchange_listen)
         self.own = endpoint(os.environ.get("POD_IP", "") or host or "127.0.0.1", port)
         self._epoch = secrets.token_hex(16)
@@ -365,7 +365,7 @@ class Exchange:
         await reader.read(1)  # until the other side has read all and closes
 
     def answer(self, request: Request) -> Report:
-        """What another gateway is told. Raises ValueError while nothing is known of HAProxy."""
+        """The report for another gateway. Raises ValueError while nothing is known of HAProxy."""
         if not self._observed:
             raise ValueError("this gateway has just started")
         now = self._clock.steady()

@@ -104,7 +104,7 @@ class Own:
         """The same that it is to accept once all others know that."""
         self.claim = 0
         """Version of the last raise of a plan."""
-        self.wish = 0
+        self.demand = 0
         """Version when a request came or waited that others have to know of before a last rest is given away."""
 
     @property
@@ -181,14 +181,14 @@ class Ledger:
             own.birth, own.requests, own.sent, own.eager, own.active = birth, 0, None, False, now
             own.planned = (0, 0)
         used = requests > own.requests or waiting
-        wishes = used and (not own.eager or (waiting and not own.waiting))
+        demands = used and (not own.eager or (waiting and not own.waiting))
         self.count(now, holder, Used(max(requests - own.requests, 0), 0))
         own.requests, own.until, own.waiting = max(requests, own.requests), until, waiting
         if used:
             own.active, own.eager = now, True
         self._change(self.instance, holder)
-        if wishes:
-            own.wish = self.version
+        if demands:
+            own.demand = self.version
 
     def count(self, now: float, holder: str, used: Used) -> None:
         """Adds to the own use. That of the day counts for holders with a limit per day."""
@@ -323,7 +323,7 @@ class Ledger:
                 self._leave(now, peer)
             peer = self.peers[address] = Peer(report.instance, report.epoch)
         if not peer.fresh:
-            # It may have been told that an equal part is kept for it, and be about to use that.
+            # Our last report may have said that an equal part is kept for it, and it may be about to use that.
             self.version += 1
             self._claim = self.version
         peer.heard, peer.fresh = now, True
@@ -486,7 +486,7 @@ class Ledger:
         number = len(self.others) + 1
         if free >= number:
             return free // (number if own.eager or number == 1 else number * _IDLE_PART)
-        if not self._know(own.wish):
+        if not self._know(own.demand):
             return planned
         # A rest that cannot be divided goes to the first gateways where a request waits for it, or else arrived.
         others = [(peer.instance, peer.of(holder)) for peer in self.peers.values() if peer.fresh]
