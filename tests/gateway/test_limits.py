@@ -13,7 +13,7 @@ import requests
 
 from slipway.gateway.rules import limits
 from slipway.gateway.rules.limits import Counted
-from slipway.gateway.shared_limits.ledger import Grant
+from slipway.gateway.shared_limits.holders import Grant
 from tests.gateway.conftest import Api, Engine, ask_haproxy, settle, wait_for
 from tests.gateway.standalone import Standalone
 

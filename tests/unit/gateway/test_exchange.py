@@ -244,7 +244,7 @@ async def test_a_restarted_control_process_holds_what_haproxy_may_accept(cluster
     with pytest.raises(ValueError, match="just started"):
         one.exchange.answer(Request(one.name, "0" * 32, int(START), "e"))
     await cluster.round(one, two)
-    record = two.ledger.peers[one.name].of("a")
+    record = two.ledger.gateways.peers[one.name].records.get("a")
     assert record
     assert record.reserved[1] >= until
     assert await cluster.spend(one, two) == 90
@@ -310,7 +310,7 @@ async def test_a_pod_that_ends_takes_no_part_once_it_is_silent(cluster: Cluster)
         await cluster.round(*pods)
     cluster.ready[pods[2].name] = False
     await cluster.round(*pods)
-    assert pods[2].name in pods[0].ledger.others, "it answers, and may still accept"
+    assert pods[2].name in pods[0].ledger.gateways.addresses, "it answers, and may still accept"
     del cluster.pods[pods[2].name]
     assert await cluster.spend(*pods[:2]) == 90
     assert pods[0].silent() == 0

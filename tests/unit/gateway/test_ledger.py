@@ -9,7 +9,8 @@ import pytest
 
 from slipway.gateway.routing.keys import Limits
 from slipway.gateway.shared_limits import ledger, usage
-from slipway.gateway.shared_limits.ledger import Grant, Ledger, Saved
+from slipway.gateway.shared_limits.holders import Grant, Saved
+from slipway.gateway.shared_limits.ledger import Ledger
 from slipway.gateway.shared_limits.usage import Peer, Record, Report, Used, Window
 
 MIDNIGHT = 86400.0
@@ -33,7 +34,7 @@ class Gateway:
         """Asks all others, page by page."""
         for other in others:
             while True:
-                peer = self.ledger.peers.get(other.name)
+                peer = self.ledger.gateways.peers.get(other.name)
                 epoch, since, complete = (peer.epoch, peer.version, peer.complete) if peer else ("", 0, False)
                 asker = {"asker": self.ledger.epoch, "address": self.name}
                 report = other.ledger.report(now, epoch, since, **asker, complete=not complete)
@@ -105,7 +106,7 @@ def test_gateways_whose_rounds_overlap_in_any_way_accept_exactly_the_limit(seed:
         other = plan.pop(0)
         if other is not None:
             one.ask(clock, [other])
-        elif len(one.ledger.peers) == 2:
+        elif len(one.ledger.gateways.peers) == 2:
             one.grant(clock, [gateway.name for gateway in others(gateways, one)])
     assert accepted == (limits.requests or limits.requests_day)
 
@@ -196,9 +197,9 @@ def test_a_restarted_process_continues_with_what_was_saved_and_counts_nothing_tw
     gateways[1].ledger.hear(now, old.name, again.report(now, "", 0, complete=True))
     assert gateways[1].ledger.days.total("a") == Used(5)
     other = gateways[1].ledger
-    used = other.peers[old.name].minute(now, "a")
+    used = other.gateways.peers[old.name].minute(now, "a")
     assert used.requests == old.requests["a"]
-    assert not other._gone
+    assert not other.gateways._gone
 
 
 def test_requests_while_no_control_process_ran_count_after_it() -> None:
@@ -365,7 +366,7 @@ def test_a_total_that_began_again_is_not_taken_for_the_old_one() -> None:
     for now in (1000.0, 1061.5):
         gateways[0].ledger.count(now, "a", Used(0, 900))
         gateways[1].ask(now, [gateways[0]])
-        assert gateways[1].ledger.peers[gateways[0].name].minute(now, "a") == Used(0, 900)
+        assert gateways[1].ledger.gateways.peers[gateways[0].name].minute(now, "a") == Used(0, 900)
         for later in (now + 61.1, now + 61.2):
             gateways[0].ledger.age(later, gateways[0].ledger.due())
 
@@ -385,7 +386,7 @@ def test_a_gateway_that_answers_as_this_one_is_refused() -> None:
     one = Gateway(1, {})
     with pytest.raises(ValueError, match="itself"):
         one.ledger.hear(1000.0, "x:1", Report(one.ledger.instance, "e", DAY, 1, 0, False, ()))
-    assert not one.ledger.peers
+    assert not one.ledger.gateways.peers
 
 
 def test_a_long_report_has_pages() -> None:
@@ -395,7 +396,7 @@ def test_a_long_report_has_pages() -> None:
         first.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
     second.ask(1000.0, [first])
     assert second.ledger.days.size == 5000
-    assert second.ledger.peers[first.name].complete
+    assert second.ledger.gateways.peers[first.name].complete
     assert not first.ledger.report(1000.0, first.ledger.epoch, first.ledger.version, complete=False).records
 
 
@@ -404,7 +405,7 @@ def test_a_window_adds_what_comes_in_the_same_second() -> None:
     window.add(10.2, Used(1, 5))
     window.add(10.9, Used(2, 0))
     window.add(9.0, Used(1, 1))  # a clock went back
-    assert (window.slots(), window.used(70.9), window.used(71.0)) == (((10, Used(4, 6)),), Used(4, 6), Used())
+    assert (tuple(window.slots), window.used(70.9), window.used(71.0)) == (((10, Used(4, 6)),), Used(4, 6), Used())
 
 
 @pytest.mark.parametrize(("back", "total"), [(MIDNIGHT - 10, Used()), (MIDNIGHT - 3601, Used(3))])
@@ -512,7 +513,7 @@ def test_what_a_report_brings_while_grants_are_on_their_way_is_not_called_seen()
     first.send("a")
     settle([first, second], 1000.0)
     granted = first.ledger.grants(1001.0, MIDNIGHT, ["a"])
-    before = first.ledger.peers[second.name].version
+    before = first.ledger.gateways.peers[second.name].version
     second.ledger.count(1001.0, "a", Used(1))
     first.ask(1001.0, [second])
     first.ledger.settle(granted)
@@ -531,16 +532,58 @@ def test_a_grant_that_may_be_lost_is_sent_again() -> None:
     assert one.ledger.grants(1000.0, MIDNIGHT, ["a"])
 
 
-def test_a_round_looks_at_what_changed_and_at_some_of_the_others() -> None:
+def test_a_round_looks_at_what_changed_and_at_some_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "_MOST_CHANGED", 10)
+    monkeypatch.setattr(ledger, "_MOST_OTHERS", 3)
     one = Gateway(1, {"jwt:*": Limits(requests=5)})
-    for number in range(3000):
+    for number in range(30):
         one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
-    assert len(one.ledger.due()) == 3000
+    first = [one.ledger.due() for _unused in range(3)]
+    assert max(map(len, first)) <= 13
+    assert {f"jwt:{number}" for number in range(30)} <= set().union(*first), (
+        "the changed ones of a round wait no longer"
+    )
     one.ledger.observe(1000.1, "jwt:7", "b1", 2)
-    looked = [one.ledger.due() for _unused in range(6)]
-    assert "jwt:7" in looked[0]
-    assert max(map(len, looked)) <= 501
-    assert len(set().union(*looked)) == 3000
+    later = [one.ledger.due() for _unused in range(10)]
+    assert "jwt:7" in later[0]
+    assert max(map(len, later[1:])) <= 3
+    assert len(set().union(*later)) == 30
+
+
+def test_holders_of_other_gateways_take_no_turn() -> None:
+    one, other = Gateway(1, {"jwt:*": Limits(requests=5)}), Gateway(2, {"jwt:*": Limits(requests=5)})
+    for number in range(9):
+        other.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
+    one.ledger.observe(1000.0, "jwt:3", "b1", 1)
+    one.ask(1000.0, [other])
+    assert list(one.ledger._touched) == ["jwt:3"]
+
+
+def test_what_only_one_gateway_heard_of_a_silent_one_reaches_the_others() -> None:
+    gateways = three({"a": Limits(requests_day=50)})
+    one, two, silent = gateways
+    for gateway in gateways:
+        gateway.send("a")
+    now = settle(gateways, 1000.0)
+    used = one.ledger.days.total("a").requests
+    assert silent.send("a")
+    silent.observe(now)
+    two.ask(now, [silent])
+    one.ask(now, [two])
+    assert one.ledger.days.total("a").requests == used
+    two.ledger.fail(silent.name)
+    one.ask(now, [two])
+    assert one.ledger.days.total("a").requests == used + 1
+
+
+def test_a_refused_request_is_looked_at_but_is_no_news_for_other_gateways() -> None:
+    one = Gateway(1, {"a": Limits(requests=5)})
+    one.ledger.observe(1000.0, "a", "b1", 5, until=(5, 0))
+    one.ledger.due()
+    version = one.ledger.version
+    one.ledger.observe(1000.1, "a", "b1", 5, until=(5, 0))
+    assert one.ledger.version == version
+    assert list(one.ledger._touched) == ["a"]
 
 
 def test_the_second_after_the_last_request_of_a_minute_knows_when_it_frees() -> None:

@@ -30,7 +30,8 @@ from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.keys import Limits, Rights
 from slipway.gateway.rules.limits import Counted
 from slipway.gateway.settings import Settings, address, endpoint
-from slipway.gateway.shared_limits.ledger import Ledger, Saved
+from slipway.gateway.shared_limits.holders import Saved
+from slipway.gateway.shared_limits.ledger import Ledger
 from slipway.gateway.shared_limits.seal import LONGEST_REQUEST, SIGNATURE, Request, Seal, SealError, read_seal
 from slipway.gateway.shared_limits.usage import MOST_BYTES, Report, Used
 
@@ -186,13 +187,12 @@ class Exchange:
         """Reads counts, exchanges them, and grants what is left. Raises CommandError, or OSError after all that."""
         now, ledger = self._clock.steady(), self.ledger
         await self._count(now, known)
-        due = ledger.due()
-        dropped = await self._limiter.drop(ledger.age(now, due))
-        ledger.forget(dropped)
         if self._settings.exchange_key_file:
             await self._exchange(now, known)
+        due = ledger.due()
+        ledger.forget(await self._limiter.drop(ledger.age(now, due)))
         if self._may_grant(now):
-            granted = ledger.grants(now, self._midnight(), {*due, *ledger.due()})
+            granted = ledger.grants(now, self._midnight(), due)
             await self._limiter.grant((holder, birth, grant.text()) for holder, birth, grant in granted)
             ledger.settle(granted)
             self.prepared.set()
@@ -218,7 +218,7 @@ class Exchange:
         if busy or now - self._asked >= _QUIET_SECONDS:
             self._asked = now
             await self._ask_all(gateways)
-        peers = self.ledger.peers
+        peers = self.ledger.gateways.peers
         silent = [one for one in sorted(gateways) if one not in peers or not peers[one].fresh]
         counted = [one for one, ready in sorted(gateways.items()) if ready or one not in silent]
         self.ledger.keep(now, counted)
@@ -228,8 +228,8 @@ class Exchange:
         """Whether the others have told what was used before this process began, or had the time to."""
         if self._began is None:
             self._began = now
-        peers = self.ledger.peers
-        answered = all(one in peers and peers[one].complete for one in self.ledger.others)
+        peers = self.ledger.gateways.peers
+        answered = all(one in peers and peers[one].complete for one in self.ledger.gateways.addresses)
         return answered or now - self._began >= _START_SECONDS
 
     def _midnight(self) -> float:
@@ -274,7 +274,7 @@ class Exchange:
 
     async def _ask_all(self, gateways: Iterable[str]) -> None:
         """Asks all that answered the last time, and waits for them. The others are asked meanwhile."""
-        seal, peers = self._sealed(), self.ledger.peers
+        seal, peers = self._sealed(), self.ledger.gateways.peers
         if seal is None:
             return
         now = [one for one in gateways if one in peers and peers[one].fresh]
@@ -308,7 +308,7 @@ class Exchange:
         return True
 
     def _request(self, gateway: str) -> Request:
-        peer = self.ledger.peers.get(gateway)
+        peer = self.ledger.gateways.peers.get(gateway)
         epoch, since, complete = (peer.epoch, peer.version, not peer.complete) if peer else ("", 0, True)
         nonce, at = secrets.token_hex(16), int(self._clock.wall())
         return Request(gateway, nonce, at, self._epoch, self.own, self._busy, epoch, since, complete)

@@ -62,7 +62,7 @@ class Seal:
     def request(self, request: Request) -> bytes:
         """The request as a line."""
         body = msgspec.json.encode(request)
-        return f"{self._sign(_REQUEST, body)}".encode() + body + b"\n"
+        return self._sign(_REQUEST, body).encode() + body + b"\n"
 
     def read_request(self, line: bytes, own: str, now: float) -> Request:
         """The request of a line, if a gateway sent it to `own` a moment ago. Raises SealError."""

@@ -18,7 +18,7 @@ import msgspec
 MINUTE = 60.0
 MOST_HOLDERS = 20_000
 """Holders of one gateway's reports that a gateway remembers."""
-MOST_DAILY = 100_000
+MOST_DAILY = 60_000
 """Counts of the day, one for each holder and gateway, that a gateway remembers."""
 MOST_INSTANCES = 256
 """Gateways of one day."""
@@ -104,7 +104,8 @@ class Window:
     """What was used in the last minute, in slots of a second."""
 
     def __init__(self) -> None:
-        self._slots: deque[tuple[int, Used]] = deque()
+        self.slots: deque[tuple[int, Used]] = deque()
+        """Seconds, and what was used in them. The oldest come first."""
         self._sum = NONE
 
     def add(self, now: float, used: Used) -> None:
@@ -112,32 +113,40 @@ class Window:
         if used == NONE:
             return
         second = int(now)
-        if self._slots and self._slots[-1][0] >= second:
-            second, before = self._slots.pop()
-            self._slots.append((second, before.plus(used)))
+        if self.slots and self.slots[-1][0] >= second:
+            second, before = self.slots.pop()
+            self.slots.append((second, before.plus(used)))
         else:
-            self._slots.append((second, used))
+            self.slots.append((second, used))
         self._sum = self._sum.plus(used)
 
     def used(self, now: float) -> Used:
         """What was used in the last minute. A slot leaves the window as a whole."""
-        while self._slots and self._slots[0][0] + 1 + MINUTE <= now:
-            self._sum = self._sum.minus(self._slots.popleft()[1])
+        slots = self.slots
+        while slots and slots[0][0] + 1 + MINUTE <= now:
+            self._sum = self._sum.minus(slots.popleft()[1])
         return self._sum
 
-    def slots(self) -> tuple[tuple[int, Used], ...]:
-        """Seconds, and what was used in them. The oldest come first."""
-        return tuple(self._slots)
+
+def used_of(windows: Iterable[Window], now: float) -> Used:
+    """What was used in the last minute of all these windows together."""
+    requests = tokens = 0
+    for window in windows:
+        used = window.used(now)
+        requests, tokens = requests + used.requests, tokens + used.tokens
+    return Used(requests, tokens)
 
 
 def frees(windows: Iterable[Window], index: int, needed: int) -> int:
     """When so much of the requests (0) or tokens (1) will have left these windows, in Unix time; 0 for nothing."""
+    if needed <= 0:
+        return 0
     time = 0
-    for second, used in heapq.merge(*(window.slots() for window in windows)):
-        if needed <= 0:
-            break
+    for second, used in sorted(slot for window in windows for slot in window.slots):
         needed -= used[index]
         time = second + 1 + int(MINUTE)
+        if needed <= 0:
+            break
     return time
 
 
@@ -224,7 +233,8 @@ class Peer:
         self.seen: int | None = 0
         """As in its last report."""
         self.records: dict[str, Record] = {}
-        self._windows: dict[str, Window] = {}
+        self.windows: dict[str, Window] = {}
+        """The last minute of each holder."""
 
     def make_room(self, now: float, number: int) -> None:
         """Forgets holders that nothing depends on if so many new ones could be too many."""
@@ -236,7 +246,7 @@ class Peer:
             if not any(record.reserved) and not any(self.minute(now, holder))
         ]
         for holder in idle:
-            del self.records[holder], self._windows[holder]
+            del self.records[holder], self.windows[holder]
 
     def take(self, now: float, record: Record) -> None:
         """Takes a record of the peer's use. What is new in it is at most what was used in the last minute."""
@@ -247,16 +257,12 @@ class Peer:
         if before is not None and before.born == record.born:
             new = new.least(Used(*record.total).minus(before.total))
         self.records[record.holder] = record
-        self._windows.setdefault(record.holder, Window()).add(now, new)
+        window = self.windows.get(record.holder)
+        if window is None:
+            window = self.windows[record.holder] = Window()
+        window.add(now, new)
 
     def minute(self, now: float, holder: str) -> Used:
         """What it used in the last minute."""
-        return self.window(holder).used(now)
-
-    def window(self, holder: str) -> Window:
-        """Its last minute."""
-        return self._windows.get(holder) or Window()
-
-    def of(self, holder: str) -> Record | None:
-        """Its last record of a holder."""
-        return self.records.get(holder)
+        window = self.windows.get(holder)
+        return window.used(now) if window else NONE
