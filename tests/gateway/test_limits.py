@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +24,8 @@ RIGHTS: dict[str, dict[str, Any]] = {
     "day": {"requestsPerDay": 5},
     "both": {"requestsPerMinute": 5, "requestsPerDay": 5},
     "tokens": {"tokensPerMinute": 5, "tokensPerDay": 50},
+    "tokens_minute": {"tokensPerMinute": 50},
+    "tokens_day": {"requestsAtOnce": 9, "tokensPerDay": 50},
     "new": {"requestsPerMinute": 5},
     "alone": {"requestsPerMinute": 5},
     "flood": {"requestsPerMinute": 5},
@@ -113,7 +116,11 @@ def test_the_limit_that_is_reached_is_named_with_its_end(
     frees = int(time.time()) + 40
     grant(granted, "both", minute_until=9, minute_zero=9, day_until=1, day_zero=1, minute_frees=frees)
     assert first.result().status_code == 200
+    ask_haproxy(granted, limits.SHOW_LIMITS)
     last = send(granted, "both")
+    assert set(limits.parse_counted(ask_haproxy(granted, limits.SHOW_LIMITS))) == {"both"}, (
+        "so that it gets a new grant"
+    )
     error = last.json()["error"]
     assert (last.status_code, error["code"]) == (429, "insufficient_quota"), "at once, before any further exchange"
     assert error["message"].startswith(
@@ -157,6 +164,25 @@ def test_tokens_of_the_day_and_of_the_minute_are_told_apart(
     refused = send(granted, "tokens")
     assert "limit of 5 tokens per minute" in refused.json()["error"]["message"]
     assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
+
+
+def test_only_tokens_with_a_limit_are_kept_for_the_control_process(
+    granted: Standalone, sending: Callable[[str], Future[requests.Response]]
+) -> None:
+    ask_haproxy(granted, limits.SHOW_SPENT)
+    spent = Counter[str]()
+
+    def are_kept() -> bool:
+        spent.update(limits.parse_spent(ask_haproxy(granted, limits.SHOW_SPENT)))
+        return {"tokens_day", "tokens_minute"} <= set(spent)
+
+    for name in ("reserved", "tokens_day", "tokens_minute"):
+        first = sending(name)
+        fields = ("minute_until", "minute_zero", "day_until", "day_zero", "tokens_rest", "day_tokens_rest")
+        grant(granted, name, **dict.fromkeys(fields, 9))
+        assert first.result().status_code == 200
+    wait_for(are_kept)
+    assert "reserved" not in spent
 
 
 def test_a_grant_of_another_birth_or_of_no_entry_changes_nothing(granted: Standalone, engine: Engine) -> None:
@@ -220,12 +246,15 @@ def test_an_entry_is_dropped_only_if_all_of_its_requests_were_counted(
         (command,) = limits.drop_commands([("dropped", birth, number)])
         return limits.parse_dropped(ask_haproxy(granted, command))
 
+    sending("new").result()  # an entry after it
+    before = limits.parse_counted(ask_haproxy(granted, f"{limits.SHOW_LIMITS} all"))
     assert drop(entry.birth, 0) == []
     assert counted(granted, "dropped") == entry
     assert drop("other", 1) == [("dropped", "other")]
     assert counted(granted, "dropped") == entry
     assert drop(entry.birth, 1) == [("dropped", entry.birth)]
-    assert counted(granted, "dropped") is None
+    after = limits.parse_counted(ask_haproxy(granted, f"{limits.SHOW_LIMITS} all"))
+    assert after == {name: one for name, one in before.items() if name != "dropped"}
     assert drop(entry.birth, 1) == [("dropped", entry.birth)]
 
 
@@ -262,7 +291,7 @@ def test_requests_that_wait_are_bounded(
     sending: Callable[[str], Future[requests.Response]],
     changed: Callable[..., None],
 ) -> None:
-    changed(("PATIENCE = 10, 2000", "PATIENCE = 10, 600000"), ("MOST_WAITING = 100", "MOST_WAITING = 3"))
+    changed(("PATIENCE = 2000", "PATIENCE = 600000"), ("MOST_WAITING = 100", "MOST_WAITING = 3"))
     waiting = [sending("flood")]
     grant(granted, "flood", minute_until=0, minute_zero=3)
     waiting += [sending("flood") for _unused in range(4)]

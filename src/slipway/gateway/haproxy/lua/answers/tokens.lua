@@ -29,9 +29,10 @@ local ENDS = {"data: [DONE]", '"message_stop"', '"response.completed"', '"respon
 local LOGGED = {"input", "cached", "output", "reasoning"}
 local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
 
+local MOST_HOLDERS = 20000    -- whose tokens are kept until the control process asks for them
+
 local totals = {}             -- backend -> key -> column -> tokens
-local MOST_HOLDERS = 20000     -- whose tokens are kept until the control process asks for them
-local spent, spenders = {}, 0 -- holder of a key or token with limits -> tokens since the control process asked
+local spent, spenders = {}, 0 -- holder of a limit of tokens -> tokens since the control process asked
 
 -- The number behind a key of an object; nil for anything but a whole number of sensible size.
 local function number(object, key)
@@ -106,6 +107,11 @@ local function is_end(text)
         if find(text, mark, 1, true) then return true end
     end
     return false
+end
+
+-- Whether limits (limits.map) have one of tokens. Otherwise tokens would wait here until there is one, and count then.
+local function has_tokens(limits)
+    return limits and (find(limits, "^%d*:%d") or find(limits, ":%d+$"))
 end
 
 local function spend(holder, tokens)
@@ -203,7 +209,7 @@ function Tokens:http_headers(txn, message)
         if (self.generates or READS[path]) and txn:get_var("txn.hold") ~= "moved" then
             self.request, self.path = message.channel, path
             self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
-            self.holder = txn:get_var("txn.limits") and (txn:get_var("txn.holder") or self.key)
+            self.holder = has_tokens(txn:get_var("txn.limits")) and (txn:get_var("txn.holder") or self.key)
             self.size, self.added, self.end_analyze = txn:get_var("txn.size"), {}, nil
         end
         return filter.CONTINUE

@@ -13,7 +13,8 @@
 local names = require("names")
 local refusals = require("refusals")
 
-local STEP, PATIENCE = 10, 2000   -- milliseconds between two looks of a request that waits, and in all
+local PATIENCE = 2000             -- milliseconds that a request waits
+local STEP, LONGEST_STEP = 10, 100  -- between its first two looks, and its last ones: many may wait for a long time
 local MOST_WAITING = 100          -- requests of one holder; further ones are refused
 local MOST_HOLDERS = 20000
 local STALE = 10                  -- seconds: a control process that has not asked for so long is not there
@@ -24,7 +25,8 @@ local FIELDS = {
     "day_tokens_rest", "day_ends",
 }
 
-local holders, held = {}, 0       -- name -> entry
+local holders = {}                -- name -> entry
+local entries = {}                -- all of them, in any order
 local changed = {}                -- name -> entry: since the control process asked
 local births = 0
 local heard = 0                   -- when the control process asked
@@ -40,12 +42,19 @@ local boot = ("%x."):format(math.floor(clock() * 1000000))
 local function entry_of(name)
     local entry = holders[name]
     if not entry then
-        if held >= MOST_HOLDERS then return nil end
+        if #entries >= MOST_HOLDERS then return nil end
         births = births + 1
-        entry = {birth = boot .. births, requests = 0, places = {}, waiting = 0, waited = 0}
-        holders[name], held = entry, held + 1
+        entry = {name = name, birth = boot .. births, requests = 0, places = {}, waiting = 0, waited = 0, index = #entries + 1}
+        holders[name], entries[entry.index] = entry, entry
     end
     return entry
+end
+
+local function remove(entry)
+    local last = entries[#entries]
+    entries[entry.index], last.index = last, entry.index
+    entries[#entries] = nil
+    holders[entry.name], changed[entry.name] = nil, nil
 end
 
 local function numbers(text)
@@ -132,11 +141,11 @@ end
 local function wait(name, limits, entry, now, limit)
     local place = take_place(entry, now)
     if not place then return entry, limit, true end
-    local first, deadline, again = entry, now + PATIENCE / 1000, true
+    local first, deadline, step, again = entry, now + PATIENCE / 1000, STEP, true
     repeat
         changed[name], entry.waited = entry, now
-        core.msleep(STEP)
-        now = clock()
+        core.msleep(step)
+        now, step = clock(), math.min(step * 3 // 2, LONGEST_STEP)
         entry = entry_of(name)
         if not entry then return nil, "unknown", true end
         limit, again = judge(limits, entry, now)
@@ -164,6 +173,7 @@ core.register_action("limit", {"http-req"}, function(txn)
     if again then entry, limit, again = wait(name, limits, entry, now, limit) end
     if not entry then return refuse(txn, limits, nil, "unknown") end
     if limit then
+        changed[name] = entry   -- so that it has a new grant soon, however many holders there are
         if entry.grant then tell_rest(txn, limits, entry) end
         return refuse(txn, limits, entry, limit, again)
     end
@@ -176,20 +186,30 @@ core.register_action("refuse_busy", {"http-req"}, function(txn)
     refusals.limited(txn, "at_once", numbers(txn:get_var("txn.limits")).at_once, 1)
 end)
 
+local function row(entry, recent)
+    local waiting = entry.waiting > 0 and entry.waited > recent and 1 or 0
+    local grant = entry.grant or {}
+    local minute, day = grant.minute_until or 0, grant.day_until or 0
+    return ("%s %s %d %d %d %d\n"):format(names.encode(entry.name), entry.birth, entry.requests, waiting, minute, day)
+end
+
 -- "show slipway limits [all]": a line for each holder that was used since the last time, or for all: name, birth, requests,
 -- whether one waits (0 or 1), and the numbers up to which more may pass, by the limits per minute and per day.
 local function show(applet, ...)
     local words = {...}
-    local rows = words[#words] == "all" and holders or changed
+    local rows = changed
     changed, heard = {}, clock()
     local recent = heard - WAITS
-    for name, entry in pairs(rows) do
-        if holders[name] == entry then
-            local waiting = entry.waiting > 0 and entry.waited > recent and 1 or 0
-            local grant = entry.grant or {}
-            local minute, day = grant.minute_until or 0, grant.day_until or 0
-            applet:send(("%s %s %d %d %d %d\n"):format(names.encode(name), entry.birth, entry.requests, waiting, minute, day))
+    if words[#words] == "all" then
+        -- HAProxy runs other requests in between. By number, none of the entries is missed when these add some.
+        for index = #entries, 1, -1 do
+            local entry = entries[index]
+            if entry then applet:send(row(entry, recent)) end
         end
+        return
+    end
+    for name, entry in pairs(rows) do
+        if holders[name] == entry then applet:send(row(entry, recent)) end
     end
 end
 
@@ -217,7 +237,7 @@ local function drop_entry(name, birth, requests)
     local entry = holders[name]
     if not entry or entry.birth ~= birth then return true end
     if entry.requests ~= requests then return false end
-    holders[name], changed[name], held = nil, nil, held - 1
+    remove(entry)
     return true
 end
 
