@@ -112,6 +112,35 @@ def spent(gateway: Standalone, name: str) -> list[int]:
     return [sum(column) for column in zip(*counts, strict=True)] if counts else [0, 0]
 
 
+def test_without_limits_no_port_is_open_until_there_are_some(
+    make_gateway: Callable[..., Standalone], engine: Engine, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("k" * 64)
+    host, port = "127.0.0.1", reserved_port()
+    gateway = make_gateway(apiKeysSecret="keys", exchangeListen=f"{host}:{port}", exchangeKeyFile=str(key))
+    silent = f"127.0.0.1:{reserved_port()}"
+
+    def route(**rights: Any) -> None:
+        gateway.route({"m1": [engine.endpoint]}, {"a": key_of("a")}, rights=rights, gateways=[f"{host}:{port}", silent])
+
+    def is_open() -> bool:
+        with suppress(ConnectionRefusedError), socket.create_connection((host, port), PATIENCE):
+            return True
+        return False
+
+    route(a={"requestsAtOnce": 5})
+    with gateway:
+        settle(gateway)
+        assert send(gateway, "a").status_code == 200
+        assert not is_open()
+        assert silent not in (gateway.directory / "control.log").read_text()
+        route(a={"requestsPerMinute": 5})
+        wait_for(is_open)
+        assert insist(gateway, "a") == ""
+        wait_for(lambda: silent in (gateway.directory / "control.log").read_text())
+
+
 def test_a_burst_at_all_gateways_gets_no_more_than_the_limit(three: list[Standalone]) -> None:
     assert insist_all(three, "burst", 40) == {"": 60, "insufficient_quota": 60}
 

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from slipway.gateway.control import exchange as module
-from slipway.gateway.control.exchange import FILE, Clock, Exchange, Known
+from slipway.gateway.control.exchange import FILE, Clock, Exchange, Known, shared_limits
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.keys import Rights
 from slipway.gateway.rules.limits import Counted
@@ -364,14 +364,40 @@ async def test_a_new_pod_waits_a_while_for_a_ready_one_and_not_for_one_that_is_n
     assert later.exchange.prepared.is_set()
 
 
-async def test_pods_without_limits_become_ready_and_ask_nothing_more(cluster: Cluster) -> None:
-    cluster.rights = {}
-    one = cluster.add("one")
+@pytest.mark.parametrize("rights", [{}, {"a": Rights(requests_at_once=9)}])
+async def test_pods_without_limits_ask_nothing_and_are_ready_at_once(
+    cluster: Cluster, rights: dict[str, Rights]
+) -> None:
+    cluster.rights = rights
+    one = cluster.add("one", ready=False)
+    cluster.ready["silent:8082"] = True
     await cluster.round(one)
     assert one.exchange.prepared.is_set()
-    one.haproxy.calls = []
+    assert (one.haproxy.calls, one.silent()) == ([], 0)
+
+
+async def test_a_first_limit_does_not_wait_for_pods_that_do_not_know_it_yet(cluster: Cluster) -> None:
+    cluster.rights = {}
+    one = cluster.add("one")
+    cluster.ready["two:8082"] = True
     await cluster.round(one)
-    assert one.haproxy.calls == []
+    cluster.time.pass_(10)
+    cluster.rights = DAY
+    one.haproxy.send()
+    await cluster.round(one)
+    assert one.haproxy.send(), "it uses its part at once"
+
+
+async def test_limits_are_read_once_for_each_change_of_rights(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    monkeypatch.setattr(module, "shared_limits", lambda rights: read.append(rights) or shared_limits(rights))
+    one = cluster.add("one")
+    for rights in (DAY, DAY, MINUTE):
+        cluster.rights = rights
+        await cluster.round(one)
+    assert read == [DAY, MINUTE]
 
 
 @pytest.mark.parametrize("rights", [DAY, MINUTE])
@@ -430,6 +456,16 @@ async def test_without_a_usable_key_a_pod_uses_its_equal_part_until_there_is_one
     assert 45 + await cluster.spend(one, two) == 90
 
 
+async def test_a_file_that_would_fill_the_directory_is_not_written(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_MOST_FILE", 100)
+    one = cluster.add("one")
+    assert await cluster.spend(one) == 90
+    assert not (one.directory / FILE).exists()
+    assert caplog.text.count("it would take more than 100 bytes") == 1
+
+
 async def test_a_directory_that_is_full_stops_no_exchange(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -439,5 +475,5 @@ async def test_a_directory_that_is_full_stops_no_exchange(
     monkeypatch.setattr(module, "write_files", full)
     one, two = cluster.add("one"), cluster.add("two")
     assert await cluster.spend(one, two) == 90
-    assert "No space left" in caplog.text
+    assert caplog.text.count("No space left") == 2, "once for each"
     assert not (one.directory / FILE).exists()

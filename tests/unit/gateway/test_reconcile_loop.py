@@ -18,12 +18,12 @@ from slipway.gateway.rules.jwks import VerificationKey
 class DataPlane:
     """As much of a DataPlane as the loop uses."""
 
-    def __init__(self, *failures: Exception) -> None:
-        self.failures = list(failures)
+    def __init__(self, *failures: Exception, running: set[str] | None = None) -> None:
+        self.failures, self.running = list(failures), running or set()
         self.applied: list[DesiredState] = []
 
     async def servers(self) -> set[str]:
-        return set()
+        return self.running
 
     async def apply(self, state: DesiredState) -> None:
         if self.failures:
@@ -63,6 +63,20 @@ async def test_nothing_is_applied_before_the_source_has_published() -> None:
         loop.publish(Snapshot(EMPTY, (("00FF", "alice"),)))
         await until(lambda: loop.ready)
         assert [state.keys for state in dataplane.applied] == [(("00FF", "alice"),)]
+
+
+@pytest.mark.parametrize("running_servers", [set(), {"10.0.0.1:8000"}])
+async def test_it_waits_for_conditions_unless_haproxy_is_ready_from_before(running_servers: set[str]) -> None:
+    dataplane, condition = DataPlane(running=running_servers), asyncio.Event()
+    loop = ReconcileLoop(dataplane)  # type: ignore[arg-type]
+    loop.wait_for(condition)
+    loop.publish(Snapshot(EMPTY))
+    task = asyncio.create_task(loop.run())
+    await turns(_GATHER_SECONDS)
+    assert loop.ready == bool(running_servers)
+    condition.set()
+    await until(lambda: loop.ready)
+    task.cancel()
 
 
 async def test_a_source_that_knows_nothing_makes_it_ready_too() -> None:

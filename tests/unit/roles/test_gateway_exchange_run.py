@@ -25,6 +25,12 @@ def volumes(api: ClusterApi) -> dict[str, Any]:
     return {one["name"]: one for one in pod["volumes"] if one["name"] in mounted}
 
 
+def admitted(api: ClusterApi) -> dict[int, Any]:
+    """From where the NetworkPolicy admits connections, by port."""
+    (policy,) = [one for key, one in api.objects.items() if key[0] == "NetworkPolicy"]
+    return {port["port"]: rule.get("from") for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+
+
 def test_the_key_is_created_once_and_pods_do_not_start_without_it(tmp_path: Path, api: ClusterApi) -> None:
     output = run_role(tmp_path, api, "gateway", "main", gateway_api_keys={"a": "sk-1"}, **GIVEN)
     created = api.objects[SECRET]
@@ -32,6 +38,8 @@ def test_the_key_is_created_once_and_pods_do_not_start_without_it(tmp_path: Path
     assert len(text) == 64
     assert text not in output
     assert volumes(api)["exchange"]["secret"] == {"secretName": SECRET[2]}
+    gateways = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "slipway-gateway"}}}
+    assert admitted(api)[8082] == [gateways]
     created["data"] = {"key": base64.b64encode(text.encode()).decode()}
     run_role(tmp_path, api, "gateway", "main", gateway_api_keys={"a": "sk-1"}, **GIVEN)
     assert api.objects[SECRET]["data"] == created["data"]
@@ -54,3 +62,4 @@ def test_without_keys_there_is_nothing_to_exchange(tmp_path: Path, api: ClusterA
     run_role(tmp_path, api, "gateway", "main", **GIVEN)
     assert SECRET not in api.objects
     assert set(volumes(api)) == {"run", "config", "token"}
+    assert set(admitted(api)) == {8080, 8081}

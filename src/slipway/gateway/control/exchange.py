@@ -51,7 +51,8 @@ _QUIET_SECONDS = 1.0
 _START_SECONDS = 5.0
 """How long a new process waits for the counts of the others before it grants anything."""
 _SAVE_SECONDS = 1.0
-_MOST_FILE = 64 << 20
+_MOST_FILE = 16 << 20
+"""Bytes. While a new file replaces the old one, both take memory of the pod."""
 _MOST_OF_STRANGERS, _MOST_OF_ADDRESS = 128, 8
 """Connections at once from addresses of no gateway, and from one address. Any pod may try to connect."""
 
@@ -63,9 +64,11 @@ class Known(NamedTuple):
     gateways: Mapping[str, bool]
     """Addresses of all gateways' exchange, ``host:port``, and whether their pods are Ready."""
 
-    def limits(self) -> dict[str, Limits]:
-        """Limits of keys and subjects that gateways hold together."""
-        return {name: own.limits for name, own in self.rights.items() if own.limits.shared}
+
+def shared_limits(rights: Mapping[str, Rights]) -> dict[str, Limits]:
+    """Limits of keys and subjects that gateways hold together."""
+    limits = ((name, own.limits) for name, own in rights.items())
+    return {name: own for name, own in limits if own.shared}
 
 
 class Limiter(Protocol):
@@ -108,6 +111,10 @@ class Exchange:
     ) -> None:
         """`known`: None before the first snapshot."""
         self._settings, self._limiter, self._known, self._clock = settings, limiter, known, clock or Clock()
+        self._rights: Mapping[str, Rights] = {}
+        """Of which the ledger has the limits."""
+        self._server: asyncio.Server | None = None
+        """None before there are limits."""
         self._seal: Seal | None = None
         self._sealless = ""
         """Why the key cannot be used, as logged."""
@@ -123,10 +130,13 @@ class Exchange:
         """Whether it is known what HAProxy counted and may accept: before, nothing is reported."""
         self._spent = Counter[str]()
         """Tokens that HAProxy said, and that are not in the ledger yet."""
-        self._began: float | None = None
+        self._began = float("inf")
+        """When this process knew its first snapshot."""
         self._asked = self._saved = self._called = float("-inf")
         """`_called`: when another gateway said that limited requests arrive there."""
         self._saved_version = 0
+        self._unsaved = ""
+        """Why nothing could be saved, as logged."""
         self._busy = False
         """Whether limited requests arrive here."""
         self._reported: set[str] = set()
@@ -139,39 +149,39 @@ class Exchange:
     async def run(self) -> None:
         """Exchanges until cancelled."""
         self.recall()
-        if not self._settings.exchange_key_file:
-            await self._rounds()
-            return
-        host, port = address(self._settings.exchange_listen)
-        server = await asyncio.start_server(self._serve, host or None, port, limit=LONGEST_REQUEST)
         try:
-            await self._rounds()
+            while True:
+                began = time.monotonic()
+                limited = await self.step()
+                if limited and self._server is None and self._settings.exchange_key_file:
+                    host, port = address(self._settings.exchange_listen)
+                    self._server = await asyncio.start_server(self._serve, host or None, port, limit=LONGEST_REQUEST)
+                pause = max(_STEP_SECONDS, _LOAD * (time.monotonic() - began - _ASK_SECONDS))
+                await asyncio.sleep(pause if limited or not self.prepared.is_set() else _QUIET_SECONDS)
         finally:
-            server.close()
+            if self._server:
+                self._server.close()
             for task in self._retries.values():
                 task.cancel()
 
-    async def _rounds(self) -> None:
-        while True:
-            began = time.monotonic()
-            busy = await self.step()
-            pause = max(_STEP_SECONDS, _LOAD * (time.monotonic() - began - _ASK_SECONDS))
-            await asyncio.sleep(pause if busy else _QUIET_SECONDS)
-
     async def step(self) -> bool:
-        """A round if there are limits, or may be. Returns whether the next one should follow soon.
+        """A round if there are limits. Returns whether there are.
 
         Without a snapshot there is none: what HAProxy counted would be for holders that seem to have no limits.
         """
         known = self._known()
         if known is None:
-            return True
-        limited = bool(known.limits() or self.ledger.holders)
-        if limited or not self.prepared.is_set():
+            return False
+        self._began = min(self._began, self._clock.steady())
+        if known.rights is not self._rights:
+            self._rights, self.ledger.limits = known.rights, shared_limits(known.rights)
+        limited = bool(self.ledger.limits or self.ledger.holders)
+        if limited:
             await self.attempt(known)
         else:
             self._silent.set(0)
-        return limited or not self.prepared.is_set()
+            self.prepared.set()
+        return limited
 
     async def attempt(self, known: Known) -> None:
         """A round; what fails in it is tried again in the next one."""
@@ -181,12 +191,14 @@ class Exchange:
             self._everything = True  # what HAProxy told may be lost
             log.debug("Could not exchange limits: %s", error)
         except OSError as error:
-            log.warning("Could not save what was used of limits: %s", error)
+            if str(error) != self._unsaved:
+                self._unsaved = str(error)
+                log.warning("Could not save what was used of limits: %s", error)
 
     async def round(self, known: Known) -> None:
         """Reads counts, exchanges them, and grants what is left. Raises CommandError, or OSError after all that."""
         now, ledger = self._clock.steady(), self.ledger
-        await self._count(now, known)
+        await self._count(now)
         if self._settings.exchange_key_file:
             await self._exchange(now, known)
         due = ledger.due()
@@ -198,13 +210,12 @@ class Exchange:
             self.prepared.set()
         self._save(now)
 
-    async def _count(self, now: float, known: Known) -> None:
+    async def _count(self, now: float) -> None:
         await self._limiter.spent(self._spent)
         entries = await self._limiter.limited(everything=self._everything)
         self._everything, self._observed = False, True
         ledger, spent = self.ledger, self._spent
         self._spent = Counter()
-        ledger.limits = known.limits()
         ledger.begin_day(self._clock.wall())
         for holder, one in entries.items():
             ledger.observe(now, holder, one.birth, one.requests, waiting=one.waiting, until=one.until)
@@ -226,8 +237,6 @@ class Exchange:
 
     def _may_grant(self, now: float) -> bool:
         """Whether the others have told what was used before this process began, or had the time to."""
-        if self._began is None:
-            self._began = now
         peers = self.ledger.gateways.peers
         answered = all(one in peers and peers[one].complete for one in self.ledger.gateways.addresses)
         return answered or now - self._began >= _START_SECONDS
@@ -255,8 +264,10 @@ class Exchange:
         if self.ledger.version != self._saved_version and now - self._saved >= _SAVE_SECONDS:
             version, text = self.ledger.version, msgspec.json.encode(self.ledger.save(now)).decode()
             self._saved = now
+            if len(text) > _MOST_FILE:
+                raise OSError(f"it would take more than {_MOST_FILE} bytes")
             write_files(Path(self._settings.directory), {FILE: text})
-            self._saved_version = version
+            self._saved_version, self._unsaved = version, ""
 
     # Questions to other gateways
 

@@ -108,9 +108,11 @@ class ReconcileLoop:
         try:
             await self.known.wait()
             await self._issuer_answered.wait()
-            for condition in self._conditions:
-                await condition.wait()
-            self._trust(await self._running_servers())
+            running = await self._running_servers()
+            if not running:  # Otherwise HAProxy is ready already, and only this process is new.
+                for condition in self._conditions:
+                    await condition.wait()
+            self._trust(running)
             self.changed()
             while True:
                 await self._apply()
