@@ -20,7 +20,7 @@ import msgspec
 from prometheus_client import Counter
 
 from slipway.gateway.control import http_api, supervisor
-from slipway.gateway.control.exchange import Exchange, Known
+from slipway.gateway.control.exchange import Exchange, View
 from slipway.gateway.control.jwks_source import JwksSource
 from slipway.gateway.control.reconcile_loop import ReconcileLoop
 from slipway.gateway.control.supervisor import Pulse
@@ -122,10 +122,10 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
             feeds.append(partial(source.run, reconciler.verify_with))
         if settings.api_keys_secret:
 
-            def known() -> Known | None:
-                return Known(reconciler.rights, reconciler.gateways) if reconciler.known.is_set() else None
+            def view() -> View | None:
+                return View(reconciler.rights, reconciler.gateways) if reconciler.known.is_set() else None
 
-            exchange = Exchange(settings, dataplane, known, metrics.registry)
+            exchange = Exchange(settings, dataplane, view, metrics.registry)
             reconciler.wait_for(exchange.prepared)
             feeds.append(exchange.run)
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)

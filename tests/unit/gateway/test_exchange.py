@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from slipway.gateway.control import exchange as module
-from slipway.gateway.control.exchange import FILE, Clock, Exchange, Known, shared_limits
+from slipway.gateway.control.exchange import FILE, Clock, Exchange, View, shared_limits
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.keys import Rights
 from slipway.gateway.rules.limits import Counted
@@ -124,12 +124,12 @@ class Pod:
             api_keys_secret="keys",
         )
         self.registry = CollectorRegistry()
-        self.exchange = Exchange(settings, self.haproxy, self._known, self.registry, self.cluster.time)
+        self.exchange = Exchange(settings, self.haproxy, self._view, self.registry, self.cluster.time)
         self.exchange.recall()
         self.ledger = self.exchange.ledger
 
-    def _known(self) -> Known | None:
-        return Known(self.cluster.rights, dict(self.cluster.ready)) if self.snapshot else None
+    def _view(self) -> View | None:
+        return View(self.cluster.rights, dict(self.cluster.ready)) if self.snapshot else None
 
     def silent(self) -> float | None:
         return self.registry.get_sample_value("slipway_gateway_exchange_silent")

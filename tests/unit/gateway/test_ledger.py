@@ -170,11 +170,11 @@ def test_a_restarted_gateway_learns_the_day_also_of_one_that_has_gone() -> None:
     gateways = three(limits)
     _passed, now = spend(gateways, "a", 1000.0)
     second = Gateway(9, limits)
-    left = [gateways[0], second]
+    rest = [gateways[0], second]
     gateways[0].ledger.keep(now, [second.name])
-    now = settle(left, now)
+    now = settle(rest, now)
     assert second.ledger.days.total("a") == Used(5)
-    assert spend(left, "a", now)[0] == 0
+    assert spend(rest, "a", now)[0] == 0
 
 
 def restarted(old: Gateway, now: float) -> Ledger:
@@ -501,10 +501,10 @@ def test_a_gateway_that_ends_keeps_nothing_after_it_has_left() -> None:
     now = settle(gateways, 1000.0)
     assert gateways[2].send("a")
     now = settle(gateways, now)
-    left = gateways[:2]
-    for one in left:
+    rest = gateways[:2]
+    for one in rest:
         one.ledger.fail(gateways[2].name)
-    passed, _now = spend(left, "a", now, 60)
+    passed, _now = spend(rest, "a", now, 60)
     assert passed == 29
 
 

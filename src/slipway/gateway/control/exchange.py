@@ -57,7 +57,7 @@ _MOST_OF_STRANGERS, _MOST_OF_ADDRESS = 128, 8
 """Connections at once from addresses of no gateway, and from one address. Any pod may try to connect."""
 
 
-class Known(NamedTuple):
+class View(NamedTuple):
     """What the exchange needs of the newest snapshot."""
 
     rights: Mapping[str, Rights]
@@ -105,12 +105,12 @@ class Exchange:
         self,
         settings: Settings,
         limiter: Limiter,
-        known: Callable[[], Known | None],
+        view: Callable[[], View | None],
         registry: CollectorRegistry,
         clock: Clock | None = None,
     ) -> None:
-        """`known`: None before the first snapshot."""
-        self._settings, self._limiter, self._known, self._clock = settings, limiter, known, clock or Clock()
+        """`view`: None before the first snapshot."""
+        self._settings, self._limiter, self._view, self._clock = settings, limiter, view, clock or Clock()
         self._rights: Mapping[str, Rights] = {}
         """Of which the ledger has the limits."""
         self._server: asyncio.Server | None = None
@@ -169,24 +169,24 @@ class Exchange:
 
         Without a snapshot there is none: what HAProxy counted would be for holders that seem to have no limits.
         """
-        known = self._known()
-        if known is None:
+        view = self._view()
+        if view is None:
             return False
         self._began = min(self._began, self._clock.steady())
-        if known.rights is not self._rights:
-            self._rights, self.ledger.limits = known.rights, shared_limits(known.rights)
+        if view.rights is not self._rights:
+            self._rights, self.ledger.limits = view.rights, shared_limits(view.rights)
         limited = bool(self.ledger.limits or self.ledger.holders)
         if limited:
-            await self.attempt(known)
+            await self.attempt(view)
         else:
             self._silent.set(0)
             self.prepared.set()
         return limited
 
-    async def attempt(self, known: Known) -> None:
+    async def attempt(self, view: View) -> None:
         """A round; what fails in it is tried again in the next one."""
         try:
-            await self.round(known)
+            await self.round(view)
         except CommandError as error:
             self._everything = True  # what HAProxy told may be lost
             log.debug("Could not exchange limits: %s", error)
@@ -195,12 +195,12 @@ class Exchange:
                 self._unsaved = str(error)
                 log.warning("Could not save what was used of limits: %s", error)
 
-    async def round(self, known: Known) -> None:
+    async def round(self, view: View) -> None:
         """Reads counts, exchanges them, and grants what is left. Raises CommandError, or OSError after all that."""
         now, ledger = self._clock.steady(), self.ledger
         await self._count(now)
         if self._settings.exchange_key_file:
-            await self._exchange(now, known)
+            await self._exchange(now, view)
         due = ledger.due()
         ledger.forget(await self._limiter.drop(ledger.age(now, due)))
         if self._may_grant(now):
@@ -223,8 +223,8 @@ class Exchange:
             ledger.count(now, holder, Used(0, tokens))
         self._busy = bool(entries or spent) or any(own.eager for own in ledger.holders.values())
 
-    async def _exchange(self, now: float, known: Known) -> None:
-        gateways = {one: ready for one, ready in known.gateways.items() if one != self.own}
+    async def _exchange(self, now: float, view: View) -> None:
+        gateways = {one: ready for one, ready in view.gateways.items() if one != self.own}
         busy = self._busy or now - self._called < _QUIET_SECONDS
         if busy or now - self._asked >= _QUIET_SECONDS:
             self._asked = now
@@ -332,8 +332,8 @@ class Exchange:
             log.warning(text, gateway, said(error))
 
     def _gateways(self) -> Mapping[str, bool]:
-        known = self._known()
-        return known.gateways if known else {}
+        view = self._view()
+        return view.gateways if view else {}
 
     def _hosts(self) -> set[str]:
         return {address(gateway)[0] for gateway in self._gateways()}

@@ -55,11 +55,11 @@ class Gateways:
     def keep(self, now: float, addresses: Iterable[str]) -> list[Peer]:
         """Takes over which gateways count. Returns those that no longer do, whose last minute still counts."""
         self.addresses = tuple(addresses)
-        left = [self.peers.pop(address) for address in self.peers.keys() - set(self.addresses)]
-        for peer in left:
+        ended = [self.peers.pop(address) for address in self.peers.keys() - set(self.addresses)]
+        for peer in ended:
             self._leave(now, peer)
         self._gone = [peer for peer in self._gone if now - peer.heard <= _GONE_SECONDS]
-        return left
+        return ended
 
     def _leave(self, now: float, peer: Peer) -> None:
         peer.fresh = False
