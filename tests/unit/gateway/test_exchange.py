@@ -186,7 +186,7 @@ async def test_the_asker_and_the_asked_log_why_a_request_is_refused(
     seal = one.exchange._sealed()
     cluster.key.write_text("x" * 64)
     two.start()
-    server = await asyncio.start_server(two.exchange._serve, *two.name.split(":"))
+    server = await asyncio.start_server(two.exchange.port.serve, *two.name.split(":"))
     assert seal
     for _unused in range(2):
         assert not await one.exchange._ask(seal, two.name, 60)

@@ -1,4 +1,4 @@
-"""The exchange of counts among gateways, for the limits that they keep together. All I/O around ledger.py is here.
+"""The exchange of counts among gateways, for the limits that they keep together. The I/O around ledger.py.
 
 Several times a second, while limited requests arrive, a gateway reads HAProxy's counts, asks each other gateway for
 what changed, and hands HAProxy new grants. None of them waits long for another: one that does not answer in time is
@@ -25,6 +25,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from slipway.decoding import DecodingError, decode_json, said
+from slipway.gateway.control.exchange_port import ExchangePort
 from slipway.gateway.haproxy.dataplane import write_files
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.keys import Limits, Rights
@@ -32,7 +33,7 @@ from slipway.gateway.rules.limits import Counted
 from slipway.gateway.settings import Settings, address, endpoint
 from slipway.gateway.shared_limits.holders import Saved
 from slipway.gateway.shared_limits.ledger import Ledger
-from slipway.gateway.shared_limits.seal import LONGEST_REQUEST, SIGNATURE, Request, Seal, SealError, read_seal
+from slipway.gateway.shared_limits.seal import SIGNATURE, Request, Seal, SealError, read_seal
 from slipway.gateway.shared_limits.usage import MOST_BYTES, Report, Used
 
 log = logging.getLogger(__name__)
@@ -53,8 +54,6 @@ _START_SECONDS = 5.0
 _SAVE_SECONDS = 1.0
 _MOST_FILE = 16 << 20
 """Bytes. While a new file replaces the old one, both take memory of the pod."""
-_MOST_OF_STRANGERS, _MOST_OF_ADDRESS = 128, 8
-"""Connections at once from addresses of no gateway, and from one address. Any pod may try to connect."""
 
 
 class View(NamedTuple):
@@ -113,8 +112,6 @@ class Exchange:
         self._settings, self._limiter, self._view, self._clock = settings, limiter, view, clock or Clock()
         self._rights: Mapping[str, Rights] = {}
         """Of which the ledger has the limits."""
-        self._server: asyncio.Server | None = None
-        """None before there are limits."""
         self._seal: Seal | None = None
         self._sealless = ""
         """Why the key cannot be used, as logged."""
@@ -140,9 +137,9 @@ class Exchange:
         self._busy = False
         """Whether limited requests arrive here."""
         self._reported: set[str] = set()
-        """Gateways whose silence is in the log, and addresses of those whose requests were refused."""
+        """Gateways whose silence is in the log."""
         self._retries: dict[str, asyncio.Task[None]] = {}
-        self._connections: Counter[str] = Counter()
+        self.port = ExchangePort(self._hosts, self._answer_line)
         text = "Gateways that do not answer how much of the limits they have used."
         self._silent = Gauge("slipway_gateway_exchange_silent", text, registry=registry)
 
@@ -153,14 +150,12 @@ class Exchange:
             while True:
                 began = time.monotonic()
                 limited = await self.step()
-                if limited and self._server is None and self._settings.exchange_key_file:
-                    host, port = address(self._settings.exchange_listen)
-                    self._server = await asyncio.start_server(self._serve, host or None, port, limit=LONGEST_REQUEST)
+                if limited and self._settings.exchange_key_file:
+                    await self.port.open(self._settings.exchange_listen)
                 pause = max(_STEP_SECONDS, _LOAD * (time.monotonic() - began - _ASK_SECONDS))
                 await asyncio.sleep(pause if limited or not self.prepared.is_set() else _QUIET_SECONDS)
         finally:
-            if self._server:
-                self._server.close()
+            self.port.close()
             for task in self._retries.values():
                 task.cancel()
 
@@ -313,7 +308,7 @@ class Exchange:
         except (OSError, EOFError, TimeoutError, ValueError) as error:
             self.ledger.fail(gateway)
             if self._gateways().get(gateway):
-                self._report(gateway, "Gateway %s does not tell what it used of limits: %s", error)
+                self._report(gateway, error)
             return False
         self._reported.discard(gateway)
         return True
@@ -324,12 +319,12 @@ class Exchange:
         nonce, at = secrets.token_hex(16), int(self._clock.wall())
         return Request(gateway, nonce, at, self._epoch, self.own, self._busy, epoch, since, complete)
 
-    def _report(self, gateway: str, text: str, error: Exception) -> None:
+    def _report(self, gateway: str, error: Exception) -> None:
         """Logs the first of several errors of a gateway."""
-        self._reported &= {*self._gateways(), *self._hosts()}
+        self._reported &= self._gateways().keys()
         if gateway not in self._reported:
             self._reported.add(gateway)
-            log.warning(text, gateway, said(error))
+            log.warning("Gateway %s does not tell what it used of limits: %s", gateway, said(error))
 
     def _gateways(self) -> Mapping[str, bool]:
         view = self._view()
@@ -340,40 +335,13 @@ class Exchange:
 
     # Answers
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request. A client that is no gateway gets nothing, and soon loses the connection."""
-        host = str((writer.get_extra_info("peername") or ("",))[0])
-        self._connections[host] += 1
-        try:
-            if self._admits(host):
-                async with asyncio.timeout(_AGAIN_SECONDS):
-                    await self._answer(reader, writer)
-                    self._reported.discard(host)
-        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ValueError) as error:
-            if isinstance(error, SealError) and host in self._hosts():
-                self._report(host, "Refused a request of gateway %s for the use of limits: %s", error)
-            log.debug("Refused a request for the use of limits from %s: %s", host, said(error))
-        finally:
-            self._connections[host] -= 1
-            if not self._connections[host]:
-                del self._connections[host]
-            writer.transport.abort()
-
-    def _admits(self, host: str) -> bool:
-        """Whether one more connection of this address gets an answer. Strangers leave gateways their part."""
-        gateways = self._hosts()
-        strangers = sum(number for other, number in self._connections.items() if other not in gateways)
-        return self._connections[host] <= _MOST_OF_ADDRESS and (host in gateways or strangers <= _MOST_OF_STRANGERS)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _answer_line(self, line: bytes) -> bytes:
+        """The sealed answer to a gateway's request. Raises SealError or ValueError."""
         seal = self._sealed()
         if seal is None:
-            return
-        request = seal.read_request(await reader.readuntil(b"\n"), self.own, self._clock.wall())
-        writer.write(seal.answer(request.nonce, self.answer(request)))
-        await writer.drain()
-        writer.write_eof()
-        await reader.read(1)  # until the other side has read all and closes
+            raise ValueError("this gateway has no key")
+        request = seal.read_request(line, self.own, self._clock.wall())
+        return seal.answer(request.nonce, self.answer(request))
 
     def answer(self, request: Request) -> Report:
         """The report for another gateway. Raises ValueError while nothing is known of HAProxy."""

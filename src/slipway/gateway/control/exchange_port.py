@@ -1,0 +1,80 @@
+"""The port at which other gateways ask how much of the limits was used. Any pod may try to connect."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from slipway.decoding import said
+from slipway.gateway.settings import address
+from slipway.gateway.shared_limits.seal import LONGEST_REQUEST, SealError
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 2.0
+"""How long a client may take to ask and to read the answer."""
+_MOST_OF_STRANGERS, _MOST_OF_ADDRESS = 128, 8
+"""Connections at once from addresses of no gateway, and from one address."""
+
+
+class ExchangePort:
+    """Answers one request of each connection."""
+
+    def __init__(self, hosts: Callable[[], set[str]], answer: Callable[[bytes], bytes]) -> None:
+        """`hosts`: of the gateways. `answer`: of a line. Raises SealError or ValueError for one that gets none."""
+        self._hosts, self._answer = hosts, answer
+        self._server: asyncio.Server | None = None
+        self._connections: Counter[str] = Counter()
+        self._refused: set[str] = set()
+        """Gateways whose refused requests are in the log."""
+
+    async def open(self, listen: str) -> None:
+        """Opens it, if it is not open. Raises OSError."""
+        if self._server is None:
+            host, port = address(listen)
+            self._server = await asyncio.start_server(self.serve, host or None, port, limit=LONGEST_REQUEST)
+
+    def close(self) -> None:
+        """Takes no more connections."""
+        if self._server:
+            self._server.close()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one request. A client that is no gateway gets nothing, and soon loses the connection."""
+        host = str((writer.get_extra_info("peername") or ("",))[0])
+        self._connections[host] += 1
+        try:
+            if self._admits(host):
+                async with asyncio.timeout(_SECONDS):
+                    await self._reply(reader, writer)
+                    self._refused.discard(host)
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ValueError) as error:
+            self._report(host, error)
+        finally:
+            self._connections[host] -= 1
+            if not self._connections[host]:
+                del self._connections[host]
+            writer.transport.abort()
+
+    def _admits(self, host: str) -> bool:
+        """Whether one more connection of this address gets an answer. Strangers leave gateways their part."""
+        gateways = self._hosts()
+        strangers = sum(number for other, number in self._connections.items() if other not in gateways)
+        return self._connections[host] <= _MOST_OF_ADDRESS and (host in gateways or strangers <= _MOST_OF_STRANGERS)
+
+    async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(self._answer(await reader.readuntil(b"\n")))
+        await writer.drain()
+        writer.write_eof()
+        await reader.read(1)  # until the other side has read all and closes
+
+    def _report(self, host: str, error: Exception) -> None:
+        """Logs the first of several refusals of a gateway."""
+        gateways = self._hosts()
+        self._refused &= gateways
+        if isinstance(error, SealError) and host in gateways and host not in self._refused:
+            self._refused.add(host)
+            log.warning("Refused a request of gateway %s for the use of limits: %s", host, said(error))
+        log.debug("Refused a request for the use of limits from %s: %s", host, said(error))
