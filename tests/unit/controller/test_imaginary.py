@@ -29,7 +29,7 @@ from slipway.serving.containers.diagnosis import Limits, diagnose
 from slipway.serving.containers.freedoms import Freedom, freedoms
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
 from slipway.serving.contract.settings import Settings
-from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.watches import REFERENCES, by_reference, enqueue_nothing, owned_by, referenced_by
 from slipway.serving.pods.server import Scale
 from slipway.serving.pods.workload import Rollout, child, deployment_of
 from slipway.serving.routing.scaling import ScaleTarget, Scaling
@@ -77,7 +77,7 @@ class Fleets:
         return (
             *owned_by(FLEET, SERVICE, DEPLOYMENT),
             *owned_by(FLEET, GROUP, optional="the leader group controller"),
-            Watch(kind=FLEET, enqueue=nobody, indexes={REFERENCES: by_reference(_references)}),
+            Watch(kind=FLEET, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(_references)}),
             Watch(kind=RUNTIME, enqueue=referenced_by(FLEET, RUNTIME)),
         )
 
@@ -129,7 +129,7 @@ class Fleets:
 
     def status(self, view: View, rejection: Rejection | None) -> StatusResult:
         if view.spec.get("silent"):
-            return StatusResult({"policed": view.world.policed})
+            return StatusResult({"policed": view.world.has_foreign_policies})
         workloads = [view.workload(part) for part in PARTS]
         diagnoses = [diagnose(one, view.world.pods, LIMITS, view.world.now, lambda _log: None) for one in workloads]
         components = list(map(Component, workloads, diagnoses, PARTS))

@@ -43,7 +43,7 @@ def plan(view: View) -> Plan:
     )
     bundle = workload(server, scale, (ServiceSpec(server.name, server.selector, route),))
     refuse_sealed(bundle.deployment, LLAMACPP.container, LLAMACPP)
-    guards = ingress(server, world.settings, policed=world.policed)
+    guards = ingress(server, world.settings, policed=world.has_foreign_policies)
     return Plan(children=(*guards, *bundle.children, *disruption_budget(server, scale, world.settings)))
 
 

@@ -48,7 +48,7 @@ from slipway.serving.contract.watches import (
     REFERENCES,
     by_namespace,
     by_reference,
-    nobody,
+    enqueue_nothing,
     owned_by,
     referenced_by,
     stops,
@@ -96,7 +96,7 @@ def _watches_of_services(_settings: Settings) -> tuple[Watch, ...]:
     return (
         *owned_by(kind, SERVICE, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET, NETWORK_POLICY),
         *owned_by(kind, operation.OBJECTIVE, optional=operation.INSTALLED_BY),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=nobody),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=enqueue_nothing),
         Watch(kind=kind, enqueue=scheduling.behind, indexes=indexes),
         Watch(kind=kind, enqueue=quotas.after, indexes=QUOTA_INDEXES),
         Watch(kind=GPU_QUOTA.kind, enqueue=_of_quota, indexes={quotas.COVERS: quotas.by_namespace_ref}),

@@ -63,7 +63,7 @@ from slipway.serving.contract.api import (
     Watch,
     World,
 )
-from slipway.serving.contract.authors import planned
+from slipway.serving.contract.authors import build_allowed_plan
 from slipway.serving.contract.readiness import RETRYING, ROUTED, summarize
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.workload import MANAGER
@@ -253,7 +253,7 @@ class Reconciler:
 
     def _plan(self, look: _Look) -> Plan:
         """Raises InvalidSpecError."""
-        return planned(self._api, look.world, look.view, self._reserved)
+        return build_allowed_plan(self._api, look.world, look.view, self._reserved)
 
     async def _finalize(self, resource: Object) -> Result:
         """Does what is left to do before the resource may go. Children that are no longer named go by their owner."""
@@ -401,7 +401,7 @@ class Reconciler:
             catalogs=self._catalogs.known if self._catalogs is not None else {},
             demand=self._demands.known if self._demands is not None else {},
             file=content,
-            policed=any(map(self._caches.policed, _namespaces(resource, children))),
+            has_foreign_policies=any(map(self._caches.policed, _namespaces(resource, children))),
         )
         return _Look(world, self._api.resolve(world))
 

@@ -23,7 +23,7 @@ from slipway.kube.api.errors import ApiError, ConflictError, ForbiddenError, Not
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, Key, Object, generation, resource_version
 from slipway.kube.writes.events import Recorder
-from slipway.serving.routing.scaling import Load, Scaling, begin, follow
+from slipway.serving.routing.scaling import Load, Scaling, add_sample, begin
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Autoscaler:
         if subject not in self._loads:
             self._loads[subject] = begin(scaling, await self._averages.known(scaling.state, subject), now)
         requests = sum(traffic.requests.get(service, 0.0) for service in scaled.services)
-        load, replicas = follow(self._loads[subject], scaling, requests, now, complete=traffic.complete)
+        load, replicas = add_sample(self._loads[subject], scaling, requests, now, complete=traffic.complete)
         self._loads[subject] = load
         self._active.labels(*subject.labels).set(requests)
         self._wanted.labels(*subject.labels).set(replicas)

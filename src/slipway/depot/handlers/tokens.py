@@ -145,7 +145,7 @@ class Tokens:
         """The namespace for which the controller signed a pull token. Raises RefusedError for a namespace that was
         deleted and created again."""
         try:
-            claim = depot_token.verified(self._hmac_key, password, "pull", self._now())
+            claim = depot_token.verify_token(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:
             raise unauthorized(str(error)) from None
         if not claim.uid or not claim.expires:

@@ -187,7 +187,7 @@ class Uploads:
         if scheme.lower() != "bearer":
             raise RefusedError(401, "send the token as Authorization: Bearer", WWW_Authenticate="Bearer")
         try:
-            claim = depot_token.verified(self._hmac_key, token.strip(), "upload", 0)
+            claim = depot_token.verify_token(self._hmac_key, token.strip(), "upload", 0)
         except depot_token.TokenError as error:
             raise RefusedError(401, str(error), WWW_Authenticate="Bearer") from None
         if claim.expires and self._now() >= claim.expires:

@@ -28,7 +28,7 @@ from slipway.kube.objects import (
 from slipway.kube.values.times import unix_time
 from slipway.serving.contract.delivery import OBSERVED, WORKLOADS, DeliveryWorld, Outcome, operations, template_of
 from slipway.serving.contract.settings import Settings
-from slipway.serving.wire.depot_token import Claim, TokenError, verified
+from slipway.serving.wire.depot_token import Claim, TokenError, verify_token
 from slipway.weights.delivery.image_volumes import LIFE, RENEWAL
 from slipway.weights.delivery.image_volumes import NAMESPACES as NAMESPACE_WATCH
 from slipway.weights.delivery.shared_claim import FILLED
@@ -505,7 +505,7 @@ def test_image_volumes_need_no_claim_and_no_job() -> None:
     (secret,) = place.outcome(DEPLOYMENT, after).secrets
     assert spec["imagePullSecrets"] == [{"name": secret["metadata"]["name"]}]
     credentials = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
-    claim = verified(SECRET_KEY, credentials["password"], "pull", NOW)
+    claim = verify_token(SECRET_KEY, credentials["password"], "pull", NOW)
     assert (claim.namespace, claim.uid) == (NAMESPACE, "uid-ns")
     del after["metadata"]["annotations"][names.USES_MODEL]
     cleaned_workload = place.deliver(DEPLOYMENT, after)
@@ -515,7 +515,7 @@ def test_image_volumes_need_no_claim_and_no_job() -> None:
 def pull_claim(outcome: Outcome, now: float) -> Claim:
     (secret,) = outcome.secrets
     credentials = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
-    return verified(SECRET_KEY, credentials["password"], "pull", now)
+    return verify_token(SECRET_KEY, credentials["password"], "pull", now)
 
 
 def test_a_pull_token_ends_after_days_and_is_renewed_before() -> None:

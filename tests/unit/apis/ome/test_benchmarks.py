@@ -18,7 +18,7 @@ from slipway.kube.objects import JOB, Key, Object
 from slipway.kube.values.times import unix_time
 from slipway.serving.containers.freedoms import NO_LABELS
 from slipway.serving.contract.api import InvalidSpecError, Rejection, World
-from slipway.serving.contract.authors import planned as judged
+from slipway.serving.contract.authors import build_allowed_plan as judged
 from slipway.serving.contract.settings import Loader, Settings
 from tests import worlds
 from tests.tables import each

@@ -22,7 +22,7 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, deleting, uid
 from slipway.kube.schemas.conditions import timestamp
-from slipway.serving.containers.diagnosis import remains, template_digest
+from slipway.serving.containers.diagnosis import may_use_volumes, template_digest
 from slipway.serving.contract.api import Listers, MetadataPatch, Plan
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import referenced_by
@@ -126,7 +126,9 @@ def _mounted(view: View, deployment: Object) -> bool:
     if view.deployment is not None and template_digest(view.deployment["spec"]["template"]) != digest:
         return True
     older = (pod for pod in _reading(view) if template_digest(pod) != digest)
-    return world.child(JOB, names.load_name(view.name)) is not None or any(remains(pod, world.now) for pod in older)
+    return world.child(JOB, names.load_name(view.name)) is not None or any(
+        may_use_volumes(pod, world.now) for pod in older
+    )
 
 
 def _reading(view: View) -> list[Object]:
@@ -146,7 +148,7 @@ def finalize(view: View) -> Plan | None:
     It ends in any case: without a claim, a configuration or a working Job, and after a time.
     """
     world, where = view.world, view.place
-    if any(remains(pod, world.now) for pod in _reading(view)):
+    if any(may_use_volumes(pod, world.now) for pod in _reading(view)):
         return Plan(children=())
     if where is None or view.claim is None or deleting(view.claim):
         return None

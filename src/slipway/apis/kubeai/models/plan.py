@@ -25,7 +25,7 @@ def plan(view: View) -> Plan:
     bundle = workload.workload(server, scale, pods.addresses(model, server.engine, failing=view.failing))
     refuse_sealed(bundle.deployment, CONTAINER, model.engine)
     deployment = workload.with_labels_of(bundle.deployment, pods.rightly_labelled(view.deployment))
-    before = (*network.ingress(server, world.settings, policed=world.policed), *bundle.beside)
+    before = (*network.ingress(server, world.settings, policed=world.has_foreign_policies), *bundle.dependencies)
     budget = policies.disruption_budget(server, scale, world.settings)
     filed, absent = _files(model, server)
     cached = model.place is not None
@@ -77,7 +77,7 @@ def _freedoms(server: ModelServer) -> frozenset[Freedom]:
 
 def _kept(view: View, model: Model) -> tuple[Object, ...]:
     """A Deployment of before the cache was asked for serves on while it is filled."""
-    return (workload.kept(view.deployment, model.replicas),) if view.deployment else ()
+    return (workload.keep_deployment(view.deployment, model.replicas),) if view.deployment else ()
 
 
 def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, ...]]:

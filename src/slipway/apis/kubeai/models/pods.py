@@ -17,7 +17,7 @@ from slipway.artifacts.locations import huggingface
 from slipway.kube.objects import MANAGED_BY, Object, created_unix, labels
 from slipway.serving.containers import env, volumes
 from slipway.serving.contract.settings import Settings
-from slipway.serving.pods.loader import ADAPTERS_FOLDER, beside_engine, scratch
+from slipway.serving.pods.loader import ADAPTERS_FOLDER, build_adapter_loader, scratch
 from slipway.serving.pods.server import Container, File, ModelServer, Scale, ServiceSpec, variables
 from slipway.serving.pods.workload import CONFINED, restricted
 from slipway.serving.routing.route import PrefixHash, Route, ScaleTarget
@@ -252,4 +252,4 @@ def _loader(model: Model, access: Access) -> Container:
         env_from=env_from(model),
         mounts=access.mounts,
     )
-    return beside_engine(container, PORT, model.settings.adapters.size, model.controller_key)
+    return build_adapter_loader(container, PORT, model.settings.adapters.size, model.controller_key)

@@ -17,7 +17,7 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.engines.definition.flags import given_flags
 from slipway.engines.programs.tgi import MODEL_ID
 from slipway.kube.objects import Object, created_unix, deleting, key, labels
-from slipway.serving.containers.diagnosis import remains
+from slipway.serving.containers.diagnosis import may_use_volumes
 from slipway.serving.contract.api import USES, World
 
 BY_EACH_POD = "WorkloadResolved"
@@ -127,7 +127,7 @@ def wanted_by_pods(world: World, model: Object) -> bool:
 def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]:
     """The pods that read a folder of the cache."""
     pods = world.listers.pods_of(INFERENCE_SERVICE, READ, place(namespace, cache_key))
-    return [pod for pod in pods if remains(pod, world.now)]
+    return [pod for pod in pods if may_use_volumes(pod, world.now)]
 
 
 def reads(pod: Object) -> list[str]:

@@ -19,7 +19,7 @@ from slipway.kube.values.names import fitting, label_value
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table
-from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.watches import REFERENCES, by_reference, enqueue_nothing, owned_by, referenced_by
 from slipway.serving.pods.workload import child
 from slipway.serving.routing.route import MODEL_ID, InvalidRouteError, Route, route_metadata, routed_service
 from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
@@ -66,7 +66,7 @@ def references(resource: Object) -> Iterator[Reference]:
 def watches(_settings: Settings) -> Sequence[Watch]:
     return (
         *owned_by(KIND, SERVICE),
-        Watch(kind=KIND, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
+        Watch(kind=KIND, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(references)}),
         Watch(kind=INFERENCE_SERVICE, enqueue=referenced_by(KIND, INFERENCE_SERVICE)),
     )
 

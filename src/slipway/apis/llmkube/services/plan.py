@@ -32,10 +32,10 @@ def plan(view: View) -> Plan:
     scaler = (autoscaling.scaler(service, server, view.most_replicas),) if autoscaling.autoscaled(service) else ()
     others = (*operation.budget(view, service, server, scale), *operation.objective(service, server))
     serving = (deployment,) if view.waits is None else _earlier(view, deployment)
-    guards = network.ingress(server, world.settings, policed=world.policed)
+    guards = network.ingress(server, world.settings, policed=world.has_foreign_policies)
     # An autoscaler would complain of a Deployment that is not there yet.
     return Plan(
-        children=(*guards, *bundle.beside, *serving, *(scaler if serving else ()), *others),
+        children=(*guards, *bundle.dependencies, *serving, *(scaler if serving else ()), *others),
         pending=() if serving == (deployment,) else (deployment,),
         shared=(*_classes(service), *_own_claim(view, service)),
         adapters=pods.adapters(service),
@@ -56,7 +56,7 @@ def _earlier(view: View, deployment: Object) -> tuple[Object, ...]:
     # An autoscaler keeps within its bounds, but that it always has one replica.
     if most is not None and (replicas is not None or most == 0):
         replicas = min(replicas or 0, most)
-    return (workload.kept(view.deployment, replicas),) if view.deployment else ()
+    return (workload.keep_deployment(view.deployment, replicas),) if view.deployment else ()
 
 
 def _own_claim(view: View, service: Service) -> tuple[Object, ...]:

@@ -20,7 +20,7 @@ from slipway.kube.objects import MANAGED_BY, Object, created_unix
 from slipway.kube.values.names import fitting, label_value
 from slipway.serving.containers import env, volumes
 from slipway.serving.contract.api import InvalidSpecError, World
-from slipway.serving.pods.loader import beside_engine, scratch
+from slipway.serving.pods.loader import build_adapter_loader, scratch
 from slipway.serving.pods.policies import UNMOVED
 from slipway.serving.pods.server import (
     Container,
@@ -158,7 +158,7 @@ def _loader(service: Service) -> Container:
     container = Container(name=agent.CONTAINER, image=service.settings.loader_image)
     kind = "" if service.spec.runtime == "vllm" else service.spec.runtime
     size, key = service.settings.adapters.size, service.controller_key
-    return beside_engine(container, service.port, size, key, kind=kind, volume=LOADER_VOLUME)
+    return build_adapter_loader(container, service.port, size, key, kind=kind, volume=LOADER_VOLUME)
 
 
 def adapters(service: Service) -> AdapterSet:
