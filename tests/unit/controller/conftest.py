@@ -14,7 +14,7 @@ import pytest
 from slipway.apis.kubeai.types import KIND as KUBEAI_MODEL
 from slipway.apis.labels import RESERVED
 from slipway.controller.inputs.caches import Caches
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import Reconciler
 from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.api.client import Client
@@ -206,7 +206,7 @@ class Parts:
     def __init__(self, client: Client, session: aiohttp.ClientSession, address: Callable[[Object], str]) -> None:
         self.metrics, self.api = Metrics(), Toys()
         self.caches = Caches(client, [self.api], SETTINGS, pod_managers=("kubeai",))
-        self.agents = Agents(client, session, address)
+        self.agents = LoaderClients(client, session, address)
         self.agents.sign_with(KEY)
         self.recorder = Recorder(client, "test", metrics=self.metrics)
         self.scaled = ScaledResources()
@@ -291,7 +291,7 @@ async def controlled(
     settings = msgspec.structs.replace(settings, system_namespace=settings.system_namespace or "system")
     caches, agents, metrics = (
         Caches(client, [api], settings, pod_managers=("kubeai",)),
-        Agents(client, session),
+        LoaderClients(client, session),
         Metrics(),
     )
     agents.sign_with(KEY)

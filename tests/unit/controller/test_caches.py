@@ -20,7 +20,7 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.controller import main
 from slipway.controller.inputs.caches import Caches
 from slipway.controller.inputs.catalogs import Catalogs
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.settings import ControllerSettings
 from slipway.kube.api.client import Client
 from slipway.kube.caches.store import Change
@@ -340,7 +340,7 @@ async def test_the_controller_has_one_informer_a_kind(client: Client, metrics: M
     is known by a label."""
     settings = ControllerSettings(system_namespace="slipway-system", routed_namespaces="slipway=yes")
     elector, session = LeaderElector(client, "system", "boss", metrics=metrics), cast(aiohttp.ClientSession, None)
-    agents, catalogs = Agents(client, session), Catalogs(client, settings.system_namespace)
+    agents, catalogs = LoaderClients(client, session), Catalogs(client, settings.system_namespace)
     manager = main._manager(settings, client, elector, session, agents, catalogs, metrics)
     counted = Counter(informer.kind for informer in manager._informers)
     assert {kind.plural: count for kind, count in counted.items() if count != 1} == {
@@ -396,9 +396,9 @@ def test_of_network_policies_children_are_whole_and_others_are_names() -> None:
         assert kept is not None
         seen.store(NETWORK_POLICY).put(kept)
     assert [one.get("spec") for one in seen.list(NETWORK_POLICY, OWNER_INDEX, "models/1")] == [{"x": 1}]
-    assert seen.policed("models")
+    assert seen.has_foreign_policies("models")
     seen.store(NETWORK_POLICY).drop(Key("models", "deny"))
-    assert not seen.policed("models")
+    assert not seen.has_foreign_policies("models")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from slipway.apis.labels import RESERVED
 from slipway.controller.inputs.caches import Caches
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import MARK, Reconciler
 from slipway.controller.scaling.scaled import ScaledResources, Subject
 from slipway.kube.api.client import Client
@@ -155,7 +155,7 @@ class Running:
 
     def start(self) -> None:
         api, metrics = Fleets(), Metrics()
-        self.agents, self.scaled = Agents(self._client, self._session), ScaledResources()
+        self.agents, self.scaled = LoaderClients(self._client, self._session), ScaledResources()
         self.agents.sign_with(KEY)
         self.caches = Caches(self._client, [api], SETTINGS)
         recorder = Recorder(self._client, "test", metrics=metrics)

@@ -19,7 +19,7 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.documents.report import Report, written
 from slipway.artifacts.headers.gguf import Gguf
 from slipway.controller.inputs.caches import Caches
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import Reconciler
 from slipway.controller.scaling.scaled import ScaledResources, Subject
 from slipway.kube.metrics import Metrics
@@ -42,7 +42,7 @@ Operate = Callable[[Api], Awaitable[Reconciler]]
 @pytest.fixture
 async def operate(client, session, start) -> AsyncIterator[Operate]:
     """Starts a controller for the resources of one API."""
-    agents = Agents(client, session)
+    agents = LoaderClients(client, session)
     agents.sign_with(KEY)
 
     async def started(api: Api) -> Reconciler:
