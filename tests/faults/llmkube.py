@@ -144,7 +144,7 @@ class LLMKubeRun(Run):
             "the Model is not ready"
         )
         assert status.get("cacheKey") == key, "the Model has other weights"
-        assert set(cache.inventory(model)) == self.disk == {key}, "records and folders differ"
+        assert set(cache.read_records(model)) == self.disk == {key}, "records and folders differ"
         assert served.get("observedGeneration") == service["metadata"]["generation"], "status is old"
         seen = [(one["generation"], one["ready"]) for one in served.get("observedModels", [])]
         assert seen == [(generation, True)], "the service has not seen its Model"

@@ -118,7 +118,7 @@ DECODERS: dict[str, Decoder] = {
     "report of a loader": (REPORT, lambda data: report.read(as_text(data)), ()),
     "inventory of a cache": (
         RECORD,
-        lambda data: llmkube_cache.inventory(claim(f"{names.LOADED}{'0' * 16}", as_text(data))),
+        lambda data: llmkube_cache.read_records(claim(f"{names.LOADED}{'0' * 16}", as_text(data))),
         (),
     ),
     "averages": ({"n/m": 1.5}, lambda data: autoscaler._averages(as_text(data)), ()),

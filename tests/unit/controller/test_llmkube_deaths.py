@@ -86,7 +86,7 @@ class Node:
 
 def records(server: Any) -> dict[str, cache.Record]:
     carriers = [obj for obj in server.objects.values() if obj["kind"] in ("PersistentVolumeClaim", "Model")]
-    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+    return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
 async def life(server: Any, cluster: Any, node: Node, eventually: Any) -> None:

@@ -81,7 +81,7 @@ def reason(cluster, name):
 
 def inventory(cluster):
     carriers = [obj for obj in cluster.server.objects.values() if obj["kind"] in ("PersistentVolumeClaim", "Model")]
-    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+    return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
 async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothing_is_loaded_again(

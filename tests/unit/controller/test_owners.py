@@ -177,7 +177,7 @@ async def test_a_foreign_pod_does_not_keep_the_finalizer_of_a_deleted_model(serv
 
 def _inventory(cluster):
     carriers = [obj for obj in cluster.server.objects.values() if obj["kind"] in ("PersistentVolumeClaim", "Model")]
-    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+    return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
 async def _completed(server, cluster, job, sha256):

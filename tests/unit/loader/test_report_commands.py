@@ -129,7 +129,7 @@ SETTINGS = Settings(
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_a_model_has_its_loaders_do_they_understand(kind: str) -> None:
     metadata = {"name": "tiny", "namespace": "models", "uid": "1"}
-    model = model_spec.read({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
+    model = model_spec.parse_model({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
     loads = [] if kind == "claim" else [loaders.download(model, refresh=fresh) for fresh in (False, True)]
     for job in (*loads, loaders.inspection(model)):
         program, *words = words_of(job)
@@ -150,7 +150,7 @@ def test_as_the_node_a_bucket_is_read_only_where_the_operator_lets_it(kind: str)
     given = msgspec.structs.replace(SETTINGS.sources, node_identity=True)
     settings = msgspec.structs.replace(SETTINGS, sources=given)
     for node, of in ((False, SETTINGS), (True, settings)):
-        job = loaders.download(model_spec.read({"metadata": metadata, "spec": MODELS[kind]}, of), refresh=False)
+        job = loaders.download(model_spec.parse_model({"metadata": metadata, "spec": MODELS[kind]}, of), refresh=False)
         assert report_commands.access(module.arguments(words_of(job)[1:])).node_identity is node
 
 

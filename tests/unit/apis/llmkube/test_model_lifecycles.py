@@ -173,7 +173,7 @@ def annotate(obj: dict[str, Any], told: dict[str, Any]) -> None:
 def inventory(cluster: Cluster) -> dict[str, cache.Record]:
     """What Models say of the folders, and the claim of those of which none says anything."""
     carriers = [cluster.claim, *cluster.models.values()]
-    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+    return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
 def complete(cluster: Cluster) -> set[str]:
