@@ -114,7 +114,7 @@ STATE = {"adapters": [{"name": "a", "digest": "d", "phase": "Loaded"}], "progres
 Decoder = tuple[Any, Callable[[bytes], Any], tuple[type[Exception], ...]]
 DECODERS: dict[str, Decoder] = {
     "route": (ROUTE_OF, lambda data: routed_service(routed(as_text(data))), (InvalidRouteError,)),
-    "note of a cache": (NOTE, lambda data: kubeai_cache.loaded(resolve(world(as_text(data)))), ()),
+    "note of a cache": (NOTE, lambda data: kubeai_cache.is_loaded(resolve(world(as_text(data)))), ()),
     "report of a loader": (REPORT, lambda data: report.read(as_text(data)), ()),
     "inventory of a cache": (
         RECORD,
