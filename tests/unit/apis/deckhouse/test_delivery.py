@@ -583,31 +583,31 @@ def test_only_nodes_count_on_which_the_pods_may_run() -> None:
 
 
 def test_of_a_workload_that_asks_for_nothing_nothing_is_kept() -> None:
-    assert users.observed(workload()) is None
+    assert users.trim_workload(workload()) is None
 
 
 def test_a_workload_counts_as_a_user_as_long_as_it_has_something_of_the_model() -> None:
     place = Place(model("a", "a"), model("g", "b", names.CLUSTER_MODEL))
     after = place.deliver(DEPLOYMENT, workload(model="a", clustermodel="g"))
     del after["metadata"]["annotations"][names.USES_MODEL], after["metadata"]["annotations"][names.USES_CLUSTER_MODEL]
-    kept = users.observed(after)
+    kept = users.trim_workload(after)
     assert kept is not None
-    assert set(users.used(kept)) == {f"{NAMESPACE}/a", "/g"}
+    assert set(users.by_model(kept)) == {f"{NAMESPACE}/a", "/g"}
     assert "own" not in kept["metadata"]["annotations"]
     cleaned_workload = place.deliver(DEPLOYMENT, after)
-    assert users.observed(cleaned_workload) is None
+    assert users.trim_workload(cleaned_workload) is None
 
 
 def test_models_of_other_namespaces_do_not_wait_for_who_says_that_he_has_them() -> None:
     forged = workload(model="a")
     forged["metadata"]["annotations"][users.DELIVERED] = f"victims/m,{NAMESPACE}/b,/g,,c"
-    kept = users.observed(forged)
+    kept = users.trim_workload(forged)
     assert kept is not None
-    assert list(users.used(kept)) == [f"{NAMESPACE}/a", f"{NAMESPACE}/b", "/g"]
+    assert list(users.by_model(kept)) == [f"{NAMESPACE}/a", f"{NAMESPACE}/b", "/g"]
 
 
 def test_a_model_is_told_when_a_workload_begins_or_ends_to_use_it() -> None:
-    before, after = users.observed(workload(model="a", clustermodel="c")), users.observed(workload(model="b"))
+    before, after = users.trim_workload(workload(model="a", clustermodel="c")), users.trim_workload(workload(model="b"))
     change = Change(before, after)
     of_models, of_cluster_models = (
         {key for watch in users.watches(kind) for key in watch.enqueue(change, None)}
