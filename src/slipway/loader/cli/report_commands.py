@@ -16,7 +16,7 @@ from pathlib import Path
 from slipway.artifacts.documents import benchmark
 from slipway.artifacts.documents.report import Report, written
 from slipway.artifacts.locations.address_policy import AddressPolicy
-from slipway.loader.cli.summary import after_the_benchmark
+from slipway.loader.cli.summary import summarize_on_stop
 from slipway.loader.cli.termination import write_termination_message
 from slipway.loader.disk.folder import Owner
 from slipway.loader.disk.progress import Meter, Pace
@@ -166,7 +166,7 @@ def run_probe(options: argparse.Namespace) -> str:
 def run_summary(options: argparse.Namespace) -> str:
     """Runs ``summary``; returns it as JSON."""
     ready = partial(write_termination_message, "waiting for the benchmark to end")
-    return benchmark.written(after_the_benchmark(options.folder, ready)).decode()
+    return benchmark.written(summarize_on_stop(options.folder, ready)).decode()
 
 
 def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:

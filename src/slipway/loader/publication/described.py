@@ -58,9 +58,9 @@ def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
     return chosen
 
 
-def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) -> Description:
-    """What cannot be read is not known. Raises LoadError for a source that fails, and for files that are not what their
-    names say."""
+def describe_model(source: Source, listing: Listing, chosen: Chosen, retry: Retry) -> Description:
+    """Reads the metadata of a model. Unreadable values are left out. Raises LoadError if the source fails, or if files
+    do not match their names."""
     files = _Files(source, listing.entries, retry)
     files.check(chosen.companions, soundness.json_of(chosen.weights))
     main = {"Diffusers": INDEX, "Safetensors": CONFIG}.get(chosen.format, "")
