@@ -65,7 +65,7 @@ class World:
 
     async def pieces(self) -> tuple[session.Piece, ...]:
         status, manifest = await self.get(f"{REPOSITORY}/manifests/session")
-        return session.read(manifest).pieces if status == 200 else ()
+        return session.parse_session(manifest).pieces if status == 200 else ()
 
     async def uploaded(self) -> bytes:
         answers = [await self.get(f"{REPOSITORY}/blobs/{piece.digest}") for piece in await self.pieces()]

@@ -96,7 +96,7 @@ def test_a_route_is_as_long_as_its_limit_and_no_longer() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_notes_reports_and_statuses_say_nothing_and_end_nothing(text: str) -> None:
-    assert report.read(text) is None
+    assert report.parse_report(text) is None
     claim = {"metadata": {"annotations": {f"{names.LOADED}{'0' * 16}": text}}}
     assert read_records(claim) == {"0" * 16: Record()}
     assert isinstance(error_from_body(500, text.encode(errors="surrogatepass")), ServerError)

@@ -14,7 +14,7 @@ import pytest
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.types import CLUSTER_MODEL, MODEL
-from slipway.artifacts.documents.publication import written
+from slipway.artifacts.documents.publication import encode_publication
 from slipway.kube.objects import JOB, POD, SECRET
 from slipway.kube.schemas.conditions import timestamp
 from slipway.kube.schemas.crd import CustomResource
@@ -27,7 +27,7 @@ from .conftest import controlled
 
 MINE = {"type": "Mine", "status": "True", "reason": "Seen", "lastTransitionTime": "2026-01-01T00:00:00Z", "message": ""}
 SYSTEM = "system"
-RESULT = written(told()).decode()
+RESULT = encode_publication(told()).decode()
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ Decoder = tuple[Any, Callable[[bytes], Any], tuple[type[Exception], ...]]
 DECODERS: dict[str, Decoder] = {
     "route": (ROUTE_OF, lambda data: routed_service(routed(as_text(data))), (InvalidRouteError,)),
     "note of a cache": (NOTE, lambda data: kubeai_cache.is_loaded(resolve(world(as_text(data)))), ()),
-    "report of a loader": (REPORT, lambda data: report.read(as_text(data)), ()),
+    "report of a loader": (REPORT, lambda data: report.parse_report(as_text(data)), ()),
     "inventory of a cache": (
         RECORD,
         lambda data: llmkube_cache.read_records(claim(f"{names.LOADED}{'0' * 16}", as_text(data))),

@@ -16,7 +16,7 @@ from slipway.apis.llmkube import MODELS, SERVICES, names
 from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.headers.gguf import Gguf
 from slipway.controller.inputs.caches import Caches
 from slipway.controller.loaders.agents import LoaderClients
@@ -184,7 +184,7 @@ async def _completed(server, cluster, job, sha256):
     """The Job's pod reports weights of this hash and ends, then the Job. The controller may hear of the Job before it
     hears of the pod."""
     name, namespace = _key(job)
-    message = written(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
+    message = encode_report(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
     container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": message}}}
     metadata = {"labels": job["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner]}

@@ -142,7 +142,7 @@ class Writer:
         """Stores the session's manifest. Returns its digest. Raises as write does."""
         if len(session.pieces) > sessions.MOST_PIECES:
             raise RefusedError(413, f"the file was sent in more than {sessions.MOST_PIECES} pieces: send larger ones")
-        content, registry, repository = sessions.written(session), self._registry, self._repository
+        content, registry, repository = sessions.encode_session(session), self._registry, self._repository
         if len(session.pieces) == 1:
             await self._patiently(lambda: registry.put_blob(repository, sessions.EMPTY, sessions.EMPTY_DIGEST))
 
@@ -244,7 +244,7 @@ async def stored(registry: Registry, repository: str) -> tuple[Session | None, s
     if manifest is None:
         return None, ""
     try:
-        return sessions.read(manifest.content), manifest.digest
+        return sessions.parse_session(manifest.content), manifest.digest
     except DecodingError as error:
         raise RegistryError(f"the manifest {repository}:{sessions.TAG} is not an upload session: {error}") from error
 

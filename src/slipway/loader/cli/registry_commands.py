@@ -108,7 +108,7 @@ def run_publish(options: argparse.Namespace) -> str:
         return publish(open_source(options.source, environment, access), registry, request, work)
 
     port = commands.port(options.listen, options.controller_key, options.pod)
-    return publication.written(commands.with_progress(published, work.meter, port)).decode()
+    return publication.encode_publication(commands.with_progress(published, work.meter, port)).decode()
 
 
 def run_pull(options: argparse.Namespace) -> str:

@@ -50,7 +50,7 @@ def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
         parts = [name for name in _of_format(names, "gguf") if name.rpartition("/")[0] == main.rpartition("/")[0]]
         whole = [main] if "-00001-of-" not in main else parts
         return config.facts_of_gguf([_parse_header(folder / name, partial(gguf.parse, count=True)) for name in whole])
-    configuration = config.read(_beginning(folder / main)) if main else {}
+    configuration = config.parse_config(_beginning(folder / main)) if main else {}
     configuration = config.completed(configuration, _quantization_files(folder, names, main))
     shapes: dict[str, tuple[str, Sequence[int]]] = {}
     try:
@@ -67,7 +67,7 @@ def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[s
         path = f"{main.rpartition('/')[0]}/{name}".lstrip("/")
         if path in names:
             with suppress(DecodingError, OSError):
-                read[name] = config.read(_beginning(folder / path))
+                read[name] = config.parse_config(_beginning(folder / path))
     return read
 
 

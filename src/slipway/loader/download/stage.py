@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from slipway.artifacts.documents.report import Report, written
-from slipway.artifacts.documents.report import read as read_report
+from slipway.artifacts.documents.report import Report, encode_report
+from slipway.artifacts.documents.report import parse_report as read_report
 from slipway.artifacts.headers import gguf
 from slipway.artifacts.headers.range_reader import MalformedFileError, UnreadableError
 from slipway.artifacts.locations.address_policy import AddressPolicy
@@ -264,7 +264,7 @@ def _write_note(folder: Path, report: Report) -> None:
     fresh = folder / f"{NOTES}.{secrets.token_hex(8)}"
     with suppress(OSError):
         try:
-            fresh.write_bytes(written(report))
+            fresh.write_bytes(encode_report(report))
             fresh.replace(folder / NOTES)
         finally:
             fresh.unlink(missing_ok=True)

@@ -201,7 +201,7 @@ def _finish(
 def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
     """Of a manifest that is there. Raises LoadError where something that it names is not."""
     try:
-        whole = modelpack.read(content)
+        whole = modelpack.parse_manifest(content)
     except DecodingError as error:
         raise LoadError(f"{target.host} has a manifest that is not a model's: {error}") from error
     for digest, size in whole.blobs.items():
@@ -251,7 +251,7 @@ def _published(target: Registry, request: PublishRequest, revision: str, retry: 
     if manifest is None or not revision:
         return None
     try:
-        whole = modelpack.read(manifest.content)
+        whole = modelpack.parse_manifest(manifest.content)
         same = whole.annotations.get(modelpack.REVISION) == revision
         if not same or whole.annotations.get(modelpack.SOURCE, "") != request.url or not modelpack.layers_of(whole):
             return None

@@ -57,7 +57,7 @@ class PublicationState:
             return
         self._digest = manifest.digest
         try:
-            whole = modelpack.read(manifest.content)
+            whole = modelpack.parse_manifest(manifest.content)
         except DecodingError:
             return
         self._layers = {layer.annotations.get(KEY, ""): layer for layer in whole.layers}
@@ -146,7 +146,7 @@ def cancel(registry: Registry, retry: Retry, resume: str = "") -> None:
     manifest = retry(lambda: registry.manifest(TAG))
     if manifest is not None:
         with suppress(DecodingError):
-            locations.append(modelpack.read(manifest.content).annotations.get(UPLOAD, ""))
+            locations.append(modelpack.parse_manifest(manifest.content).annotations.get(UPLOAD, ""))
         retry(lambda: registry.delete_manifest(manifest.digest))
     for location in filter(None, dict.fromkeys(locations)):
         with suppress(LoadError, TransientError, UploadGoneError):

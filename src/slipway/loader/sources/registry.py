@@ -46,7 +46,7 @@ class Artifact:
         if manifest is None:
             raise FaultError("SourceNotFound", f"{self._registry.host} has nothing with the digest {self._digest}")
         try:
-            model = modelpack.read(manifest.content)
+            model = modelpack.parse_manifest(manifest.content)
             self._layers = modelpack.layers_of(model)
         except DecodingError as error:
             raise FaultError("UnsupportedSource", f"{self._digest} is not a model: {error}") from error

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from slipway.artifacts.documents.report import Fault, Report, fault
-from slipway.artifacts.documents.report import read as read_report
+from slipway.artifacts.documents.report import parse_report as read_report
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Kind, Object, controller_owner, deleting, key
 from slipway.kube.values.times import unix_time
 from slipway.serving.contract.api import World

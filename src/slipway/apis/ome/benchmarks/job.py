@@ -262,7 +262,7 @@ def _summary(view: View) -> Summary | None:
         for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
             message = ((container.get("state") or {}).get("terminated") or {}).get("message")
             if container.get("name") == SIDECAR and message:
-                return results.read(message)
+                return results.parse_summary(message)
     return None
 
 
