@@ -28,7 +28,7 @@ from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
 from slipway.depot.storage.models import Hold, Models, uploaded
 from slipway.depot.storage.registry import Registry, RegistryError
-from slipway.depot.storage.writer import Body, CutError, Writer, patiently, stored, unavailable
+from slipway.depot.storage.writer import Body, CutError, Writer, retry_while_away, stored, unavailable
 from slipway.kube.api.errors import ApiError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Object
@@ -208,7 +208,7 @@ class Uploads:
     async def _state(self, upload: Upload) -> State:
         """How far it is. Should the controller not know yet that all is there, it is told."""
         try:
-            session, digest = await patiently(
+            session, digest = await retry_while_away(
                 lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS
             )
         except RegistryError:
