@@ -24,7 +24,7 @@ from slipway.apis.llmkube.rules.updated import stamped
 from slipway.apis.llmkube.services import autoscaling, operation, pods, runtime_settings
 from slipway.apis.llmkube.services.resolve import METAL, Service, ServiceView, mode, priority
 from slipway.apis.llmkube.services.surroundings import model_of, pool_of
-from slipway.engines.definition.flags import NOT_KNOWN
+from slipway.engines.definition.flags import UNSUPPORTED_SETTING
 from slipway.engines.definition.log_patterns import Download
 from slipway.kube.objects import Object, generation, key, uid
 from slipway.kube.schemas.conditions import Condition, find
@@ -320,7 +320,7 @@ def _obstacle(view: ServiceView, observed: ServiceState) -> str:
 def unused(service: Service, written: Object) -> dict[str, str]:
     """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
     spec = service.spec
-    reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, written), NOT_KNOWN)
+    reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, written), UNSUPPORTED_SETTING)
     reasons |= {field: f"{other} takes precedence" for field, other in service_flags.overridden_fields(spec).items()}
     idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
     reasons |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
