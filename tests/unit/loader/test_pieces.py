@@ -42,7 +42,7 @@ ONCE = Policy(attempts=1)
 def _few_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "SMALL", 100_000)
     monkeypatch.setattr(pieces, "SMALL", 100_000)
-    monkeypatch.setattr("slipway.loader.publication.under_way.WORTH", 100_000)
+    monkeypatch.setattr("slipway.loader.publication.publication_state.WORTH", 100_000)
 
 
 @pytest.fixture

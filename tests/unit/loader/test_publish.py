@@ -37,7 +37,7 @@ Begin = Callable[..., Publication]
 @pytest.fixture(autouse=True)
 def _few_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "SMALL", 100_000)
-    monkeypatch.setattr("slipway.loader.publication.under_way.WORTH", 100_000)
+    monkeypatch.setattr("slipway.loader.publication.publication_state.WORTH", 100_000)
     monkeypatch.setattr("slipway.loader.download.transfer.LONG", 100_000)
 
 

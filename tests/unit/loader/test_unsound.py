@@ -18,7 +18,7 @@ from slipway.loader.download.headers import counted
 from slipway.loader.download.load import load
 from slipway.loader.download.stage import Work, inspect, opened, stage
 from slipway.loader.download.verification import fault_in
-from slipway.loader.publication.described import chosen_of
+from slipway.loader.publication.model_metadata import chosen_of
 from slipway.loader.publication.publish import PublishRequest, publish
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.registry import Registry

@@ -14,9 +14,9 @@ import msgspec
 from slipway.loader.disk.folder import Folder, disk_error
 from slipway.loader.disk.part import Part
 from slipway.loader.disk.progress import Meter
-from slipway.loader.transport.ahead import Ahead
 from slipway.loader.transport.digests import hasher
 from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
+from slipway.loader.transport.read_ahead import Ahead
 from slipway.loader.transport.source import CHUNK, Body, Entry, Source
 
 log = logging.getLogger(__name__)

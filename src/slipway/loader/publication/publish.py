@@ -20,10 +20,10 @@ from slipway.decoding import DecodingError
 from slipway.loader.disk.folder import checked
 from slipway.loader.disk.progress import human
 from slipway.loader.download.stage import Work
-from slipway.loader.publication import under_way
+from slipway.loader.publication import publication_state
 from slipway.loader.publication.contents import Content, FileContent, TarContent
-from slipway.loader.publication.described import Description, chosen_of, describe_model
-from slipway.loader.publication.under_way import PublicationState
+from slipway.loader.publication.model_metadata import Description, chosen_of, describe_model
+from slipway.loader.publication.publication_state import PublicationState
 from slipway.loader.publication.upload import Uploader
 from slipway.loader.sources.pieces import Upload, session_of
 from slipway.loader.sources.registry import Artifact
@@ -128,7 +128,7 @@ def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Pub
 
 def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
     """Takes everything out of the repository; returns how many manifests there were."""
-    under_way.cancel(target, retry, resume)
+    publication_state.cancel(target, retry, resume)
     gone = 0
     for tag in TAGS:
         manifest = retry(lambda tag=tag: target.manifest(tag))  # type: ignore[misc] # a default is no argument

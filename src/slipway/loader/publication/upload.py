@@ -9,8 +9,8 @@ from typing import Protocol
 from slipway.loader.download.stage import Work
 from slipway.loader.download.transfer import Retrier
 from slipway.loader.publication.contents import Content, Hashed, WrongError, promised_digest
-from slipway.loader.transport.ahead import Ahead
 from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.read_ahead import Ahead
 from slipway.loader.transport.registry import Progress, Registry, UploadGoneError
 from slipway.loader.transport.selection import FaultError
 

@@ -1,4 +1,4 @@
-"""Described: what the files of a source say of the model, read through ranges before any of them is fetched."""
+"""Model metadata: read from the files of a source through ranges, before any of them is fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under way: what a publication that is not complete has done, in a manifest of the repository itself.
+"""Publication state: the progress of an incomplete publication, in a manifest of the repository itself.
 
 It names the blobs that are there, so that no collection of garbage takes them and the next loader sends none again, and
 the upload that is open. A tag points to it; when the publication is complete, or taken back, it goes.
