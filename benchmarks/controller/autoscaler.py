@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from slipway.serving.routing.scaling import Scaling, begin, follow
+from slipway.serving.routing.scaling import Scaling, add_sample, begin
 
 RESULTS = Path(__file__).parents[2] / "build/bench/autoscaler.json"
 INTERVAL, WINDOW, TARGET, DELAY = 10, 600, 100, 30
@@ -65,7 +65,7 @@ class Ours:
 
     def second(self, now: int, requests: float) -> int:
         if now % SAMPLE == 0:
-            self._load, replicas = follow(self._load, self._scaling, requests, now)
+            self._load, replicas = add_sample(self._load, self._scaling, requests, now)
             self._scaling = msgspec.structs.replace(self._scaling, replicas=replicas)
         return self._scaling.replicas
 

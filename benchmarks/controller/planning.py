@@ -16,7 +16,7 @@ from typing import Any
 
 from slipway.apis.llmkube import MODELS, names
 from slipway.apis.llmkube.models import cache
-from slipway.apis.llmkube.models.cache import Record, written
+from slipway.apis.llmkube.models.cache import Record, encode_record
 from slipway.apis.llmkube.models.spec import key_of, place
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.artifacts.documents.report import Report
@@ -62,7 +62,7 @@ def model(number: int) -> Object:
     report = Report(file=f"{number}.gguf", size=668788096, sha256="ab" * 32, etag="1")
     record = Record(loaded="2026-11-21T09:00:00Z", by=metadata["name"], report=report)
     folder = place("models", key_of({"spec": spec}))
-    return {"metadata": metadata | {"annotations": {folder.annotation: written(record, CLAIM)}}, "spec": spec}
+    return {"metadata": metadata | {"annotations": {folder.annotation: encode_record(record, CLAIM)}}, "spec": spec}
 
 
 def service(number: int) -> Object:

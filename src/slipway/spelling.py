@@ -18,8 +18,8 @@ ALIKE = 0.7
 def unknown(noun: str, name: str, choices: Iterable[str]) -> str:
     """A message that this version does not know a name, with the ones that it knows."""
     names = sorted(choices, key=str.lower)
-    meant = did_you_mean(name, names) or "."
-    return f"this version does not know the {noun} {name[:CHARACTERS]!r}{meant} Known {noun}s: {', '.join(names)}"
+    suggestion = did_you_mean(name, names) or "."
+    return f"this version does not know the {noun} {name[:CHARACTERS]!r}{suggestion} Known {noun}s: {', '.join(names)}"
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

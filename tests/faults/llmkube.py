@@ -15,7 +15,7 @@ import yaml
 
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import cache
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 
 from .harness import PLURALS, PREFIXES, Api, Run, without
 from .proxy import Object
@@ -25,7 +25,7 @@ SOURCE, OTHER = "https://files.example/tiny.gguf", "https://files.example/other.
 MODEL, SERVICE = "tiny", "chat"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 SETTINGS = {"llmkube": {"revalidateSeconds": 0, "modelCache": {"storageClass": "none"}}}
-REPORT = written(Report(file="tiny.gguf", size=5, etag="1")).decode()
+REPORT = encode_report(Report(file="tiny.gguf", size=5, etag="1")).decode()
 CHILDREN = ("Deployment", "Service")
 
 
@@ -144,7 +144,7 @@ class LLMKubeRun(Run):
             "the Model is not ready"
         )
         assert status.get("cacheKey") == key, "the Model has other weights"
-        assert set(cache.inventory(model)) == self.disk == {key}, "records and folders differ"
+        assert set(cache.read_records(model)) == self.disk == {key}, "records and folders differ"
         assert served.get("observedGeneration") == service["metadata"]["generation"], "status is old"
         seen = [(one["generation"], one["ready"]) for one in served.get("observedModels", [])]
         assert seen == [(generation, True)], "the service has not seen its Model"

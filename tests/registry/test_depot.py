@@ -58,14 +58,14 @@ class World:
         self, path: str, repository: str = REPOSITORY, actions: tuple[str, ...] = ("pull",)
     ) -> tuple[int, bytes]:
         """Asks the registry with a token for ``repository``."""
-        token = self.signer.signed("test", [Access("repository", repository, actions)], time.time())
+        token = self.signer.sign("test", [Access("repository", repository, actions)], time.time())
         headers = {"Authorization": f"Bearer {token}", "Accept": session.MANIFEST_TYPE}
         async with aiohttp.request("GET", f"http://{self.registry.host}/v2/{path}", headers=headers) as answer:
             return answer.status, await answer.read()
 
     async def pieces(self) -> tuple[session.Piece, ...]:
         status, manifest = await self.get(f"{REPOSITORY}/manifests/session")
-        return session.read(manifest).pieces if status == 200 else ()
+        return session.parse_session(manifest).pieces if status == 200 else ()
 
     async def uploaded(self) -> bytes:
         answers = [await self.get(f"{REPOSITORY}/blobs/{piece.digest}") for piece in await self.pieces()]
@@ -75,7 +75,7 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(writer, "PIECE_BYTES", PIECE)
-    pem, folder = signing.made(), tmp_path / "registry"
+    pem, folder = signing.generate_key(), tmp_path / "registry"
     folder.mkdir()
     (folder / "keys.json").write_text(signing.key_set(pem))
     signer = Signer(pem, issuer="slipway-depot", audience="slipway-registry", seconds=300)

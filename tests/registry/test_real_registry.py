@@ -55,7 +55,7 @@ def published(host: str, hub: str, *words: str, env: Mapping[str, str] | None = 
     process = loader("publish", "hf://acme/llama", place, *words, env=given)
     _out, log = process.communicate(timeout=240)
     assert process.returncode == 0, log
-    record = publication.read(log.strip().rpartition("slipway loader: ")[2])
+    record = publication.parse_publication(log.strip().rpartition("slipway loader: ")[2])
     assert record
     return record
 

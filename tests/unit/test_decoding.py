@@ -6,7 +6,7 @@ import pytest
 
 from slipway.apis.kubeai.settings import InvalidConfigError, parse
 from slipway.apis.llmkube import names
-from slipway.apis.llmkube.models.cache import Record, inventory
+from slipway.apis.llmkube.models.cache import Record, read_records
 from slipway.artifacts.documents import report
 from slipway.decoding import MESSAGE_CHARACTERS, DecodingError, decode_json, decode_yaml
 from slipway.gateway.routing import keys
@@ -96,9 +96,9 @@ def test_a_route_is_as_long_as_its_limit_and_no_longer() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_notes_reports_and_statuses_say_nothing_and_end_nothing(text: str) -> None:
-    assert report.read(text) is None
+    assert report.parse_report(text) is None
     claim = {"metadata": {"annotations": {f"{names.LOADED}{'0' * 16}": text}}}
-    assert inventory(claim) == {"0" * 16: Record()}
+    assert read_records(claim) == {"0" * 16: Record()}
     assert isinstance(error_from_body(500, text.encode(errors="surrogatepass")), ServerError)
 
 

@@ -19,7 +19,7 @@ from slipway.controller.inputs.caches import Caches
 from slipway.controller.inputs.catalogs import Catalogs
 from slipway.controller.inputs.demands import Demands
 from slipway.controller.inputs.gateways import Gateways
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.loaders.signing import signing_key
 from slipway.controller.metrics.conditions import ConditionsCollector
 from slipway.controller.metrics.samples import SamplesCollector
@@ -72,7 +72,7 @@ async def run(settings: ControllerSettings, kubeconfig: str) -> int:
     elector = LeaderElector(connection, lease.namespace, lease.name, metrics=metrics)
     client = connection.fenced(elector.leading)
     pods = aiohttp.ClientSession()
-    agents = Agents(client, pods)
+    agents = LoaderClients(client, pods)
     catalogs = Catalogs(client, settings.system_namespace, settings.sources.blocked_networks)
     manager = _manager(settings, client, elector, pods, agents, catalogs, metrics)
     gc.freeze()  # what is loaded by now stays for good: no collection need look at it
@@ -90,7 +90,7 @@ def _manager(
     client: Client,
     elector: LeaderElector,
     pods: aiohttp.ClientSession,
-    agents: Agents,
+    agents: LoaderClients,
     catalogs: Catalogs,
     metrics: Metrics,
 ) -> Manager:

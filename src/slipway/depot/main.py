@@ -140,7 +140,7 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
         models = Informer(client, settings.cluster_models)
         collector = Collector(client, Key(settings.namespace, settings.collector), metrics)
         presence = Presence(client, registry, (settings.models, settings.cluster_models))
-        tasks = (_told_to_stop(), collector.run(), presence.run(), uploads.run())
+        tasks = (_wait_for_signal(), collector.run(), presence.run(), uploads.run())
         running = {asyncio.create_task(one) for one in tasks}
         if settings.catalog:
             running.add(asyncio.create_task(models.run()))
@@ -175,7 +175,7 @@ def _doors(settings: Settings, keys: Keys, client: Client, models: Informer, reg
     ]
 
 
-async def _told_to_stop() -> None:
+async def _wait_for_signal() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -28,9 +28,9 @@ def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
     return [word for words in _laid_over(_groups(args), _groups(flags)) for word in words]
 
 
-def told(container: Object, flags: Sequence[str]) -> Object | None:
-    """The container whose program gets these flags, in place of its own of the same names; None where nobody can say
-    at which place of a shell's script they belong."""
+def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
+    """Returns the container with these flags for its program, replacing its own flags of the same names. Returns None
+    if their place in a shell script is not clear."""
     script = script_of(container)
     command, args = list(container.get("command") or ()), list(container.get("args") or ())
     if script is None:

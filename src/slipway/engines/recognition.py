@@ -61,7 +61,7 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     """The names that the engine is told for its model, in their order."""
     port: int = PORT
     """On which it listens."""
-    told_port: int = 0
+    argument_port: int = 0
     """The port that its arguments say; 0: they say none."""
     args: tuple[str, ...] = ()
     """The arguments of the program itself, variables replaced as far as their values are known."""
@@ -89,7 +89,7 @@ def recognise(container: Object) -> Recognised:
         router=program is ROUTER,
         served_names=_served_names(program, args),
         port=flag_port or variable_port or _declared(container) or _usual_port(program),
-        told_port=flag_port,
+        argument_port=flag_port,
         args=tuple(args),
         last=last,
     )

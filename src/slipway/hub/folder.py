@@ -155,7 +155,7 @@ class _Walk:
 
     def __init__(self, top: Path, apart: set[Path]) -> None:
         """``top``: the repository, without links; ``apart``: folders of its other revisions."""
-        self._top, self._apart, self._left = top, apart, MOST_ENTRIES
+        self._top, self._apart, self._remaining = top, apart, MOST_ENTRIES
 
     def files(self, folder: Path) -> Iterator[tuple[Path, str]]:
         """(path on disk without links, path inside the revision) of each file below ``folder``.
@@ -168,8 +168,8 @@ class _Walk:
             if len(above) > DEEPEST:
                 raise UnservableError(f"{current}: the hub serves at most {DEEPEST} nested folders")
             for entry in _listing(current):
-                self._left -= 1
-                if self._left < 0:
+                self._remaining -= 1
+                if self._remaining < 0:
                     raise UnservableError(f"{self._top}: the hub serves at most {MOST_ENTRIES} files per repository")
                 real, inside = self._content(entry), prefix + entry.name
                 if real is None or inside == SETTINGS:

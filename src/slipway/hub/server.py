@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 PAGE = 1000
 """Entries of a listing that one answer holds at most; the rest follows by the Link header."""
 
-FOUND = 100
+MAX_RESULTS = 100
 """Repositories that one answer of the search holds at most: each has to be looked at."""
 FRESH_ROW = 60.0
 """Seconds for which a repository's row in the search is taken for what it was."""
@@ -53,10 +53,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Kept(NamedTuple):
-    """What was found when a repository was looked at last."""
+    """The outcome of the last look at a repository."""
 
     until: float
-    found: Repository | UnservableError | None
+    outcome: Repository | UnservableError | None
 
 
 def fresh_for(repository: Repository | UnservableError | None) -> float:
@@ -119,7 +119,7 @@ class Hub:
         text, author = request.query.get("search", "").lower(), request.query.get("author", "")
         names = await asyncio.to_thread(self._library.names)
         matches = [name for name in names if text in name.lower() and (not author or name.startswith(f"{author}/"))]
-        page, headers = _page(request, matches, FOUND)
+        page, headers = _page(request, matches, MAX_RESULTS)
         full = _flag(request, "full")
         rows = [row for name in page if (row := await (self._card(name) if full else self._row(name)))]
         return web.json_response(rows, headers=headers)
@@ -220,7 +220,7 @@ class Hub:
         clock = asyncio.get_running_loop().time
         kept = self._kept.get(name)
         if kept is not None and clock() < kept.until:
-            return kept.found
+            return kept.outcome
         async with self._walks:
             try:
                 repository: Repository | UnservableError | None = await asyncio.to_thread(self._library.load, name)

@@ -31,7 +31,7 @@ def headers_of(file: File, commit: str) -> dict[str, str]:
     return headers
 
 
-def wanted_range(request: web.Request, file: File) -> range | None:
+def parse_range(request: web.Request, file: File) -> range | None:
     """The bytes asked for, empty when they lie outside of the file; None for the whole file.
 
     What cannot be understood, several ranges at once, and a range of another version of the file (If-Range) give the
@@ -51,7 +51,7 @@ def wanted_range(request: web.Request, file: File) -> range | None:
 async def send(request: web.Request, file: File, commit: str) -> web.StreamResponse:
     """Answer a GET or HEAD for ``file``. Raises UnstableError when the file is no longer what was promised."""
     headers = headers_of(file, commit)
-    part = wanted_range(request, file)
+    part = parse_range(request, file)
     if part is not None and not part:
         headers["Content-Range"] = f"bytes */{file.size}"
         return web.Response(status=416, headers=headers)

@@ -16,7 +16,7 @@ from slipway.apis.llmkube import ADAPTERS, MODELS, POOLS, QUOTAS, ROUTERS, SERVI
 from slipway.kube.objects import DEPLOYMENT, Object
 from slipway.serving.containers.freedoms import APPARMOR
 from slipway.serving.contract.api import Api, InvalidSpecError, Plan, Rejection, World
-from slipway.serving.contract.authors import NOT_ALLOWED, planned
+from slipway.serving.contract.authors import NOT_ALLOWED, build_allowed_plan
 from slipway.serving.contract.settings import Authors, Settings, Sources
 from tests import worlds
 from tests.worlds import UPSTREAM, at
@@ -41,7 +41,7 @@ def a_model(resource: Object) -> World:
 
 
 def plan(api: Api[Any], world: World) -> Plan:
-    return planned(api, world, api.resolve(world), RESERVED)
+    return build_allowed_plan(api, world, api.resolve(world), RESERVED)
 
 
 def refusal(api: Api, world: World) -> str:

@@ -16,7 +16,7 @@ from slipway.kube.values.times import unix_time
 from slipway.serving.containers.diagnosis import TEMPLATE
 from slipway.serving.containers.freedoms import Labels
 from slipway.serving.contract.api import InvalidSpecError, Rejection, World
-from slipway.serving.contract.authors import planned
+from slipway.serving.contract.authors import build_allowed_plan
 from slipway.serving.contract.readiness import summarize
 from slipway.serving.contract.settings import Settings
 from slipway.serving.routing.route import Route, RoutedService
@@ -105,7 +105,7 @@ def conditions(row: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Type -> reason and message."""
     api, world = api_of(row), world_of(row)
     try:
-        planned(api, world, api.resolve(world), Labels())
+        build_allowed_plan(api, world, api.resolve(world), Labels())
         rejection = None
     except InvalidSpecError as error:
         rejection = Rejection(error.reason, error.message)

@@ -10,7 +10,7 @@ from slipway.apis.kubeai.engines import refusal
 from slipway.apis.kubeai.urls import InvalidUrlError
 from slipway.apis.kubeai.urls import parse as kubeai_url
 from slipway.apis.ome.models.storage import read as ome_storage
-from slipway.artifacts.locations.huggingface import HuggingFaceFile, in_other_words
+from slipway.artifacts.locations.huggingface import HuggingFaceFile, parse_foreign_name
 from slipway.artifacts.locations.model_pages import UnsupportedError
 from slipway.artifacts.locations.model_pages import parse as deckhouse_page
 from slipway.engines import ENGINES
@@ -128,7 +128,7 @@ def test_deckhouse_says_what_to_write(text: str) -> None:
     "text", ["", "acme", REPOSITORY, "a b/c", "s3://bucket/x", "hf.co/acme", "x" * 5000 + "/y", "/mnt/x/y"]
 )
 def test_other_texts_mean_nothing(text: str) -> None:
-    assert in_other_words(text) is None
+    assert parse_foreign_name(text) is None
 
 
 def model(uri: str) -> Any:

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.facts.config import MOST_BYTES, ModelFacts, Named, described_by, facts_of, facts_of_gguf, read
+from slipway.artifacts.facts.config import (
+    MOST_BYTES,
+    ModelFacts,
+    Named,
+    described_by,
+    facts_of,
+    facts_of_gguf,
+    parse_config,
+)
 from slipway.artifacts.facts.parameters import in_words
 from slipway.artifacts.headers.gguf import Gguf
 from slipway.decoding import DecodingError
@@ -408,7 +416,7 @@ def test_one_file_describes_a_model(files: tuple[str, ...], expected: str) -> No
 
 
 def test_numbers_that_json_does_not_have_are_taken_as_the_original_takes_them() -> None:
-    assert read(b'{"a": Infinity, "b": -Infinity, "c": NaN, "d": "NaN \\" Infinity", "e": [1, NaN]}') == {
+    assert parse_config(b'{"a": Infinity, "b": -Infinity, "c": NaN, "d": "NaN \\" Infinity", "e": [1, NaN]}') == {
         "a": 1e308,
         "b": -1e308,
         "c": None,
@@ -420,13 +428,13 @@ def test_numbers_that_json_does_not_have_are_taken_as_the_original_takes_them() 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b'{"a": NaN', b"\xff", b"[" * 100_000, b" " * (2 * MOST_BYTES + 1)])
 def test_what_is_no_configuration_is_refused(text: bytes) -> None:
     with pytest.raises(DecodingError):
-        read(text)
+        parse_config(text)
 
 
 def test_a_long_text_without_an_end_is_refused() -> None:
     """In a moment; one that began anew at each quotation mark would not end."""
     with pytest.raises(DecodingError):
-        read(b'{"a": NaN, "' + b'\\"' * 1_000_000)
+        parse_config(b'{"a": NaN, "' + b'\\"' * 1_000_000)
 
 
 ODD: list[Any] = [
@@ -520,7 +528,7 @@ EXPECTED = {
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.json")), ids=lambda path: path.stem)
 def test_a_real_config_is_read(path: Path) -> None:
     config = json.loads(path.read_text())
-    result = facts_of(read(path.read_bytes()))
+    result = facts_of(parse_config(path.read_bytes()))
     fields = (result.architecture, result.parameter_size, str(result.max_tokens), *(result.capabilities or ("",)))
     assert " ".join((*(text or "-" for text in fields), *filter(None, [result.quantization]))) == EXPECTED[path.stem]
     assert result.model_type == config.get("model_type", "")

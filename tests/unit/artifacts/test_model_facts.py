@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.documents.model_facts import Told, facts, quantization
+from slipway.artifacts.documents.model_facts import ModelMetadata, derive_facts, quantization
 from slipway.artifacts.documents.publication import Facts
 from slipway.artifacts.facts.capabilities import endpoints
 from slipway.artifacts.headers.gguf import Gguf, whole
@@ -23,7 +23,7 @@ HEADER = Gguf(
 
 
 def of(**fields: Any) -> Facts:
-    return facts(Told(**{"format": "Safetensors", "configuration": LLAMA, "tensors": BF16, **fields}))
+    return derive_facts(ModelMetadata(**{"format": "Safetensors", "configuration": LLAMA, "tensors": BF16, **fields}))
 
 
 def test_a_model_of_transformers_is_known_by_its_files() -> None:

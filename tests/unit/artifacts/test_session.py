@@ -22,20 +22,20 @@ WHOLE = Session(file_name="a b.gguf", length=(64 << 20) + 6, pieces=PIECES)
 @pytest.mark.parametrize("there", [0, 1, 3])
 def test_a_session_comes_back_as_it_was(there: int) -> None:
     given = Session(file_name="a b.gguf", length=WHOLE.length, pieces=PIECES[:there])
-    assert session.read(session.written(given)) == given
+    assert session.parse_session(session.encode_session(given)) == given
     assert given.complete is (there == 3)
-    assert ("slipway.inference/complete" in json.loads(session.written(given))["annotations"]) is (there == 3)
+    assert ("slipway.inference/complete" in json.loads(session.encode_session(given))["annotations"]) is (there == 3)
 
 
 def test_the_longest_session_fits_into_a_manifest() -> None:
     piece = Piece(f"sha256:{1:064x}", 64 << 20)
     longest = Session(file_name="x" * 200, length=session.MOST_PIECES << 26, pieces=(piece,) * session.MOST_PIECES)
-    assert len(session.written(longest)) < session.MANIFEST_BYTES
-    assert session.read(session.written(longest)) == longest
+    assert len(session.encode_session(longest)) < session.MANIFEST_BYTES
+    assert session.parse_session(session.encode_session(longest)) == longest
 
 
 def changed(**fields: Any) -> bytes:
-    return json.dumps({**json.loads(session.written(WHOLE)), **fields}).encode()
+    return json.dumps({**json.loads(session.encode_session(WHOLE)), **fields}).encode()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def changed(**fields: Any) -> bytes:
 )
 def test_what_is_no_session_is_refused(text: bytes) -> None:
     with pytest.raises(DecodingError):
-        session.read(text)
+        session.parse_session(text)
 
 
 def tar_gz() -> bytes:

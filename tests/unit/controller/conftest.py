@@ -14,7 +14,7 @@ import pytest
 from slipway.apis.kubeai.types import KIND as KUBEAI_MODEL
 from slipway.apis.labels import RESERVED
 from slipway.controller.inputs.caches import Caches
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import Reconciler
 from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.api.client import Client
@@ -50,7 +50,7 @@ from slipway.serving.contract.api import (
 )
 from slipway.serving.contract.readiness import Condition, Readiness
 from slipway.serving.contract.settings import Settings
-from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.watches import REFERENCES, by_reference, enqueue_nothing, owned_by, referenced_by
 from slipway.serving.routing.scaling import Scaling
 from slipway.serving.wire.agent import Adapter, AdapterSet
 from slipway.serving.wire.proof import SigningKey
@@ -109,7 +109,7 @@ class Toys:
         return (
             *owned_by(TOY, SERVICE, DEPLOYMENT, JOB),
             *owned_by(TOY, CONFIG_MAP, listed=False),
-            Watch(kind=TOY, enqueue=nobody, indexes={REFERENCES: by_reference(self.references)}),
+            Watch(kind=TOY, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(self.references)}),
             Watch(kind=CONFIG_MAP, enqueue=referenced_by(TOY, CONFIG_MAP), namespace=system),
             Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=self.noted),
         )
@@ -187,7 +187,12 @@ class Toys:
         condition = {"type": "Accepted", "status": "False" if rejection else "True", "reason": reason}
         done_bytes = sorted(report.progress.done_bytes for report in world.agents.values() if report.progress)
         return StatusResult(
-            {"conditions": [condition], "pods": len(world.pods), "told": done_bytes, "policed": world.policed}
+            {
+                "conditions": [condition],
+                "pods": len(world.pods),
+                "told": done_bytes,
+                "policed": world.has_foreign_policies,
+            }
         )
 
 
@@ -201,7 +206,7 @@ class Parts:
     def __init__(self, client: Client, session: aiohttp.ClientSession, address: Callable[[Object], str]) -> None:
         self.metrics, self.api = Metrics(), Toys()
         self.caches = Caches(client, [self.api], SETTINGS, pod_managers=("kubeai",))
-        self.agents = Agents(client, session, address)
+        self.agents = LoaderClients(client, session, address)
         self.agents.sign_with(KEY)
         self.recorder = Recorder(client, "test", metrics=self.metrics)
         self.scaled = ScaledResources()
@@ -286,7 +291,7 @@ async def controlled(
     settings = msgspec.structs.replace(settings, system_namespace=settings.system_namespace or "system")
     caches, agents, metrics = (
         Caches(client, [api], settings, pod_managers=("kubeai",)),
-        Agents(client, session),
+        LoaderClients(client, session),
         Metrics(),
     )
     agents.sign_with(KEY)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from slipway.apis.labels import RESERVED
 from slipway.controller.inputs.caches import Caches
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import Reconciler
 from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.caches.informer import Informer
@@ -41,7 +41,7 @@ class Process:
             return
         metrics = Metrics()
         caches = Caches(self._client, self._apis, self._settings)
-        agents, recorder = Agents(self._client, self._session), Recorder(self._client, "test", metrics=metrics)
+        agents, recorder = LoaderClients(self._client, self._session), Recorder(self._client, "test", metrics=metrics)
         agents.sign_with(KEY)
         reconcilers = [
             Reconciler(api, self._client, caches, self._settings, recorder, agents, ScaledResources(), RESERVED)

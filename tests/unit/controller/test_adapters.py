@@ -127,7 +127,7 @@ def test_pods_go_over_to_another_version_one_after_another() -> None:
     ready = report("Fetched", OLD)
     pod_orders = orders([pod("a", OLD), pod("b", OLD)], WISH, {"a": ready, "b": ready}, {})
     assert (pod_orders["a"].labels, pod_orders["b"].labels) == (GONE, {})
-    assert pod_orders["b"].wish == FETCH_ONLY
+    assert pod_orders["b"].desired == FETCH_ONLY
 
 
 def test_the_next_pod_waits_until_the_one_before_serves_again() -> None:

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from slipway.controller.loaders import agents as agents_module
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.kube.objects import DEPLOYMENT, POD, Key, Object, labels, uid
 from slipway.loader.agent.gate import Gate
 from slipway.serving.wire import agent
@@ -244,7 +244,7 @@ async def two(client, session, monkeypatch):
         runners[name] = web.AppRunner(loader.application(), shutdown_timeout=0.1)
         await runners[name].setup()
         await web.TCPSite(runners[name], "127.0.0.1", 0).start()
-    agents = Agents(client, session, lambda pod: "http://{}:{}".format(*runners[uid(pod)].addresses[0][:2]))
+    agents = LoaderClients(client, session, lambda pod: "http://{}:{}".format(*runners[uid(pod)].addresses[0][:2]))
     agents.sign_with(KEY)
     yield agents, loaders
     await agents.close()
@@ -292,7 +292,7 @@ async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
     runner = web.AppRunner(loader.application(), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    agents = Agents(client, session, lambda _pod: "http://{}:{}".format(*runner.addresses[0][:2]))
+    agents = LoaderClients(client, session, lambda _pod: "http://{}:{}".format(*runner.addresses[0][:2]))
     agents.sign_with(KEY)
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "load-cache-a", "uid": "1", "controller": True}
     status = {"podIP": "10.0.0.1", "containerStatuses": [{"name": "loader", "state": {"running": {}}}]}

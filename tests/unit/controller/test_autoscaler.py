@@ -13,7 +13,7 @@ from aiohttp import web
 from slipway.controller.inputs import gateways as gateways_module
 from slipway.controller.inputs.gateways import Gateways, parse
 from slipway.controller.scaling import autoscaler as autoscaler_module
-from slipway.controller.scaling.autoscaler import Autoscaler, Averages, told
+from slipway.controller.scaling.autoscaler import Autoscaler, Averages, describe_decision
 from slipway.controller.scaling.scaled import Scaled as HowItScales
 from slipway.controller.scaling.scaled import ScaledResources, Subject
 from slipway.kube.caches.store import Store, Stores
@@ -265,7 +265,7 @@ async def test_averages_that_cannot_be_written_keep_nobody_elses_from_it(client,
             scale_down_delay=30,
             state=state,
         )
-        await averages.known(state, subject)
+        await averages.restore(state, subject)
     loads = {subject: begin(scaling, 4.0, 0.0) for subject, scaling in scalings.items()}
     server.fault("PATCH", "/one", script.refuse(403, "Forbidden"))
     await averages.keep(scalings, loads, 0.0)
@@ -296,7 +296,7 @@ async def test_averages_of_those_that_are_not_reconciled_yet_are_kept(scaled, cl
     await scaled.look(times=12)
     kept = json.loads(server.objects[STATE]["data"]["toys.toys.test"])
     assert kept.keys() == {"models/a", "models/late"}
-    assert await scaled.autoscaler._averages.known("slipway-autoscaler", late) == 500
+    assert await scaled.autoscaler._averages.restore("slipway-autoscaler", late) == 500
     scaled.autoscaler._averages.forget_unasked()
     await scaled.look(times=12)
     assert json.loads(server.objects[STATE]["data"]["toys.toys.test"]).keys() == {"models/a"}
@@ -340,7 +340,7 @@ async def test_gateway_pods_are_found_by_their_label(client, session, server, st
             status={"podIP": f"10.0.0.{len(name)}{ready:d}", "conditions": [{"type": "Ready", "status": str(ready)}]},
         )
     await eventually(lambda: len(poller.pods.store) == 2)
-    assert poller._wanted() == {"10.0.0.31:8081": True, "10.0.0.30:8081": False}
+    assert poller._list_addresses() == {"10.0.0.31:8081": True, "10.0.0.30:8081": False}
 
 
 def test_the_pace_is_quick_enough_for_bursts() -> None:
@@ -376,14 +376,14 @@ async def test_of_a_resource_of_the_whole_cluster_a_child_is_scaled_by_the_servi
         await autoscalers[0].look()
     assert server.objects[place]["spec"]["replicas"] == 4
     assert json.loads(server.objects[STATE]["data"]["clustertoys.toys.test"]) == {"w": 4.0}
-    assert await autoscalers[1]._averages.known("slipway-autoscaler", wide) == 4.0
+    assert await autoscalers[1]._averages.restore("slipway-autoscaler", wide) == 4.0
 
 
 def test_an_event_tells_the_figures_that_decided() -> None:
     scaling = Scaling(
         replicas=0, min_replicas=0, max_replicas=4, target_requests=8, interval=10, window=60, scale_down_delay=30
     )
-    assert told(scaling, 1, 0, Load(window=(3.0, 0.0), began=0)) == (
+    assert describe_decision(scaling, 1, 0, Load(window=(3.0, 0.0), began=0)) == (
         "Scaled from 0 to 1 replica: 0 requests in flight or waiting now, 1.5 on average over 60 s;"
         " target: 8 per replica."
     )

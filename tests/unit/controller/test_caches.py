@@ -20,7 +20,7 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.controller import main
 from slipway.controller.inputs.caches import Caches
 from slipway.controller.inputs.catalogs import Catalogs
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.settings import ControllerSettings
 from slipway.kube.api.client import Client
 from slipway.kube.caches.store import Change
@@ -30,7 +30,7 @@ from slipway.kube.runtime.lease import LeaderElector
 from slipway.kube.writes.applier import OWNER as OWNER_INDEX
 from slipway.serving.contract.api import USES, Api, Watch
 from slipway.serving.contract.settings import Settings
-from slipway.serving.contract.watches import by_namespace, nobody, owned_by
+from slipway.serving.contract.watches import by_namespace, enqueue_nothing, owned_by
 from slipway.serving.pods.groups import LEADER_WORKER_SET
 from slipway.serving.routing.claims import Rules
 
@@ -340,7 +340,7 @@ async def test_the_controller_has_one_informer_a_kind(client: Client, metrics: M
     is known by a label."""
     settings = ControllerSettings(system_namespace="slipway-system", routed_namespaces="slipway=yes")
     elector, session = LeaderElector(client, "system", "boss", metrics=metrics), cast(aiohttp.ClientSession, None)
-    agents, catalogs = Agents(client, session), Catalogs(client, settings.system_namespace)
+    agents, catalogs = LoaderClients(client, session), Catalogs(client, settings.system_namespace)
     manager = main._manager(settings, client, elector, session, agents, catalogs, metrics)
     counted = Counter(informer.kind for informer in manager._informers)
     assert {kind.plural: count for kind, count in counted.items() if count != 1} == {
@@ -396,17 +396,23 @@ def test_of_network_policies_children_are_whole_and_others_are_names() -> None:
         assert kept is not None
         seen.store(NETWORK_POLICY).put(kept)
     assert [one.get("spec") for one in seen.list(NETWORK_POLICY, OWNER_INDEX, "models/1")] == [{"x": 1}]
-    assert seen.policed("models")
+    assert seen.has_foreign_policies("models")
     seen.store(NETWORK_POLICY).drop(Key("models", "deny"))
-    assert not seen.policed("models")
+    assert not seen.has_foreign_policies("models")
 
 
 @pytest.mark.parametrize(
     ("other", "complaint"),
     [
-        (Watch(kind=NODE, enqueue=nobody, trim=nodes.equipment, indexes={"extended": by_namespace}), "two indexes"),
-        (Watch(kind=NODE, enqueue=nobody, trim=nodes.equipment, namespace="one"), "in one namespace and in others"),
-        (Watch(kind=CONFIG_MAP, enqueue=nobody, namespace=""), "a namespace without a name"),
+        (
+            Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.equipment, indexes={"extended": by_namespace}),
+            "two indexes",
+        ),
+        (
+            Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.equipment, namespace="one"),
+            "in one namespace and in others",
+        ),
+        (Watch(kind=CONFIG_MAP, enqueue=enqueue_nothing, namespace=""), "a namespace without a name"),
     ],
 )
 def test_apis_that_want_different_things_of_one_kind_are_told_apart_at_the_start(other: Watch, complaint: str) -> None:
@@ -418,7 +424,7 @@ def test_of_a_kind_that_apis_trim_differently_all_is_kept_that_one_of_them_keeps
     def placed(node: Object) -> Object:
         return {"kind": "Node", "metadata": {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]}}
 
-    places = watching(Watch(kind=NODE, enqueue=nobody, trim=placed))
+    places = watching(Watch(kind=NODE, enqueue=enqueue_nothing, trim=placed))
     seen = Caches(None, [MODELS, places], SETTINGS)  # type: ignore[arg-type]
     metadata = {"name": "a", "uid": "1", "resourceVersion": "7", "labels": {"zone": "x"}, "annotations": {"large": "y"}}
     node = {"metadata": metadata, "status": {"allocatable": {"nvidia.com/gpu": "8"}, "images": ["large"]}}

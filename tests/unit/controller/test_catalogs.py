@@ -14,7 +14,7 @@ from slipway.apis.deckhouse.names import CATALOG_SOURCE
 from slipway.apis.labels import RESERVED
 from slipway.controller.inputs.caches import Caches
 from slipway.controller.inputs.catalogs import Catalogs
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import Reconciler
 from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.api.client import Client
@@ -74,7 +74,7 @@ def address(url: str, seconds: float = 0.02, **fields: str) -> CatalogAddress:
 
 
 def names_of(catalogs: Catalogs) -> list[str]:
-    remote_catalog = catalogs.known.get("east")
+    remote_catalog = catalogs.latest.get("east")
     return [one.name for one in remote_catalog.entries] if remote_catalog else []
 
 
@@ -87,7 +87,7 @@ async def test_what_is_new_there_is_new_here(catalogs, remote, url, eventually):
     remote.document = catalog(entry(), entry("other", OTHER), revision="two")
     await eventually(lambda: names_of(catalogs) == ["tiny", "other"])
     await eventually(lambda: remote.asked[-1] == ("/v1/catalog", '"two"'))
-    assert catalogs.known["east"].revision == "two"
+    assert catalogs.latest["east"].revision == "two"
 
 
 async def test_what_was_read_last_stays_while_the_other_side_is_away(catalogs, remote, url, eventually, caplog):
@@ -95,11 +95,11 @@ async def test_what_was_read_last_stays_while_the_other_side_is_away(catalogs, r
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
     remote.status = 503
-    await eventually(lambda: catalogs.known["east"].fault)
-    away = catalogs.known["east"]
+    await eventually(lambda: catalogs.latest["east"].fault)
+    away = catalogs.latest["east"]
     assert (away.ready, away.fault, names_of(catalogs)) == (True, "Refused", ["tiny"])
     remote.status = 200
-    await eventually(lambda: not catalogs.known["east"].fault)
+    await eventually(lambda: not catalogs.latest["east"].fault)
     assert len(caplog.records) == 1
     assert TOKEN not in caplog.text
 
@@ -108,29 +108,29 @@ async def test_a_catalog_that_turns_into_something_else_is_not_believed(catalogs
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
     remote.document = catalog(entry(digest="sha256:of-something-else"), revision="two")
-    await eventually(lambda: catalogs.known["east"].fault == "InvalidCatalog")
-    assert (catalogs.known["east"].ready, catalogs.known["east"].revision) == (False, "one")
+    await eventually(lambda: catalogs.latest["east"].fault == "InvalidCatalog")
+    assert (catalogs.latest["east"].ready, catalogs.latest["east"].revision) == (False, "one")
 
 
 async def test_a_credential_may_be_replaced_at_any_time(catalogs, remote, url, server, eventually):
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
     remote.accepted = {"Bearer another"}
-    await eventually(lambda: catalogs.known["east"].fault == "Unauthorized")
-    assert not catalogs.known["east"].ready
+    await eventually(lambda: catalogs.latest["east"].fault == "Unauthorized")
+    assert not catalogs.latest["east"].ready
     await secret(server, "catalog", token="another")
-    await eventually(lambda: catalogs.known["east"].ready)
+    await eventually(lambda: catalogs.latest["east"].ready)
 
 
 async def test_a_catalog_is_not_asked_without_its_secrets(catalogs, remote, url, server, eventually):
     catalogs.follow(CATALOG_SOURCE, EAST, address(url, credentials="missing"))
-    await eventually(lambda: "east" in catalogs.known)
-    assert catalogs.known["east"].fault == "SecretMissing"
+    await eventually(lambda: "east" in catalogs.latest)
+    assert catalogs.latest["east"].fault == "SecretMissing"
     server.fault("GET", "secrets/authority", refuse(403, "Forbidden"), times=10**9)
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
-    await eventually(lambda: "east" in catalogs.known)
-    assert catalogs.known["east"].fault == "SecretForbidden"
-    assert "controller_catalog_secrets" in catalogs.known["east"].message
+    await eventually(lambda: "east" in catalogs.latest)
+    assert catalogs.latest["east"].fault == "SecretForbidden"
+    assert "controller_catalog_secrets" in catalogs.latest["east"].message
     assert remote.asked == []
 
 
@@ -138,9 +138,9 @@ async def test_of_another_address_nothing_is_known(catalogs, remote, url, eventu
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
     catalogs.follow(CATALOG_SOURCE, EAST, address("https://127.0.0.1:1"))
-    assert "east" not in catalogs.known
-    await eventually(lambda: "east" in catalogs.known)
-    assert (catalogs.known["east"].fault, names_of(catalogs)) == ("Unreachable", [])
+    assert "east" not in catalogs.latest
+    await eventually(lambda: "east" in catalogs.latest)
+    assert (catalogs.latest["east"].fault, names_of(catalogs)) == ("Unreachable", [])
 
 
 async def test_a_source_that_is_gone_is_asked_no_more(catalogs, remote, url, eventually, rest):
@@ -148,7 +148,7 @@ async def test_a_source_that_is_gone_is_asked_no_more(catalogs, remote, url, eve
     await eventually(lambda: names_of(catalogs) == ["tiny"])
     catalogs.follow(CATALOG_SOURCE, EAST, None)
     await rest(lambda: len(remote.asked))
-    assert dict(catalogs.known) == {}
+    assert dict(catalogs.latest) == {}
 
 
 async def test_one_look_serves_until_the_next_is_due(catalogs, remote, url, eventually, rest):
@@ -162,7 +162,7 @@ async def test_one_look_serves_until_the_next_is_due(catalogs, remote, url, even
 @pytest.fixture
 async def controller(client: Client, session, start, catalogs) -> AsyncIterator[None]:
     settings, metrics = Settings(system_namespace=SYSTEM), Metrics()
-    caches, agents = Caches(client, [CATALOG_SOURCES], settings), Agents(client, session)
+    caches, agents = Caches(client, [CATALOG_SOURCES], settings), LoaderClients(client, session)
     agents.sign_with(KEY)
     recorder = Recorder(client, "test", metrics=metrics)
     reconciler = Reconciler(
@@ -195,4 +195,4 @@ async def test_the_status_of_a_source_tells_what_was_read(server, controller, ca
     await server.put(path, **named, spec={**spec, "refreshInterval": "often"})
     await eventually(lambda: condition() == ("False", "InvalidRefreshInterval"))
     await server.remove(path)
-    await eventually(lambda: not catalogs.known)
+    await eventually(lambda: not catalogs.latest)

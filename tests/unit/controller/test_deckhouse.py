@@ -14,20 +14,20 @@ import pytest
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.types import CLUSTER_MODEL, MODEL
-from slipway.artifacts.documents.publication import written
+from slipway.artifacts.documents.publication import encode_publication
 from slipway.kube.objects import JOB, POD, SECRET
 from slipway.kube.schemas.conditions import timestamp
 from slipway.kube.schemas.crd import CustomResource
 from slipway.kube.writes import applier as applier_module
 from slipway.serving.contract.settings import Settings
-from slipway.serving.wire.depot_token import verified
+from slipway.serving.wire.depot_token import verify_token
 
 from ..apis.deckhouse.cluster import DIGEST, KEY, OWN, told
 from .conftest import controlled
 
 MINE = {"type": "Mine", "status": "True", "reason": "Seen", "lastTransitionTime": "2026-01-01T00:00:00Z", "message": ""}
 SYSTEM = "system"
-RESULT = written(told()).decode()
+RESULT = encode_publication(told()).decode()
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ async def test_where_to_upload_is_written_once_and_never_asked_for(server, model
     await eventually(lambda: phase(server) == "WaitForUpload")
     secret = server.objects[SECRET.path("models", "tiny-upload")]
     token = b64decode(secret["data"]["token"]).decode()
-    assert verified(KEY, token, "upload", 0).uid == server.objects[place()]["metadata"]["uid"]
+    assert verify_token(KEY, token, "upload", 0).uid == server.objects[place()]["metadata"]["uid"]
     assert secret["metadata"]["ownerReferences"][0]["kind"] == "Model"
     await rest(lambda: len(server.writes))
     written = len(server.writes)

@@ -12,7 +12,7 @@ from slipway.apis.labels import RESERVED
 from slipway.controller.inputs.caches import Caches
 from slipway.controller.inputs.demands import Demands
 from slipway.controller.inputs.gateways import Traffic
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import Reconciler
 from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.metrics import Metrics
@@ -77,7 +77,7 @@ async def test_a_resource_is_enqueued_once_when_requests_begin_and_once_when_the
         gateways.numbers = {B: number}
         await demands.look()
     assert enqueued == [POOL, POOL]
-    assert demands.known[B] == Demand(busy=False, since=100.0)
+    assert demands.latest[B] == Demand(busy=False, since=100.0)
 
 
 async def test_requests_of_a_satisfied_service_are_news_only_while_others_wait(demands, gateways, enqueued):
@@ -94,7 +94,7 @@ async def test_requests_of_a_satisfied_service_are_news_only_while_others_wait(d
     gateways.numbers = {B: 1}
     await demands.look()
     assert enqueued == [POOL, POOL]
-    assert not demands.known[A].busy
+    assert not demands.latest[A].busy
 
 
 async def test_requests_for_other_services_enqueue_nothing(demands, gateways, enqueued):
@@ -112,10 +112,10 @@ async def test_the_demand_of_a_service_is_dropped_when_it_is_no_longer_counted(d
     await demands.look()
     demands.follow(TOY, POOL, [B])
     await demands.look()
-    assert set(demands.known) == {B}
+    assert set(demands.latest) == {B}
     demands.follow(TOY, POOL, ())
     await demands.look()
-    assert not demands.known
+    assert not demands.latest
 
 
 async def test_without_an_answer_from_every_gateway_no_service_becomes_idle(demands, gateways, enqueued):
@@ -124,7 +124,7 @@ async def test_without_an_answer_from_every_gateway_no_service_becomes_idle(dema
     await demands.look()
     gateways.numbers, gateways.complete = {}, False
     await demands.look()
-    assert demands.known[A].busy
+    assert demands.latest[A].busy
 
 
 class Counting(Toys):
@@ -144,7 +144,7 @@ async def test_a_resource_is_reconciled_when_requests_begin(
 ) -> None:
     api, metrics, demands = Counting(), Metrics(), Demands(gateways)
     caches = Caches(client, [api], SETTINGS, pod_managers=("kubeai",))
-    agents, recorder = Agents(client, session), Recorder(client, "test", metrics=metrics)
+    agents, recorder = LoaderClients(client, session), Recorder(client, "test", metrics=metrics)
     agents.sign_with(KEY)
     controller = Reconciler(
         api, client, caches, SETTINGS, recorder, agents, ScaledResources(), RESERVED, demands=demands

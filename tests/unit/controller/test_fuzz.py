@@ -30,7 +30,7 @@ from slipway.artifacts.headers import safetensors
 from slipway.artifacts.headers.range_reader import MalformedFileError
 from slipway.controller import main
 from slipway.controller.inputs.catalogs import Catalogs
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.scaling import autoscaler
 from slipway.controller.settings import ControllerSettings
 from slipway.decoding import DecodingError, decode_json, decode_yaml
@@ -114,11 +114,11 @@ STATE = {"adapters": [{"name": "a", "digest": "d", "phase": "Loaded"}], "progres
 Decoder = tuple[Any, Callable[[bytes], Any], tuple[type[Exception], ...]]
 DECODERS: dict[str, Decoder] = {
     "route": (ROUTE_OF, lambda data: routed_service(routed(as_text(data))), (InvalidRouteError,)),
-    "note of a cache": (NOTE, lambda data: kubeai_cache.loaded(resolve(world(as_text(data)))), ()),
-    "report of a loader": (REPORT, lambda data: report.read(as_text(data)), ()),
+    "note of a cache": (NOTE, lambda data: kubeai_cache.is_loaded(resolve(world(as_text(data)))), ()),
+    "report of a loader": (REPORT, lambda data: report.parse_report(as_text(data)), ()),
     "inventory of a cache": (
         RECORD,
-        lambda data: llmkube_cache.inventory(claim(f"{names.LOADED}{'0' * 16}", as_text(data))),
+        lambda data: llmkube_cache.read_records(claim(f"{names.LOADED}{'0' * 16}", as_text(data))),
         (),
     ),
     "averages": ({"n/m": 1.5}, lambda data: autoscaler._averages(as_text(data)), ()),
@@ -295,7 +295,7 @@ async def test_a_controller_goes_on_and_sees_what_is_good(server, client, metric
     elector = LeaderElector(client, "system", "boss", metrics=metrics, lease_seconds=900, renew_seconds=600)
     async with aiohttp.ClientSession() as session:
         # No pod of a stranger's is asked: what its address says is not ours to call.
-        agents = Agents(client, session, lambda _pod: "http://127.0.0.1:1")
+        agents = LoaderClients(client, session, lambda _pod: "http://127.0.0.1:1")
         agents.sign_with(KEY)
         catalogs = Catalogs(client, settings.system_namespace)
         manager = main._manager(settings, client, elector, session, agents, catalogs, metrics)

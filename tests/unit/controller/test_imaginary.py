@@ -17,7 +17,7 @@ import pytest
 
 from slipway.apis.labels import RESERVED
 from slipway.controller.inputs.caches import Caches
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import MARK, Reconciler
 from slipway.controller.scaling.scaled import ScaledResources, Subject
 from slipway.kube.api.client import Client
@@ -29,7 +29,7 @@ from slipway.serving.containers.diagnosis import Limits, diagnose
 from slipway.serving.containers.freedoms import Freedom, freedoms
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
 from slipway.serving.contract.settings import Settings
-from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.watches import REFERENCES, by_reference, enqueue_nothing, owned_by, referenced_by
 from slipway.serving.pods.server import Scale
 from slipway.serving.pods.workload import Rollout, child, deployment_of
 from slipway.serving.routing.scaling import ScaleTarget, Scaling
@@ -77,7 +77,7 @@ class Fleets:
         return (
             *owned_by(FLEET, SERVICE, DEPLOYMENT),
             *owned_by(FLEET, GROUP, optional="the leader group controller"),
-            Watch(kind=FLEET, enqueue=nobody, indexes={REFERENCES: by_reference(_references)}),
+            Watch(kind=FLEET, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(_references)}),
             Watch(kind=RUNTIME, enqueue=referenced_by(FLEET, RUNTIME)),
         )
 
@@ -129,7 +129,7 @@ class Fleets:
 
     def status(self, view: View, rejection: Rejection | None) -> StatusResult:
         if view.spec.get("silent"):
-            return StatusResult({"policed": view.world.policed})
+            return StatusResult({"policed": view.world.has_foreign_policies})
         workloads = [view.workload(part) for part in PARTS]
         diagnoses = [diagnose(one, view.world.pods, LIMITS, view.world.now, lambda _log: None) for one in workloads]
         components = list(map(Component, workloads, diagnoses, PARTS))
@@ -155,7 +155,7 @@ class Running:
 
     def start(self) -> None:
         api, metrics = Fleets(), Metrics()
-        self.agents, self.scaled = Agents(self._client, self._session), ScaledResources()
+        self.agents, self.scaled = LoaderClients(self._client, self._session), ScaledResources()
         self.agents.sign_with(KEY)
         self.caches = Caches(self._client, [api], SETTINGS)
         recorder = Recorder(self._client, "test", metrics=metrics)

@@ -13,7 +13,7 @@ from slipway.apis.llmkube import MODELS, SERVICES, names
 from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.types.model import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings
@@ -68,7 +68,7 @@ class Node:
             self.downloads.append(words[2])
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
-        message = written(Report(file="tiny.gguf", size=5, etag="1")).decode() if words[1] == "stage" else ""
+        message = encode_report(Report(file="tiny.gguf", size=5, etag="1")).decode() if words[1] == "stage" else ""
         container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": message}}}
         metadata = {"labels": job["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner]}
         status = {"phase": "Succeeded", "containerStatuses": [container]}
@@ -86,7 +86,7 @@ class Node:
 
 def records(server: Any) -> dict[str, cache.Record]:
     carriers = [obj for obj in server.objects.values() if obj["kind"] in ("PersistentVolumeClaim", "Model")]
-    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+    return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
 async def life(server: Any, cluster: Any, node: Node, eventually: Any) -> None:

@@ -13,7 +13,7 @@ from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.models import status as model_status
 from slipway.apis.llmkube.types.model import KIND
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.headers.gguf import Gguf
 from slipway.kube.api.client import Client
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
@@ -65,7 +65,7 @@ def released(cluster, name):
 
 
 def report(**fields) -> str:
-    return written(
+    return encode_report(
         Report(**{"file": "tiny.gguf", "size": 5, "sha256": "ab" * 32, "etag": "1", "gguf": HEADER} | fields)
     ).decode()
 
@@ -81,7 +81,7 @@ def reason(cluster, name):
 
 def inventory(cluster):
     carriers = [obj for obj in cluster.server.objects.values() if obj["kind"] in ("PersistentVolumeClaim", "Model")]
-    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+    return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
 async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothing_is_loaded_again(

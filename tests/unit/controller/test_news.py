@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.controller.reconciling.news import news
+from slipway.controller.reconciling.news import select_events
 from slipway.kube.schemas.conditions import Condition
 
 PASSED_THROUGH = frozenset({"WaitingForPods"})
@@ -47,6 +47,7 @@ def test_a_reason_that_is_new_and_lasts_is_an_event(before: str, after: str, eve
     old_conditions = [{"type": type_, "reason": reason} for type_, reason in (one.split("=") for one in before.split())]
     new_conditions = [Condition(one.partition("=")[0], *one.partition("=")[2].split(":")) for one in after.split()]
     recorded = [
-        f"{kind} {condition.reason}" for kind, condition in news(old_conditions, new_conditions, PASSED_THROUGH)
+        f"{kind} {condition.reason}"
+        for kind, condition in select_events(old_conditions, new_conditions, PASSED_THROUGH)
     ]
     assert " ".join(recorded) == events

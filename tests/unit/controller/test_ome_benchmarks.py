@@ -10,7 +10,7 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
-from slipway.artifacts.documents.benchmark import Run, Summary, written
+from slipway.artifacts.documents.benchmark import Run, Summary, encode_summary
 from slipway.kube.objects import JOB, POD, Kind
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings
@@ -70,7 +70,9 @@ class Life:
             input_tokens_per_second=1.0, output_tokens_per_second=42.0, first_token_seconds=0.1,
             first_token_seconds_p99=0.2,
         )  # fmt: skip
-        words = written(Summary(requests=requests, failed=failed, error="HTTP 404" if failed else "", runs=(run,)))
+        words = encode_summary(
+            Summary(requests=requests, failed=failed, error="HTTP 404" if failed else "", runs=(run,))
+        )
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "speed", "uid": job["metadata"]["uid"]}
         ended = {"name": "summary", "restartCount": 0, "state": {"terminated": {"message": words.decode()}}}
         await self.server.put(

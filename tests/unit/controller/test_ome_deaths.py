@@ -13,7 +13,7 @@ from slipway.apis.ome import names
 from slipway.apis.ome.models import status as model_status
 from slipway.apis.ome.models import storage
 from slipway.apis.ome.models.table import MODELS
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.facts.config import ModelFacts
 from slipway.kube.objects import JOB, NODE, POD
 from slipway.kube.schemas.conditions import timestamp
@@ -109,7 +109,7 @@ class Nodes:
         name, uid, namespace = job["metadata"]["name"], job["metadata"]["uid"], job["metadata"]["namespace"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
         report = Report(file="a.safetensors", size=5, revision="abc", model=ModelFacts(model_type="llama"))
-        message = written(report).decode() if words[1] == "stage" else ""
+        message = encode_report(report).decode() if words[1] == "stage" else ""
         container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": message}}}
         labels = job["spec"]["template"]["metadata"]["labels"]
         status = {"phase": "Succeeded", "containerStatuses": [container]}

@@ -16,10 +16,10 @@ from slipway.apis.llmkube import MODELS, SERVICES, names
 from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.types.model import KIND as MODEL
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.headers.gguf import Gguf
 from slipway.controller.inputs.caches import Caches
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import Reconciler
 from slipway.controller.scaling.scaled import ScaledResources, Subject
 from slipway.kube.metrics import Metrics
@@ -42,7 +42,7 @@ Operate = Callable[[Api], Awaitable[Reconciler]]
 @pytest.fixture
 async def operate(client, session, start) -> AsyncIterator[Operate]:
     """Starts a controller for the resources of one API."""
-    agents = Agents(client, session)
+    agents = LoaderClients(client, session)
     agents.sign_with(KEY)
 
     async def started(api: Api) -> Reconciler:
@@ -177,14 +177,14 @@ async def test_a_foreign_pod_does_not_keep_the_finalizer_of_a_deleted_model(serv
 
 def _inventory(cluster):
     carriers = [obj for obj in cluster.server.objects.values() if obj["kind"] in ("PersistentVolumeClaim", "Model")]
-    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+    return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
 async def _completed(server, cluster, job, sha256):
     """The Job's pod reports weights of this hash and ends, then the Job. The controller may hear of the Job before it
     hears of the pod."""
     name, namespace = _key(job)
-    message = written(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
+    message = encode_report(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
     container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": message}}}
     metadata = {"labels": job["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner]}

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from slipway.controller.loaders.agents import ASKED_AT_A_TIME, OF_A_NAMESPACE, Agents, _Followed
+from slipway.controller.loaders.agents import CONCURRENT_REQUESTS, OF_A_NAMESPACE, LoaderClients, _Followed
 from slipway.controller.loaders.places import Places
 from slipway.kube.objects import Object
 from slipway.serving.wire.agent import AdapterSet
@@ -135,15 +135,15 @@ async def test_loaders_that_do_not_answer_delay_those_of_no_other_namespace(monk
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
     client: Any = None
-    pods = [pod("flood", number) for number in range(2 * ASKED_AT_A_TIME)]
+    pods = [pod("flood", number) for number in range(2 * CONCURRENT_REQUESTS)]
     async with aiohttp.ClientSession() as session, asyncio.timeout(60):
-        agents = Agents(client, session, lambda one: f"http://{host}:{port}/{one['metadata']['namespace']}")
+        agents = LoaderClients(client, session, lambda one: f"http://{host}:{port}/{one['metadata']['namespace']}")
         agents.sign_with(KEY)
         followed = _Followed([*pods, pod("mine", 0)], AdapterSet())
-        flood = asyncio.create_task(agents._ask_all(followed, pods))
+        flood = asyncio.create_task(agents._request_reports(followed, pods))
         for _unused in range(OF_A_NAMESPACE):
             await waiting.acquire()
-        assert len(await agents._ask_all(followed, [pod("mine", 0)])) == 1
+        assert len(await agents._request_reports(followed, [pod("mine", 0)])) == 1
         assert not flood.done()
         ends.set()
         await flood

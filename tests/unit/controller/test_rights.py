@@ -13,7 +13,7 @@ import pytest
 from slipway.apis import APIS
 from slipway.apis.labels import RESERVED
 from slipway.controller.inputs.caches import Caches
-from slipway.controller.loaders.agents import Agents
+from slipway.controller.loaders.agents import LoaderClients
 from slipway.controller.reconciling.reconciler import Reconciler
 from slipway.controller.scaling.scaled import ScaledResources
 from slipway.kube.metrics import Metrics
@@ -79,7 +79,7 @@ def _allows(rule: dict[str, list[str]], wanted: Asked) -> bool:
 @pytest.fixture
 async def run(client, session, start) -> AsyncIterator[Run]:
     """Starts a controller for every API, for these namespaces."""
-    agents = Agents(client, session)
+    agents = LoaderClients(client, session)
     agents.sign_with(KEY)
 
     async def started(*namespaces: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from slipway.apis.kubeai import KUBEAI
 from slipway.controller.reconciling.reconciler import MARK
-from slipway.controller.reconciling.rollouts import draining, resets, rollouts
+from slipway.controller.reconciling.rollouts import describe_draining, describe_resets, describe_rollouts
 from slipway.kube.objects import DEPLOYMENT, POD, SERVICE, Key, Kind, Object
 from slipway.kube.schemas.conditions import timestamp
 from slipway.kube.writes.events import Recorder
@@ -30,7 +30,7 @@ def deployment(digest: str, replicas: int = 2, **fields: Any) -> Object:
 
 
 def messages(old: Object, new: Object) -> list[str]:
-    return rollouts({(DEPLOYMENT, Key("models", "model-a")): old}, [new])
+    return describe_rollouts({(DEPLOYMENT, Key("models", "model-a")): old}, [new])
 
 
 def pod(name: str, *, ago: float = 0, grace: int = 600, **fields: Any) -> Object:
@@ -80,7 +80,7 @@ def test_objects_without_pods_and_new_workloads_have_no_rollout() -> None:
     service = {"kind": "Service", "metadata": {"name": "a", "namespace": "models"}, "spec": {"ports": []}}
     config = {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "models"}, "data": {}}
 
-    assert rollouts({(SERVICE, Key("models", "a")): service}, [service, config, deployment("1")]) == []
+    assert describe_rollouts({(SERVICE, Key("models", "a")): service}, [service, config, deployment("1")]) == []
 
 
 @pytest.mark.parametrize(
@@ -105,22 +105,22 @@ def test_a_reset_is_a_change_of_replicas_without_a_changed_plan(
 
     applied = deployment("1")
     applied["spec"]["replicas"] = planned
-    assert resets(children(*before), children(*after), [applied], MARK) == messages
-    assert resets({}, children(*after), [applied], MARK) == []
-    assert resets(children(*before), {}, [applied], MARK) == []
+    assert describe_resets(children(*before), children(*after), [applied], MARK) == messages
+    assert describe_resets({}, children(*after), [applied], MARK) == []
+    assert describe_resets(children(*before), {}, [applied], MARK) == []
 
 
 def test_each_draining_pod_is_in_one_message() -> None:
-    message, uids = draining([pod("b"), pod("a")], frozenset(), NOW)
+    message, uids = describe_draining([pod("b"), pod("a")], frozenset(), NOW)
     assert message == "Pods a, b drain: no new requests, and at most 600 s for requests in flight."
 
-    message, uids = draining([pod("b"), pod("a"), pod("c", grace=30)], uids, NOW)
+    message, uids = describe_draining([pod("b"), pod("a"), pod("c", grace=30)], uids, NOW)
     assert message == "Pod c drains: no new requests, and at most 30 s for requests in flight."
-    assert draining([pod("b"), pod("a"), pod("c")], uids, NOW) == ("", uids)
+    assert describe_draining([pod("b"), pod("a"), pod("c")], uids, NOW) == ("", uids)
 
 
 def test_a_message_names_three_pods_at_most() -> None:
-    message, _known = draining([pod(str(number)) for number in range(5)], frozenset(), NOW)
+    message, _known = describe_draining([pod(str(number)) for number in range(5)], frozenset(), NOW)
 
     assert message.startswith("Pods 0, 1, 2 and 2 more drain:")
 
@@ -131,7 +131,7 @@ def test_pods_that_do_not_drain_and_old_terminations_have_no_message() -> None:
     over = {**pod("over"), "status": {"phase": "Failed"}}
     stays = {"metadata": {"name": "stays", "namespace": "models", "uid": "stays"}, "status": {}}
 
-    assert draining([pod("old", ago=90), loader, over, stays], frozenset(), NOW)[0] == ""
+    assert describe_draining([pod("old", ago=90), loader, over, stays], frozenset(), NOW)[0] == ""
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ GIVEN = {
     "model": {"group": "toys.test", "version": "v1", "kind": "Thing", "plural": "things"},
     "clusterModel": {"group": "toys.test", "version": "v1", "kind": "Box", "plural": "boxes"},
 }
-PEM = signing.made()
+PEM = signing.generate_key()
 
 
 def settings_with(**changes: Any) -> Settings:

@@ -118,7 +118,7 @@ async def test_a_broken_key_is_not_replaced_and_not_shown(server, client, name, 
 
 async def test_the_published_key_follows_the_secret(server, client):
     await ensure(client, NAMES, NOW)
-    other = signing.made()
+    other = signing.generate_key()
     await server.put(f"{SECRET_PATH}slipway-depot-token", data={"token.key": b64encode(other).decode()})
     assert await ensure(client, NAMES, NOW) == ["ConfigMap slipway-registry-keys"]
     assert text(server, "slipway-registry-keys", "jwks.json") == signing.key_set(other)

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from slipway.depot.http.reviews import MOST_OF_ONE
-from slipway.depot.storage.publishers import NOTHING, REMOVE, WRITE, Place, parsed, rights
+from slipway.depot.storage.publishers import NO_RIGHTS, REMOVE, WRITE, Place, parse_repository, rights
 from slipway.serving.wire.publishers import is_pod_of, job_name
 from slipway.serving.wire.repositories import repository
 
@@ -40,27 +40,27 @@ GOING = {"deletionTimestamp": "2027-01-15T08:00:00Z"}
     [
         (model(), pod_of(), WRITE),
         (model(record='{"attempt":7}'), pod_of(attempt=7), WRITE),
-        (model(), pod_of(attempt=2), NOTHING),
-        (model(), pod_of(uid=OTHER), NOTHING),
-        (model(), pod_of(what="unpublish", attempt=0), NOTHING),
-        (model(), "x7k2p", NOTHING),
-        (model(), "tiny-publish-0123456789-x7k2p", NOTHING),
-        (model(), pod_of() + "-more", NOTHING),
-        (model(), pod_of()[:-5], NOTHING),
-        (model({}), pod_of(), NOTHING),
-        (model({"phase": "Pending"}), pod_of(), NOTHING),
-        (model({"phase": "Failed"}), pod_of(), NOTHING),
-        (model({"phase": "WaitForUpload"}), pod_of(), NOTHING),
+        (model(), pod_of(attempt=2), NO_RIGHTS),
+        (model(), pod_of(uid=OTHER), NO_RIGHTS),
+        (model(), pod_of(what="unpublish", attempt=0), NO_RIGHTS),
+        (model(), "x7k2p", NO_RIGHTS),
+        (model(), "tiny-publish-0123456789-x7k2p", NO_RIGHTS),
+        (model(), pod_of() + "-more", NO_RIGHTS),
+        (model(), pod_of()[:-5], NO_RIGHTS),
+        (model({}), pod_of(), NO_RIGHTS),
+        (model({"phase": "Pending"}), pod_of(), NO_RIGHTS),
+        (model({"phase": "Failed"}), pod_of(), NO_RIGHTS),
+        (model({"phase": "WaitForUpload"}), pod_of(), NO_RIGHTS),
         (model(PUBLISHING | {"artifact": {"sizeBytes": 5}}), pod_of(), WRITE),
-        (model(READY), pod_of(), NOTHING),
-        (model(PUBLISHING | {"artifact": "odd"}), pod_of(), NOTHING),
-        (model(READY | PUBLISHING), pod_of(), NOTHING),
-        (model("odd"), pod_of(), NOTHING),
-        (model(record="[" * 5000), pod_of(), NOTHING),
-        (model(record='{"attempt":-1}'), pod_of(attempt=-1), NOTHING),
-        (model(**GOING), pod_of(), NOTHING),
+        (model(READY), pod_of(), NO_RIGHTS),
+        (model(PUBLISHING | {"artifact": "odd"}), pod_of(), NO_RIGHTS),
+        (model(READY | PUBLISHING), pod_of(), NO_RIGHTS),
+        (model("odd"), pod_of(), NO_RIGHTS),
+        (model(record="[" * 5000), pod_of(), NO_RIGHTS),
+        (model(record='{"attempt":-1}'), pod_of(attempt=-1), NO_RIGHTS),
+        (model(**GOING), pod_of(), NO_RIGHTS),
         (model(READY, **GOING), pod_of(what="unpublish", attempt=0), REMOVE),
-        (model(**GOING), pod_of(uid=OTHER, what="unpublish", attempt=0), NOTHING),
+        (model(**GOING), pod_of(uid=OTHER, what="unpublish", attempt=0), NO_RIGHTS),
     ],
 )
 def test_rights(found: dict[str, Any], pod: str, expected: frozenset[str]):
@@ -92,7 +92,7 @@ def test_jobs_keep_the_names_that_they_had():
     ],
 )
 def test_a_repository_names_its_model(name: str, expected: Place | None):
-    assert parsed(name) == expected
+    assert parse_repository(name) == expected
 
 
 async def actions(metrics: Any, tokens: Any, name: str, verbs: str = "pull,push,delete") -> list[str]:

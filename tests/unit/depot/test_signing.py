@@ -40,7 +40,7 @@ def verify(token: str, entry: dict[str, str]) -> None:
 
 
 def test_a_token_names_issuer_audience_times_and_access(signer: Signer):
-    header, claims = read(signer.signed("somebody", [PULL], NOW))
+    header, claims = read(signer.sign("somebody", [PULL], NOW))
     assert header == {"typ": "JWT", "alg": "ES256", "kid": signer.public["kid"]}
     assert len(claims.pop("jti")) == 16
     assert claims == {
@@ -55,16 +55,16 @@ def test_a_token_names_issuer_audience_times_and_access(signer: Signer):
 
 
 def test_the_signature_holds_with_the_published_key_and_with_no_other(signer: Signer):
-    token = signer.signed("somebody", [PULL], NOW)
+    token = signer.sign("somebody", [PULL], NOW)
     [entry] = json.loads(signing.key_set(PEM))["keys"]
     verify(token, entry)
-    [other] = json.loads(signing.key_set(signing.made()))["keys"]
+    [other] = json.loads(signing.key_set(signing.generate_key()))["keys"]
     with pytest.raises(InvalidSignature):
         verify(token, other)
 
 
 def test_a_signature_has_64_bytes_whatever_the_numbers_are(signer: Signer):
-    assert {len(raw(signer.signed("a", [], NOW).rpartition(".")[2])) for _unused in range(600)} == {64}
+    assert {len(raw(signer.sign("a", [], NOW).rpartition(".")[2])) for _unused in range(600)} == {64}
 
 
 def test_a_published_key_is_named_by_its_thumbprint():

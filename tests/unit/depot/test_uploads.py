@@ -844,7 +844,7 @@ async def test_a_note_that_an_author_keeps_of_a_refused_request_gives_no_room_an
             assert (await depot.ask("PUT", gguf(5000))).status == 507
         for forged in (one | {"until": now + 9999}, one | {"until": 0}):
             model = {"metadata": {"uid": UID, "annotations": {upload_notes.UPLOAD: json.dumps(forged)}}}
-            assert models_module.taken(model, KEY, now) == 0
+            assert models_module.used_bytes(model, KEY, now) == 0
     assert not registry.tags
 
 

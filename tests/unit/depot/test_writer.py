@@ -32,16 +32,16 @@ async def test_little_is_asked_for_at_a_time_as_aiohttp_reads_ahead_what_is_aske
     source, content = body(1 << 20, 1 << 20)
     while await source.chunk(PIECE_BYTES):
         pass
-    assert (source.left, max(content.asked)) == (0, 128 << 10)
+    assert (source.remaining, max(content.asked)) == (0, 128 << 10)
 
 
 async def test_what_is_pushed_back_comes_again_in_parts():
     source, _content = body(100, 100)
     head = await source.chunk(40)
     source.push_back(head)
-    assert source.left == 100
+    assert source.remaining == 100
     assert [len(await source.chunk(30)) for _unused in range(4)] == [30, 10, 30, 30]
-    assert source.left == 0
+    assert source.remaining == 0
 
 
 async def test_a_body_that_ends_before_its_length_is_cut():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipway.engines.arguments import merged, told
+from slipway.engines.arguments import merged, with_flags
 from slipway.engines.recognition import recognise
 from tests.unit.apis.ome.cases import rows
 
@@ -59,7 +59,7 @@ def test_values_are_replaced_as_in_the_originals_tables(row: dict[str, Any]) -> 
 
 def test_a_flag_is_set_where_it_is_in_the_command_or_the_arguments() -> None:
     container = {"command": ["vllm", "serve", "--served-model-name", "a"], "args": ["--port", "1"]}
-    assert told(container, ["--served-model-name", "a", "b", "--port", "2", "--c"]) == {
+    assert with_flags(container, ["--served-model-name", "a", "b", "--port", "2", "--c"]) == {
         "command": ["vllm", "serve", "--served-model-name", "a", "b"],
         "args": ["--port", "2", "--c"],
     }
@@ -67,18 +67,18 @@ def test_a_flag_is_set_where_it_is_in_the_command_or_the_arguments() -> None:
 
 def test_new_flags_go_behind_a_command_that_has_them_all() -> None:
     container = {"name": "engine", "command": ["vllm", "serve", "/m", "--port", "1"]}
-    assert told(container, ["--lora"]) == {**container, "args": ["--lora"]}
+    assert with_flags(container, ["--lora"]) == {**container, "args": ["--lora"]}
 
 
 @pytest.mark.parametrize("script", [SCRIPT, "exec vllm serve /m --port 1 \\\n", "A=1 && vllm serve /m --port 1"])
 def test_a_script_gets_its_flags_where_they_count(script: str) -> None:
-    changed = told({"command": ["sh", "-c", script]}, ["--names", "it's", "b"])
+    changed = with_flags({"command": ["sh", "-c", script]}, ["--names", "it's", "b"])
     assert changed is not None
     assert recognise(changed).args[-3:] == ("--names", "it's", "b")
 
 
 def test_a_script_stays_one_that_the_shell_takes() -> None:
-    changed = told({"command": ["sh", "-c"], "args": ["printf '%s,' a \\\n --port 1"]}, ["--names", "it's b"])
+    changed = with_flags({"command": ["sh", "-c"], "args": ["printf '%s,' a \\\n --port 1"]}, ["--names", "it's b"])
     assert changed is not None
     ran = subprocess.run(["sh", "-c", changed["args"][0]], capture_output=True, check=True, text=True)
     assert ran.stdout == "a,--port,1,--names,it's b,"
@@ -86,4 +86,4 @@ def test_a_script_stays_one_that_the_shell_takes() -> None:
 
 @pytest.mark.parametrize("script", ["vllm serve /m | tee log", "vllm serve /m && echo ok", "vllm serve /m # all of it"])
 def test_a_script_that_goes_on_is_left_alone(script: str) -> None:
-    assert told({"command": ["sh", "-c", script]}, ["--lora"]) is None
+    assert with_flags({"command": ["sh", "-c", script]}, ["--lora"]) is None

@@ -118,7 +118,7 @@ def test_names_are_public_that_say_what_is_served() -> None:
 )
 def test_the_port_on_which_it_listens(container: Object, port: int, told: int) -> None:
     seen = recognise(container)
-    assert (seen.port, seen.told_port) == (port, told)
+    assert (seen.port, seen.argument_port) == (port, told)
 
 
 def test_what_follows_a_command_is_none_of_its_arguments() -> None:

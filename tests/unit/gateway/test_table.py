@@ -228,7 +228,7 @@ def test_a_change_of_one_service_or_slice_does_not_read_the_others_again(monkeyp
         read.append(text)
         raise KeyError
 
-    monkeypatch.setattr("slipway.serving.routing.route._read", fail)
+    monkeypatch.setattr("slipway.serving.routing.route._parse_route", fail)
     pieces: list[Any] = []
     monkeypatch.setattr("slipway.gateway.routing.table._read_slice", lambda obj, **_unused: pieces.append(obj))
     services[7] = versioned(service("s7", models=["other"]), "2")

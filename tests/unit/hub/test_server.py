@@ -286,10 +286,10 @@ async def test_the_search_looks_at_a_repository_once_a_minute(
 async def test_one_answer_of_the_search_has_a_hundred_repositories_at_most(
     hub: RunningHub, http: aiohttp.ClientSession
 ) -> None:
-    for number in range(server.FOUND + 5):
+    for number in range(server.MAX_RESULTS + 5):
         (hub.root / f"many/m{number}").mkdir(parents=True)
     async with http.get("/api/models?author=many&limit=1000") as answer:
-        assert len(await answer.json()) == server.FOUND
+        assert len(await answer.json()) == server.MAX_RESULTS
         assert 'rel="next"' in answer.headers["Link"]
 
 

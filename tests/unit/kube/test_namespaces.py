@@ -47,7 +47,7 @@ async def test_only_the_chosen_namespaces_are_asked_for_and_seen(server, informe
     await server.put(f"{A}/unlabelled")
     start(informer.run())
     await informer.synced.wait()
-    assert informer.told.is_set()
+    assert informer.answered.is_set()
     assert names(informer) == {"a/x", "b/x"}
     await pod(server, f"{C}/y")
     await pod(server, f"{B}/y")
@@ -168,7 +168,7 @@ async def test_a_kind_that_is_not_installed_keeps_nobody_waiting_and_is_found_wh
 ):
     server.fault("GET", "/pods", script.refuse(404, "NotFound"), times=10**6)
     start(informer.run())
-    await informer.told.wait()
+    await informer.answered.wait()
     assert not informer.synced.is_set()
     server.faults.clear()
     await pod(server, f"{A}/x")

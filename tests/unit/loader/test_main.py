@@ -108,7 +108,7 @@ def test_progress_is_told_in_words() -> None:
     meter = Meter(lambda: now[0])
     assert meter.progress().message == "listing files"
     meter.expect(4 << 20, 2)
-    meter.found(1 << 20)
+    meter.reused(1 << 20)
     now[0] = 1.0
     meter.fetched(1 << 20)
     meter.file_done()

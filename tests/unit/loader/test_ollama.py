@@ -14,7 +14,7 @@ from slipway.artifacts.documents.publication import Publication
 from slipway.artifacts.locations.references import parse
 from slipway.loader.disk.progress import Meter
 from slipway.loader.download.stage import Work
-from slipway.loader.publication.publish import Wish, publish
+from slipway.loader.publication.publish import PublishRequest, publish
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.registry import Registry
 from slipway.loader.transport.source import Access, open_source
@@ -86,7 +86,7 @@ def begin(library: Library, oci: Oci, start: Callable[[web.Application], Service
     def run(url: str) -> Publication:
         source = open_source(url, {"OLLAMA_ENDPOINT": mirror.url}, Access())
         registry = Registry(parse(f"{oci.host}/cluster/q/uid"), {})
-        return publish(source, registry, Wish(name="qwen3", url=url), Work(HASTY, threading.Event(), Meter()))
+        return publish(source, registry, PublishRequest(name="qwen3", url=url), Work(HASTY, threading.Event(), Meter()))
 
     return run
 

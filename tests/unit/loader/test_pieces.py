@@ -23,7 +23,7 @@ from slipway.loader.download.load import load
 from slipway.loader.download.stage import Work
 from slipway.loader.download.transfer import Policy
 from slipway.loader.publication import publish as publishing
-from slipway.loader.publication.publish import Wish, publish_upload
+from slipway.loader.publication.publish import PublishRequest, publish_upload
 from slipway.loader.sources import archives, pieces
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.registry import Registry
@@ -42,7 +42,7 @@ ONCE = Policy(attempts=1)
 def _few_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "SMALL", 100_000)
     monkeypatch.setattr(pieces, "SMALL", 100_000)
-    monkeypatch.setattr("slipway.loader.publication.under_way.WORTH", 100_000)
+    monkeypatch.setattr("slipway.loader.publication.publication_state.WORTH", 100_000)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def uploaded(oci: Oci, text: bytes, name: str = "model", *, complete: bool = Tru
 
 def begin(oci: Oci) -> Publication:
     registry = Registry(parse(f"{oci.host}/{REPOSITORY}"), {})
-    return publish_upload(registry, Wish(), Work(HASTY, threading.Event(), Meter()))
+    return publish_upload(registry, PublishRequest(), Work(HASTY, threading.Event(), Meter()))
 
 
 def pulled(oci: Oci, publication: Publication, folder: Path) -> dict[str, bytes]:
@@ -175,7 +175,7 @@ def test_a_publication_from_an_archive_goes_on_where_it_was_cut(
         with pytest.raises(LoadError):
             publish_upload(
                 Registry(parse(f"{oci.host}/{REPOSITORY}"), {}),
-                Wish(),
+                PublishRequest(),
                 Work(ONCE, threading.Event(), Meter()),
             )
     publication = begin(oci)

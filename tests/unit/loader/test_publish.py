@@ -18,7 +18,7 @@ from slipway.loader.download.load import load
 from slipway.loader.download.stage import Work
 from slipway.loader.download.transfer import Policy
 from slipway.loader.publication import publish as publishing
-from slipway.loader.publication.publish import Wish, publish, unpublish
+from slipway.loader.publication.publish import PublishRequest, publish, unpublish
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.registry import Registry
 from slipway.loader.transport.source import Access, open_source
@@ -37,7 +37,7 @@ Begin = Callable[..., Publication]
 @pytest.fixture(autouse=True)
 def _few_bytes_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "SMALL", 100_000)
-    monkeypatch.setattr("slipway.loader.publication.under_way.WORTH", 100_000)
+    monkeypatch.setattr("slipway.loader.publication.publication_state.WORTH", 100_000)
     monkeypatch.setattr("slipway.loader.download.transfer.LONG", 100_000)
 
 
@@ -67,7 +67,7 @@ def begin(oci: Oci, hub_url: str) -> Begin:
     ) -> Publication:
         source = open_source(SOURCE, {"HF_ENDPOINT": hub_url}, Access())
         work = Work(policy, threading.Event(), meter or Meter())
-        return publish(source, target(oci, repository), Wish(name="acme/llama", url=SOURCE, **wish), work)
+        return publish(source, target(oci, repository), PublishRequest(name="acme/llama", url=SOURCE, **wish), work)
 
     return run
 
@@ -441,7 +441,7 @@ def test_an_artifact_is_imported_from_another_registry(
     here.service = start(here.app())
     url = f"registry://{oci.host}/{REPOSITORY}@{publication.digest}"
     work = Work(HASTY, threading.Event(), Meter())
-    imported = publish(open_source(url, {}, Access()), target(here, "cluster/x/uid"), Wish(), work)
+    imported = publish(open_source(url, {}, Access()), target(here, "cluster/x/uid"), PublishRequest(), work)
 
     assert pulled(here, imported.digest, tmp_path / "pulled", "cluster/x/uid") == LLAMA
     assert imported.facts == publication.facts

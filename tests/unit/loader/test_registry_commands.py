@@ -37,7 +37,7 @@ def env(hub: Service, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_goes_in_comes_out_and_is_taken_away(oci: Oci, termination: Path, tmp_path: Path) -> None:
     place = f"{oci.host}/namespaced/a/m/uid"
     assert command.main(["publish", "hf://acme/llama", place, "--image"]) == 0
-    record = publication.read(termination.read_text())
+    record = publication.parse_publication(termination.read_text())
     assert record
     assert record.image == oci.tags["namespaced/a/m/uid"]["image"]
 
@@ -126,7 +126,7 @@ def test_a_model_of_a_catalog_is_imported_by_grants_that_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     command.main(["publish", "hf://acme/llama", f"{oci.host}/cluster/remote/uid"])
-    record = publication.read(termination.read_text())
+    record = publication.parse_publication(termination.read_text())
     assert record
     here, own, depot = Oci(), tmp_path / "token", Depot(oci)
     here.service = start(here.app())
@@ -146,7 +146,7 @@ def test_a_model_of_a_catalog_is_imported_by_grants_that_expire(
     oci.token = "closed"
     assert command.main(["publish", f"catalog://{host}/v1/imports/a/m/uid@{record.digest}", f"{here.host}/a/b"]) == 0
 
-    got = publication.read(termination.read_text())
+    got = publication.parse_publication(termination.read_text())
     assert got
     assert got.facts == record.facts
     assert set(depot.asked) == {"Bearer of-the-pod"}

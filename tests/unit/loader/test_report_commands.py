@@ -12,7 +12,7 @@ import pytest
 
 from slipway.apis.llmkube.models import loaders
 from slipway.apis.llmkube.models import spec as model_spec
-from slipway.artifacts.documents.report import fault, read
+from slipway.artifacts.documents.report import fault, parse_report
 from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.loader import main as module
 from slipway.loader.cli import report_commands
@@ -37,13 +37,13 @@ def test_stage_ends_with_a_report_that_kubernetes_keeps(
     folder = tmp_path / "models" / "0123456789abcdef"
     command = ["stage", "hf://acme/tiny@main", str(folder), "--file", "model.gguf", "--as", "tiny.gguf"]
     assert main([*command, "--sha256", SHA.upper(), "--header", "gguf", *LISTEN]) == 0
-    first = read(termination.read_text())
+    first = parse_report(termination.read_text())
     assert first is not None
     assert (first.file, first.sha256, first.size) == ("tiny.gguf", SHA, len(GGUF))
     assert first.gguf is not None
     termination.write_text("")
     assert main([*command, "--header", "gguf", "--refresh", *LISTEN]) == 0
-    assert read(termination.read_text()) == first
+    assert parse_report(termination.read_text()) == first
 
 
 def test_a_hash_that_is_another_one_ends_the_job_with_its_word(
@@ -59,7 +59,7 @@ def test_a_hash_that_is_another_one_ends_the_job_with_its_word(
 def test_inspect_tells_what_is_there(tmp_path: Path, termination: Path) -> None:
     write(tmp_path, {"tiny.gguf": GGUF})
     assert main(["inspect", str(tmp_path / "tiny.gguf"), "--header", "gguf", *LISTEN]) == 0
-    report = read(termination.read_text())
+    report = parse_report(termination.read_text())
     assert report is not None
     assert report.gguf is not None
     assert main(["inspect", str(tmp_path / "none.gguf"), *LISTEN]) == module.NEVER
@@ -69,7 +69,7 @@ def test_inspect_tells_what_is_there(tmp_path: Path, termination: Path) -> None:
 def test_probe_tells_what_a_source_has(hub: Service, termination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     assert main(["probe", "hf://acme/tiny", "--file", "tiny.gguf", *LISTEN]) == 0
-    report = read(termination.read_text())
+    report = parse_report(termination.read_text())
     assert report is not None
     assert report.size == len(WEIGHTS)
     assert report.etag
@@ -129,7 +129,7 @@ SETTINGS = Settings(
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_a_model_has_its_loaders_do_they_understand(kind: str) -> None:
     metadata = {"name": "tiny", "namespace": "models", "uid": "1"}
-    model = model_spec.read({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
+    model = model_spec.parse_model({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
     loads = [] if kind == "claim" else [loaders.download(model, refresh=fresh) for fresh in (False, True)]
     for job in (*loads, loaders.inspection(model)):
         program, *words = words_of(job)
@@ -150,7 +150,7 @@ def test_as_the_node_a_bucket_is_read_only_where_the_operator_lets_it(kind: str)
     given = msgspec.structs.replace(SETTINGS.sources, node_identity=True)
     settings = msgspec.structs.replace(SETTINGS, sources=given)
     for node, of in ((False, SETTINGS), (True, settings)):
-        job = loaders.download(model_spec.read({"metadata": metadata, "spec": MODELS[kind]}, of), refresh=False)
+        job = loaders.download(model_spec.parse_model({"metadata": metadata, "spec": MODELS[kind]}, of), refresh=False)
         assert report_commands.access(module.arguments(words_of(job)[1:])).node_identity is node
 
 

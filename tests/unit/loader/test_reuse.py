@@ -11,7 +11,7 @@ import pytest
 
 from slipway.artifacts.documents.report import Report
 from slipway.loader.disk.folder import MARKER, Inventory
-from slipway.loader.disk.reuse import link_known
+from slipway.loader.disk.reuse import link_existing
 from slipway.loader.download.stage import opened, stage
 from slipway.loader.transport.digests import Digest, Kind
 from slipway.loader.transport.errors import LoadError
@@ -116,14 +116,14 @@ def test_files_without_a_digest_are_fetched(site: Site, disk: Path) -> None:
     listing = msgspec.structs.replace(Selection(source(), chosen).listing(work().retry(site.url)), revision="v1")
     inventory = Inventory(site.url, "v1", {"tiny.gguf": len(GGUF)})
     (disk / "one" / MARKER).write_bytes(msgspec.json.encode(inventory))
-    assert link_known(site.url, listing, disk / "two", disk) == 0
+    assert link_existing(site.url, listing, disk / "two", disk) == 0
     entries = [msgspec.structs.replace(one, digest=Digest(Kind.SHA256, SHA)) for one in listing.entries]
     with_digest = msgspec.structs.replace(listing, entries=tuple(entries))
-    assert link_known(site.url, with_digest, disk / "two", disk) == 1
+    assert link_existing(site.url, with_digest, disk / "two", disk) == 1
 
 
 def test_no_file_is_taken_over_to_another_place(hub: Service, disk: Path) -> None:
     load(hub, disk, "one")
     entry = Entry("../../outside", "x", 1, Digest(Kind.SHA256, SHA))
     with pytest.raises(LoadError, match="leads outside of the folder"):
-        link_known("hf://acme/tiny", Listing("v1", (entry,)), disk / "two", disk)
+        link_existing("hf://acme/tiny", Listing("v1", (entry,)), disk / "two", disk)

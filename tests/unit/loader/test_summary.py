@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.documents.benchmark import Run, Summary, details, read, written
+from slipway.artifacts.documents.benchmark import Run, Summary, details, encode_summary, parse_summary
 from slipway.artifacts.documents.report import LONGEST
 from slipway.loader.cli import summary as module
 from slipway.loader.cli.summary import files, summarized
@@ -128,13 +128,13 @@ def run(concurrency: int) -> Run:
 
 def test_a_summary_of_a_sweep_comes_back_as_it_was() -> None:
     sweep = Summary(requests=9000, failed=0, runs=tuple(map(run, range(30))))
-    assert read(written(sweep).decode()) == sweep
+    assert parse_summary(encode_summary(sweep).decode()) == sweep
 
 
 def test_what_a_message_has_no_room_for_is_said_to_be_missing() -> None:
     sweep = Summary(requests=300_000, failed=3, error="x" * 300, runs=tuple(map(run, range(1000))))
-    text = written(sweep)
-    summary = read(text.decode())
+    text = encode_summary(sweep)
+    summary = parse_summary(text.decode())
     assert len(text) <= LONGEST
     assert summary is not None
     assert summary.runs == sweep.runs[: len(summary.runs)]
@@ -144,7 +144,7 @@ def test_what_a_message_has_no_room_for_is_said_to_be_missing() -> None:
 
 @pytest.mark.parametrize("message", ["", "{", "[]", '{"runs": [["D(1,1)"]]}', '{"requests": -1}', '{"error": 1}'])
 def test_a_message_of_anything_else_is_no_summary(message: str) -> None:
-    assert read(message) is None
+    assert parse_summary(message) is None
 
 
 def test_details_name_each_figure() -> None:
@@ -172,10 +172,10 @@ def test_the_sidecar_speaks_when_it_is_stopped(tmp_path: Path) -> None:
         deadline = time.monotonic() + PATIENCE
         while not message.read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert read(message.read_text()) is None  # Ready, and nothing yet that could be taken for a result.
+        assert parse_summary(message.read_text()) is None  # Ready, and nothing yet that could be taken for a result.
         leave(tmp_path / "chat", FINISHED, results(num_completed_requests=7))
         sidecar.send_signal(signal.SIGTERM)
         assert sidecar.wait(PATIENCE) == 0
-    summary = read(message.read_text())
+    summary = parse_summary(message.read_text())
     assert summary is not None
     assert summary.requests == 7

@@ -18,8 +18,8 @@ from slipway.loader.download.headers import counted
 from slipway.loader.download.load import load
 from slipway.loader.download.stage import Work, inspect, opened, stage
 from slipway.loader.download.verification import fault_in
-from slipway.loader.publication.described import chosen_of
-from slipway.loader.publication.publish import Wish, publish
+from slipway.loader.publication.model_metadata import chosen_of
+from slipway.loader.publication.publish import PublishRequest, publish
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.registry import Registry
 from slipway.loader.transport.selection import Chosen
@@ -144,7 +144,7 @@ def oci(start: Callable[[web.Application], Service]) -> Oci:
 def published(oci: Oci, hub: Service) -> None:
     source = open_source("hf://acme/m", {"HF_ENDPOINT": hub.url}, Access())
     target = Registry(parse(f"{oci.host}/models/m"), {})
-    publish(source, target, Wish(name="m"), Work(HASTY, threading.Event(), work().meter))
+    publish(source, target, PublishRequest(name="m"), Work(HASTY, threading.Event(), work().meter))
 
 
 @pytest.mark.parametrize(("kind", "files", "why"), UNSOUND, ids=[row[0] for row in UNSOUND])

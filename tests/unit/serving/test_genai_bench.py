@@ -163,4 +163,4 @@ def test_its_image_is_the_one_that_closed_networks_build() -> None:
 
 
 def test_every_variable_by_which_the_tool_takes_a_secret_is_hidden() -> None:
-    assert set(genai_bench.TOLD) <= set(command(["HF_TOKEN"])[-1].split(","))
+    assert set(genai_bench.CREDENTIAL_VARIABLES) <= set(command(["HF_TOKEN"])[-1].split(","))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.kube.schemas.conditions import timestamp
-from slipway.serving.pods.job import job_of, last_error, pods_of, termination_message, without_pods, works
+from slipway.serving.pods.job import is_active, job_of, last_error, pods_of, termination_message, without_pods
 
 NOW = 1_800_000_000.0
 
@@ -97,4 +97,4 @@ def test_a_job_that_is_over_or_goes_needs_no_pods() -> None:
 def test_a_job_without_a_pod_is_at_work_only_while_it_may_get_one(
     status: dict[str, Any], age: float, at_work: bool
 ) -> None:
-    assert works(job(age, **status), NOW) == at_work
+    assert is_active(job(age, **status), NOW) == at_work

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from slipway.serving.wire.agent import CONTROLLER_KEY
-from slipway.serving.wire.proof import Proof, ProofError, SigningKey, body_digest, public_key, verified
+from slipway.serving.wire.proof import Proof, ProofError, SigningKey, body_digest, public_key, verify_proof
 
 KEY = SigningKey(bytes(range(32)))
 NOW = 1_900_000_000 * 10**9
@@ -15,7 +15,7 @@ ASKED = {"method": "PUT", "path": "/v1/adapters", "pod": "u-1"}
 
 
 def check(header: str | None, now: int = NOW, **fields: str) -> Proof:
-    return verified(public_key(KEY.public), header, now=now, **(ASKED | fields))
+    return verify_proof(public_key(KEY.public), header, now=now, **(ASKED | fields))
 
 
 def header() -> str:

@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from slipway.serving.routing.scaling import Load, Scaling, begin, follow, intervals
+from slipway.serving.routing.scaling import Load, Scaling, add_sample, begin, intervals
 
 SECONDS = 2.0
 
@@ -35,7 +35,7 @@ class Model:
 
     def look(self, requests: float, *, complete: bool = True) -> int:
         self.now += SECONDS
-        self.load, replicas = follow(self.load, self.scaling, requests, self.now, complete=complete)
+        self.load, replicas = add_sample(self.load, self.scaling, requests, self.now, complete=complete)
         self.scaling = msgspec.structs.replace(self.scaling, replicas=replicas)
         return replicas
 
@@ -71,7 +71,7 @@ def test_the_average_moves_with_the_window(seeded: float, samples: list[float], 
     parameters = scaling(interval=2, window=6)
     load = begin(parameters, seeded, 0)
     for number, sample in enumerate(samples, 1):
-        load, _unused = follow(load, parameters, sample, 2.0 * number)
+        load, _unused = add_sample(load, parameters, sample, 2.0 * number)
     assert load.average == pytest.approx(average)
 
 

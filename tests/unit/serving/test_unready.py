@@ -13,7 +13,7 @@ from slipway.serving.status.unready import (
     Unready,
     annotation,
     explain,
-    read,
+    parse_unready,
     stand_in,
 )
 
@@ -72,14 +72,14 @@ def test_a_reason_that_is_no_word_is_not_told() -> None:
     "text", ["", "{", "[]", '{"reason": "a b"}', '{"reason": 1}', " " * MOST_BYTES + "{}", "[" * 200]
 )
 def test_what_strangers_write_into_the_annotation_says_nothing(text: str) -> None:
-    assert read({UNREADY: text}) is None
+    assert parse_unready({UNREADY: text}) is None
 
 
 def test_what_is_written_is_read() -> None:
     for unready in (Unready("OOMKilled"), Unready("InvalidSpec", True)):
-        assert read({UNREADY: annotation(unready) or ""}) == unready
+        assert parse_unready({UNREADY: annotation(unready) or ""}) == unready
     assert annotation(None) is None
-    assert read({}) is None
+    assert parse_unready({}) is None
 
 
 @pytest.mark.parametrize("name", ["bad", "dotted.name", "x" * 200])

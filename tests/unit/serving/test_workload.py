@@ -13,7 +13,15 @@ from slipway.serving.containers.drain import Drain
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.pods.job import ended
 from slipway.serving.pods.server import Container, File, ModelServer, Mount, Probe, Probes, Scale, ServiceSpec
-from slipway.serving.pods.workload import Rollout, deployment, deployment_of, kept, pod_template, service, workload
+from slipway.serving.pods.workload import (
+    Rollout,
+    deployment,
+    deployment_of,
+    keep_deployment,
+    pod_template,
+    service,
+    workload,
+)
 from slipway.serving.routing.route import Route
 
 HTTP = Probe(path="/health", period=5, timeout=3, failures=3)
@@ -153,9 +161,9 @@ def test_a_service_has_a_port_and_a_type_of_its_own_and_leads_to_the_engines() -
 def test_replicas_that_somebody_else_says_are_not_sent() -> None:
     assert "replicas" not in deployment(SERVER, Scale(None))["spec"]
     observed = deployment(SERVER, Scale(4))
-    assert kept(observed, 2)["spec"]["replicas"] == 2
-    assert "replicas" not in kept(observed, None)["spec"]
-    assert kept(observed, 4) == observed
+    assert keep_deployment(observed, 2)["spec"]["replicas"] == 2
+    assert "replicas" not in keep_deployment(observed, None)["spec"]
+    assert keep_deployment(observed, 4) == observed
 
 
 def test_a_rollout_may_take_all_pods_away_first_and_keep_no_history() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.krypton.resolve import Model, View
+from slipway.apis.krypton.resolve import Model, ModelView
 from slipway.apis.krypton.types import ModelSpec
 from slipway.apis.sealed import refuse_sealed
 from slipway.engines.definition.engine import ANYWHERE, Launch
@@ -30,7 +30,7 @@ MODEL_LABEL = "krypton.ai/model"
 CACHE_VOLUME = "model-cache"
 
 
-def plan(view: View) -> Plan:
+def plan(view: ModelView) -> Plan:
     """Raises InvalidSpecError where the Model cannot be served."""
     model, world = view.served(), view.world
     server, scale = _server(model, world.settings), Scale(model.spec.min_replicas)
@@ -43,11 +43,11 @@ def plan(view: View) -> Plan:
     )
     bundle = workload(server, scale, (ServiceSpec(server.name, server.selector, route),))
     refuse_sealed(bundle.deployment, LLAMACPP.container, LLAMACPP)
-    guards = ingress(server, world.settings, policed=world.policed)
+    guards = ingress(server, world.settings, policed=world.has_foreign_policies)
     return Plan(children=(*guards, *bundle.children, *disruption_budget(server, scale, world.settings)))
 
 
-def granted(view: View, _plan: Plan) -> frozenset[Freedom]:
+def granted(view: ModelView, _plan: Plan) -> frozenset[Freedom]:
     """Its image alone: an account that is called as the Model's own would be is none of the operator's. Raises
     InvalidSpecError where the Model cannot be served."""
     model = view.served()

@@ -27,8 +27,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """That a start may take."""
 
 
-class View(msgspec.Struct, frozen=True):
-    """A Model and the world around it. One that cannot be served has a status, too."""
+class ModelView(msgspec.Struct, frozen=True):
+    """A Model, valid or not, and the world around it. A Model that cannot be served also has a status."""
 
     world: World
     model: Model | None
@@ -42,16 +42,16 @@ class View(msgspec.Struct, frozen=True):
         return self.model
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> ModelView:
     """Raises nothing: why a Model cannot be served is part of its view."""
     try:
-        return View(world, _read(world.resource))
+        return ModelView(world, _parse_model(world.resource))
     except InvalidSpecError as error:
-        return View(world, None, error)
+        return ModelView(world, None, error)
 
 
-def _read(resource: Object) -> Model:
-    """Raises InvalidSpecError where the resource breaks a rule that the CustomResourceDefinition cannot state."""
+def _parse_model(resource: Object) -> Model:
+    """Parses a Model. Raises InvalidSpecError if it breaks a rule that the CustomResourceDefinition cannot express."""
     name = resource["metadata"]["name"]
     if not SERVICE_NAME.fullmatch(name):
         text = f"{name!r} is not a valid Service name. Use at most 63 of a-z, 0-9 and -, starting with a letter"

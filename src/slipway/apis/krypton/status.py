@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from slipway.apis.krypton.plan import renewal
-from slipway.apis.krypton.resolve import DEFAULT_STARTUP_SECONDS, View
+from slipway.apis.krypton.resolve import DEFAULT_STARTUP_SECONDS, ModelView
 from slipway.engines.definition.log_patterns import Download
 from slipway.engines.definition.retired import sentence
 from slipway.engines.programs.llamacpp import LLAMACPP
@@ -17,7 +17,7 @@ from slipway.serving.status.builder import build_status
 from slipway.serving.status.report import Component, model_id, report, routed
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
     """Also of a Model that cannot be served: its last good Deployment serves on."""
     world, settings = view.world, view.world.settings
     namespace, name = key(world.resource)
@@ -44,12 +44,12 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     return build_status(world.resource, fields, reported.conditions, rechecks=(diagnosis.recheck_seconds,))
 
 
-def _explain(view: View) -> Explain:
+def _explain(view: ModelView) -> Explain:
     weights = view.model.weights if view.model else None
     return partial(LLAMACPP.explain, download=Download(weights, view.world.settings.hugging_face_endpoint))
 
 
-def _ignored(view: View) -> tuple[Condition, ...]:
+def _ignored(view: ModelView) -> tuple[Condition, ...]:
     """Flags that the default image no longer has, if the Model names any."""
     changes = renewal(view.model.spec, view.world.settings).changes if view.model else {}
     text = sentence(changes, "spec.args")

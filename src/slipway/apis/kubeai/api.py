@@ -18,7 +18,7 @@ from slipway.kube.objects import (
 from slipway.serving.contract.api import Watch
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table
-from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.watches import REFERENCES, by_reference, enqueue_nothing, owned_by, referenced_by
 from slipway.serving.status.report import REPORTED
 
 
@@ -29,7 +29,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
     return (
         *owned_by(kind, SERVICE, DEPLOYMENT, JOB, POD_DISRUPTION_BUDGET, NETWORK_POLICY),
         *owned_by(kind, CONFIG_MAP, listed=False),
-        Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: index}),
+        Watch(kind=kind, enqueue=enqueue_nothing, indexes={REFERENCES: index}),
         Watch(kind=CONFIG_MAP, enqueue=referenced_by(kind, CONFIG_MAP), namespace=system, trim=resolve.only_config),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=cache.of_claim),
     )

@@ -43,15 +43,15 @@ def evict_name(model: str) -> str:
 def service_name(model: str) -> str:
     """A Service's name takes no dots: where they had to go, a digest keeps names apart."""
     name = workload_name(model)
-    return _told_apart(name.replace(".", "-"), model) if "." in name else name
+    return _with_digest(name.replace(".", "-"), model) if "." in name else name
 
 
 def adapter_service_name(model: str, adapter: str) -> str:
     """Always with a digest, as ``model-a-b`` may be the adapter b of a or the model a-b."""
-    return _told_apart(f"{workload_name(model).replace('.', '-')}-{adapter}", f"{model}/{adapter}")
+    return _with_digest(f"{workload_name(model).replace('.', '-')}-{adapter}", f"{model}/{adapter}")
 
 
-def _told_apart(name: str, whole: str) -> str:
+def _with_digest(name: str, whole: str) -> str:
     digest = hashlib.blake2b(whole.encode(), digest_size=3).hexdigest()
     return f"{name[: SERVICE_LENGTH - len(digest) - 1].rstrip('-')}-{digest}"
 

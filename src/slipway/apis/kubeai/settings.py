@@ -359,10 +359,10 @@ def _read_or_fault(text: str) -> SystemConfig | str:
 
 
 def _system_config(text: str) -> SystemConfig:
-    given, unknown = _known(_load(text))
+    given, unknown = _drop_unknown_keys(_load(text))
     whole = _laid_over(given, _defaults())
     return SystemConfig(
-        secret_names=_read(whole["secretNames"], SecretNames, "secretNames"),
+        secret_names=_convert(whole["secretNames"], SecretNames, "secretNames"),
         model_servers={
             engine: _model_server(server, f"modelServers.{engine}") for engine, server in whole["modelServers"].items()
         },
@@ -373,14 +373,14 @@ def _system_config(text: str) -> SystemConfig:
         },
         cache_profiles={name: _cache_profile(profile, name) for name, profile in whole["cacheProfiles"].items()},
         model_server_pods=_model_server_pods(whole["modelServerPods"]),
-        model_rollouts=_read(whole["modelRollouts"], ModelRollouts, "modelRollouts"),
+        model_rollouts=_convert(whole["modelRollouts"], ModelRollouts, "modelRollouts"),
         model_autoscaling=_model_autoscaling(whole["modelAutoscaling"]),
         unknown_keys=unknown,
     )
 
 
-def _known(given: Object) -> tuple[Object, tuple[str, ...]]:
-    """The configuration without the keys that are not known, and their paths."""
+def _drop_unknown_keys(given: Object) -> tuple[Object, tuple[str, ...]]:
+    """Returns the configuration without unknown keys, and their paths."""
     unknown: list[str] = []
     sections = {}
     for section, part in given.items():
@@ -457,7 +457,7 @@ def _without_nulls(value: Object) -> Object:
     return {name: entry for name, entry in value.items() if entry is not None}
 
 
-def _read(value: Any, type_: type[T], path: str) -> T:
+def _convert(value: Any, type_: type[T], path: str) -> T:
     try:
         return msgspec.convert(_without_nulls(_mapping(value, path)), type_)
     except msgspec.ValidationError as error:
@@ -471,18 +471,18 @@ def _refuse(path: str, fault: str) -> NoReturn:
 
 
 def _model_server(value: Object, path: str) -> ModelServer:
-    return _read({**value, "images": _texts(value.get("images"), f"{path}.images")}, ModelServer, path)
+    return _convert({**value, "images": _texts(value.get("images"), f"{path}.images")}, ModelServer, path)
 
 
 def _model_loading(value: Object) -> ModelLoading:
-    loading = _read(value, ModelLoading, "modelLoading")
+    loading = _convert(value, ModelLoading, "modelLoading")
     return ModelLoading() if FOREIGN_LOADER.fullmatch(loading.image) else loading
 
 
 def _resource_profile(value: Object, path: str) -> ResourceProfile:
     sizes = {part: _quantities(value.get(part), f"{path}.{part}") for part in ("requests", "limits")}
     selector = {"nodeSelector": _texts(value.get("nodeSelector"), f"{path}.nodeSelector")}
-    profile = _read({**value, **sizes, **selector}, ResourceProfile, path)
+    profile = _convert({**value, **sizes, **selector}, ResourceProfile, path)
     if value.get("dra") is not None:
         _check_claim(profile, path)
     return profile
@@ -528,11 +528,11 @@ def _cache_profile(value: Any, name: str) -> CacheProfile:
     if not place.get("storageClassName") and not place.get("persistentVolumeName"):
         raise InvalidConfigError(f"{path}.sharedFilesystem: expected storageClassName or persistentVolumeName")
     size = _quantity(place.get("storageSize", "10Gi"), f"{path}.sharedFilesystem.storageSize")
-    return _read({**value, "sharedFilesystem": {**place, "storageSize": size}}, CacheProfile, path)
+    return _convert({**value, "sharedFilesystem": {**place, "storageSize": size}}, CacheProfile, path)
 
 
 def _model_server_pods(value: Object) -> ModelServerPods:
-    pods = _read(value, ModelServerPods, "modelServerPods")
+    pods = _convert(value, ModelServerPods, "modelServerPods")
     for index, patch in enumerate(pods.json_patches):
         fault = _patch_fault(patch)
         if fault:
@@ -553,7 +553,7 @@ def _patch_fault(patch: Patch) -> str | None:
 def _model_autoscaling(value: Object) -> ModelAutoscaling:
     given = [name for name in ("interval", "timeWindow") if value.get(name) is not None]
     times = {name: _duration(value[name], f"modelAutoscaling.{name}") for name in given}
-    return _read({**value, **times}, ModelAutoscaling, "modelAutoscaling")
+    return _convert({**value, **times}, ModelAutoscaling, "modelAutoscaling")
 
 
 def _duration(value: Any, path: str) -> float:

@@ -68,8 +68,8 @@ def parse(text: str) -> ModelUrl:
     if elsewhere := scheme == "hf" and fault_of_host(ref):
         raise InvalidUrlError(elsewhere)
     if scheme not in SCHEMES:
-        meant = did_you_mean(scheme, SCHEMES)
-        raise InvalidUrlError(f"{text!r}: unknown scheme {scheme}. Use {', '.join(SCHEMES)}{meant}")
+        suggestion = did_you_mean(scheme, SCHEMES)
+        raise InvalidUrlError(f"{text!r}: unknown scheme {scheme}. Use {', '.join(SCHEMES)}{suggestion}")
     if UNPRINTABLE.search(text):
         raise InvalidUrlError(f"{text!r}: URLs cannot contain spaces or non-ASCII characters")
     if ref.startswith(("-", "/")) or ".." in ref.split("/"):
@@ -93,6 +93,6 @@ def _with_options(url: ModelUrl, query: str) -> ModelUrl:
                 raise InvalidUrlError(f"{option} must be true or false")
             url = msgspec.structs.replace(url, **{option: WORDS[value.lower()]})
         else:
-            meant = did_you_mean(option, OPTIONS)
-            raise InvalidUrlError(f"unknown option {option}. Use {', '.join(OPTIONS)}{meant}")
+            suggestion = did_you_mean(option, OPTIONS)
+            raise InvalidUrlError(f"unknown option {option}. Use {', '.join(OPTIONS)}{suggestion}")
     return url

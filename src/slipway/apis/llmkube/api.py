@@ -48,7 +48,7 @@ from slipway.serving.contract.watches import (
     REFERENCES,
     by_namespace,
     by_reference,
-    nobody,
+    enqueue_nothing,
     owned_by,
     referenced_by,
     stops,
@@ -78,11 +78,11 @@ def _watches_of_models(settings: Settings) -> tuple[Watch, ...]:
     }
     return (
         *owned_by(kind, JOB),
-        Watch(kind=kind, enqueue=cache.sharing, indexes=indexes),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim),
-        Watch(kind=INFERENCE_SERVICE.kind, enqueue=_of_service, indexes={usage.SERVED: usage.by_model}),
-        Watch(kind=POD, enqueue=_of_reader, indexes={usage.READ: usage.by_read_folder}),
-        nodes.watch(kind),
+        Watch(kind=kind, enqueue=cache.enqueue_folder_users, indexes=indexes),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_models_of_claim),
+        Watch(kind=INFERENCE_SERVICE.kind, enqueue=_models_of_service, indexes={usage.SERVED: usage.by_model}),
+        Watch(kind=POD, enqueue=_models_of_reader, indexes={usage.READ: usage.by_read_folder}),
+        nodes.watch_accelerators(kind),
     )
 
 
@@ -96,13 +96,13 @@ def _watches_of_services(_settings: Settings) -> tuple[Watch, ...]:
     return (
         *owned_by(kind, SERVICE, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET, NETWORK_POLICY),
         *owned_by(kind, operation.OBJECTIVE, optional=operation.INSTALLED_BY),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=nobody),
-        Watch(kind=kind, enqueue=scheduling.behind, indexes=indexes),
-        Watch(kind=kind, enqueue=quotas.after, indexes=QUOTA_INDEXES),
-        Watch(kind=GPU_QUOTA.kind, enqueue=_of_quota, indexes={quotas.COVERS: quotas.by_namespace_ref}),
-        Watch(kind=quotas.NAMESPACES, enqueue=_of_namespace, trim=only_labels),
-        Watch(kind=MODEL.kind, enqueue=_of_model, indexes={NAMESPACE: by_namespace}),
-        Watch(kind=LORA_ADAPTER.kind, enqueue=_of_adapter, indexes=ADAPTER_INDEXES),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=enqueue_nothing),
+        Watch(kind=kind, enqueue=scheduling.enqueue_behind, indexes=indexes),
+        Watch(kind=kind, enqueue=quotas.enqueue_next, indexes=QUOTA_INDEXES),
+        Watch(kind=GPU_QUOTA.kind, enqueue=_services_of_quota, indexes={quotas.COVERS: quotas.by_namespace_ref}),
+        Watch(kind=quotas.NAMESPACES, enqueue=_services_of_namespace, trim=only_labels),
+        Watch(kind=MODEL.kind, enqueue=_services_of_model, indexes={NAMESPACE: by_namespace}),
+        Watch(kind=LORA_ADAPTER.kind, enqueue=_service_of_adapter, indexes=ADAPTER_INDEXES),
         Watch(kind=MODEL_POOL.kind, enqueue=_members_of_pool, indexes=POOL_INDEXES),
         Watch(kind=PRIORITY_CLASS, enqueue=referenced_by(kind, PRIORITY_CLASS)),
     )
@@ -135,8 +135,8 @@ def only_labels(namespace: Object) -> Object:
     return {"metadata": {field: namespace["metadata"][field] for field in kept if field in namespace["metadata"]}}
 
 
-def _of_quota(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services that a quota was or is for, where it is another one."""
+def _services_of_quota(change: Change, listers: Listers) -> Iterable[Key]:
+    """The services that a quota covers or covered, if its spec changed."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -146,7 +146,7 @@ def _of_quota(change: Change, listers: Listers) -> Iterable[Key]:
     return [key(one) for name in named for one in listers.list(INFERENCE_SERVICE.kind, NAMESPACE, name)]
 
 
-def _of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
+def _services_of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
     """The services of a namespace whose labels differ, where quotas choose by labels."""
     old, new = change.old, change.new
     if (old and new and labels(old) == labels(new)) or not listers.count(GPU_QUOTA.kind, quotas.COVERS, ""):
@@ -154,7 +154,7 @@ def _of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
     return [key(one) for one in listers.list(INFERENCE_SERVICE.kind, NAMESPACE, change.key.name)]
 
 
-def _of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
+def _service_of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
     """The service that an adapter names or named."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
@@ -196,7 +196,7 @@ def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
 def _pool_of_service(change: Change, listers: Listers) -> Iterable[Key]:
     """The pool that a service belongs to, if something changed that a pool reads."""
     old, new = change.old, change.new
-    if old and new and pool_status.read_of(old) == pool_status.read_of(new):
+    if old and new and pool_status.member_fields(old) == pool_status.member_fields(new):
         return ()
     pool = pools.pool_of(listers, change.key)
     return [key(pool)] if pool else []
@@ -219,7 +219,7 @@ def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
     """The adapters that name a service, where it is another one, or those of which it says something new."""
     old, new = change.old, change.new
     same = bool(old and new and generation(old) == generation(new) and deleting(old) == deleting(new))
-    before, after = ({one["name"]: one for one in told_of_adapters(state)} for state in (old, new))
+    before, after = ({one["name"]: one for one in list_adapter_statuses(state)} for state in (old, new))
     if not same:
         return [key(one) for one in listers.list(LORA_ADAPTER.kind, loras.OF_SERVICE, str(change.key))]
     news = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
@@ -227,22 +227,22 @@ def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
     return [key(one) for place in places for one in listers.list(LORA_ADAPTER.kind, loras.OF_NAME, place)]
 
 
-def told_of_adapters(service: Object | None) -> Iterable[Object]:
-    """What the status of a service says of adapters."""
+def list_adapter_statuses(service: Object | None) -> Iterable[Object]:
+    """Returns the entries for adapters in the status of a service."""
     return ((service or {}).get("status") or {}).get("adapters") or ()
 
 
-def _of_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services that name a Model, whose labels and records are nothing to them."""
+def _services_of_model(change: Change, listers: Listers) -> Iterable[Key]:
+    """The services that name a Model. Changes of its labels and records do not concern them."""
     old, new = change.old, change.new
     if old and new and deleting(old) == deleting(new) and all(old.get(one) == new.get(one) for one in READ_OF_MODELS):
         return ()
     return referenced_by(INFERENCE_SERVICE.kind, MODEL.kind)(change, listers)
 
 
-def _of_claim(change: Change, listers: Listers) -> Iterable[Key]:
-    """The Models whose source names a claim. Of the cache of a namespace those whose record on it differs; all of them
-    where it comes or goes."""
+def _models_of_claim(change: Change, listers: Listers) -> Iterable[Key]:
+    """The Models whose source names a claim. For the cache of a namespace: the Models whose record on it changed, or
+    all of them if the claim is created or deleted."""
     namespace, name = change.key
     models = set(referenced_by(MODEL.kind, PERSISTENT_VOLUME_CLAIM)(change, listers))
     if name != names.CLAIM:
@@ -251,17 +251,17 @@ def _of_claim(change: Change, listers: Listers) -> Iterable[Key]:
     if old is None or new is None or deleting(old) != deleting(new):
         return models | set(cache.of_namespace(namespace, listers))
     folders = (usage.place(namespace, entry) for entry in changed(old, new, names.LOADED))
-    return models | cache.concerned(folders, listers)
+    return models | cache.find_models_of(folders, listers)
 
 
-def _of_reader(change: Change, listers: Listers) -> Iterable[Key]:
-    """The Models that may wait for a pod which reads their folders no longer."""
-    return cache.concerned(usage.by_read_folder(change.old), listers) if change.old and stops(change) else ()
+def _models_of_reader(change: Change, listers: Listers) -> Iterable[Key]:
+    """The Models that may wait until this pod no longer reads their folders."""
+    return cache.find_models_of(usage.by_read_folder(change.old), listers) if change.old and stops(change) else ()
 
 
-def _of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """The Models that a service names or named, and those that share their folders, as who wants a folder has changed.
-    Not from a change of its status."""
+def _models_of_service(change: Change, listers: Listers) -> Iterable[Key]:
+    """The Models that a service names or named, and the Models that share their folders, because the users of a folder
+    have changed. Not after a change of its status."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -269,7 +269,7 @@ def _of_service(change: Change, listers: Listers) -> Iterable[Key]:
     keys = {Key(change.key.namespace, name) for name in named}
     models = [model for one in keys if (model := listers.get(MODEL.kind, one))]
     folders = {place for model in models for place in (*cache.by_folder(model), *cache.by_record(model))}
-    return keys | cache.concerned(folders, listers)
+    return keys | cache.find_models_of(folders, listers)
 
 
 MODELS = Table(

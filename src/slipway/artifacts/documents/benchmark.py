@@ -58,8 +58,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """Runs for which the message had no room; the numbers above count them."""
 
 
-def written(summary: Summary) -> bytes:
-    """As JSON of at most LONGEST bytes: the last runs go where there are too many."""
+def encode_summary(summary: Summary) -> bytes:
+    """Encodes a summary as JSON of at most LONGEST bytes. If there are too many runs, the last ones are left out."""
     runs = summary.runs
     while True:
         excerpt = msgspec.structs.replace(summary, runs=runs, omitted=len(summary.runs) - len(runs))
@@ -69,8 +69,8 @@ def written(summary: Summary) -> bytes:
         runs = runs[:-1]
 
 
-def read(message: str) -> Summary | None:
-    """None for a message that is no summary."""
+def parse_summary(message: str) -> Summary | None:
+    """Parses a summary. Returns None if the message is not a summary."""
     try:
         return decode_json(message, Summary, most=MESSAGE_BYTES)
     except DecodingError:

@@ -41,8 +41,8 @@ CONTEXT = (
 MOST_WORDS, LONGEST = 32, 128
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What files and source say."""
+class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The metadata in the files and in the source of a model."""
 
     format: Format
     tasks: tuple[str, ...] = ()
@@ -61,8 +61,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """For chats."""
 
 
-def facts(metadata: Told) -> Facts:
-    """Of a model."""
+def derive_facts(metadata: ModelMetadata) -> Facts:
+    """Derives the published facts from a model's metadata."""
     model, can = {"Safetensors": _safetensors, "GGUF": _gguf, "Diffusers": _diffusers}[metadata.format](metadata)
     features = _words((*metadata.features, *(("tools",) if TOOLS.search(metadata.template) else ())))
     named = model.architecture if metadata.format == "Safetensors" else ""
@@ -83,7 +83,7 @@ def facts(metadata: Told) -> Facts:
     )
 
 
-def _safetensors(metadata: Told) -> tuple[Facts, Sequence[str]]:
+def _safetensors(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
     config_facts = config.facts_of(
         metadata.configuration, files=metadata.files, tensors=metadata.tensors, shapes=metadata.shapes
     )
@@ -100,7 +100,7 @@ def _safetensors(metadata: Told) -> tuple[Facts, Sequence[str]]:
     return model, config_facts.capabilities
 
 
-def _gguf(metadata: Told) -> tuple[Facts, Sequence[str]]:
+def _gguf(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
     """Of several models in one source only what is the same for all."""
     firsts = [parts[0] for parts in metadata.headers if parts]
     if not firsts:
@@ -118,7 +118,7 @@ def _gguf(metadata: Told) -> tuple[Facts, Sequence[str]]:
     return model, capabilities.of_model(architecture, "") if architecture else ()
 
 
-def _diffusers(metadata: Told) -> tuple[Facts, Sequence[str]]:
+def _diffusers(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
     name = metadata.configuration.get("_class_name")
     architecture = _word(name) if isinstance(name, str) else ""
     model = Facts(

@@ -137,11 +137,11 @@ def configuration(facts: Facts, origin: Origin, precisions: Sequence[str], layer
         "paramSize": _size(facts.parameters),
         "precision": precision,
         "quantization": facts.quantization,
-        "capabilities": _said(capabilities),
+        "capabilities": _omit_empty(capabilities),
     }
     whole = {
-        "descriptor": _said(descriptor),
-        "config": _said(config),
+        "descriptor": _omit_empty(descriptor),
+        "config": _omit_empty(config),
         "modelfs": {"type": "layers", "diffIds": [layer.digest for layer in layers]},
     }
     return msgspec.json.encode(whole, order="sorted")
@@ -155,7 +155,7 @@ def manifest(config: bytes, facts: Facts, origin: Origin, layers: Sequence[Layer
         artifact_type=ARTIFACT,
         config=descriptor(CONFIG, config),
         layers=tuple(_layer(layer) for layer in layers),
-        annotations=_said(
+        annotations=_omit_empty(
             {
                 TITLE: origin.name,
                 SOURCE: origin.url,
@@ -191,8 +191,8 @@ def image(layers: Sequence[Layer]) -> tuple[bytes, bytes]:
     return config, msgspec.json.encode(whole, order="sorted")
 
 
-def read(content: bytes) -> Manifest:
-    """A manifest of OCI. Raises DecodingError."""
+def parse_manifest(content: bytes) -> Manifest:
+    """Parses an OCI manifest. Raises DecodingError."""
     oci_manifest = decode_json(content, Manifest, most=MOST_BYTES)
     if len(oci_manifest.layers) > MOST_LAYERS:
         raise DecodingError(f"it has {len(oci_manifest.layers)} layers")
@@ -266,6 +266,6 @@ def _size(parameters: int) -> str:
     return ""
 
 
-def _said(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not known."""
+def _omit_empty(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields that have a value."""
     return {name: value for name, value in words.items() if value}

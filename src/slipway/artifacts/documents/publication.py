@@ -87,16 +87,16 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     facts: Facts = Facts()
 
 
-def written(publication: Publication) -> bytes:
-    """As JSON; without the facts, should a stranger's file have too much to say."""
+def encode_publication(publication: Publication) -> bytes:
+    """Encodes a publication as JSON, without the facts if they are too long."""
     text = msgspec.json.encode(publication)
     if len(text) <= LONGEST:
         return text
     return msgspec.json.encode(msgspec.structs.replace(publication, facts=Facts(partial=True)))
 
 
-def read(message: str) -> Publication | None:
-    """None for a message that is no publication."""
+def parse_publication(message: str) -> Publication | None:
+    """Parses a publication. Returns None if the message is not a publication."""
     try:
         return decode_json(message, Publication, most=MESSAGE_BYTES)
     except DecodingError:

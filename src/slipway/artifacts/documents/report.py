@@ -64,16 +64,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """By which the next load of the same model knows its folder again."""
 
 
-def written(report: Report) -> bytes:
-    """As JSON; without what a stranger's file says of itself, should that be too long, its headers first."""
+def encode_report(report: Report) -> bytes:
+    """Encodes a report as JSON. If it is too long, metadata from the file is left out, the headers first."""
     brief = msgspec.structs.replace(report, gguf=None, safetensors=None, header_fault="too long")
     shorter = (report, brief, msgspec.structs.replace(brief, model=None))
     texts = [msgspec.json.encode(one) for one in shorter]
     return next((text for text in texts if len(text) <= LONGEST), texts[-1])
 
 
-def read(message: str) -> Report | None:
-    """None for a message that is no report."""
+def parse_report(message: str) -> Report | None:
+    """Parses a report. Returns None if the message is not a report."""
     try:
         return decode_json(message, Report, most=MESSAGE_BYTES)
     except DecodingError:

@@ -81,8 +81,8 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     annotations: dict[str, str] = {}
 
 
-def written(session: Session) -> bytes:
-    """As a manifest."""
+def encode_session(session: Session) -> bytes:
+    """Encodes a session as an OCI manifest."""
     annotations = {FILE_NAME: session.file_name, LENGTH: str(session.length)}
     if session.complete:
         annotations[COMPLETE] = "true"
@@ -94,8 +94,8 @@ def written(session: Session) -> bytes:
     return msgspec.json.encode(manifest)
 
 
-def read(text: bytes) -> Session:
-    """The session that a manifest is of. Raises DecodingError."""
+def parse_session(text: bytes) -> Session:
+    """Parses a session from its OCI manifest. Raises DecodingError."""
     manifest = decode_json(text, _Manifest, most=MANIFEST_BYTES)
     length = manifest.annotations.get(LENGTH, "")
     if not length.isascii() or not length.isdecimal() or len(length) > 18:

@@ -107,7 +107,7 @@ def described_by(files: Collection[str]) -> str:
     return next(iter((*index, *(() if safetensors else gguf), *usual, *others)), "")
 
 
-def read(text: bytes) -> Mapping[str, Any]:
+def parse_config(text: bytes) -> Mapping[str, Any]:
     """Parses a configuration. Python writes numbers that JSON does not have: infinity becomes 1e308, NaN null. Raises
     DecodingError."""
     plain = text.decode("utf-8", "replace") if len(text) <= MOST_BYTES else ""
@@ -138,7 +138,7 @@ def facts_of(
     named = bool(model_type or architecture)
     sees, embeds = _sees(configuration), _embeds(configuration, files)
     counted = counted_in(configuration, tensors or {}, shapes)
-    estimate = 0 if counted.known and counted.parameters else estimated(configuration, text)
+    estimate = 0 if counted.complete and counted.parameters else estimated(configuration, text)
     parameters = estimate or counted.parameters
     return ModelFacts(
         model_type=model_type,

@@ -135,9 +135,9 @@ def named_by(index: str, content: Mapping[str, Any]) -> list[str]:
     return sorted(f"{folder}/{one}" if folder else one for one in files)
 
 
-def is_left_over(index: str, content: Mapping[str, Any], paths: Collection[str]) -> bool:
-    """Whether an index of weights belongs to another model: its folder has weights, but none that it names. Files of
-    quantized and of merged models often come with the index of the model that they were made from."""
+def belongs_to_other_model(index: str, content: Mapping[str, Any], paths: Collection[str]) -> bool:
+    """Whether an index of weights belongs to another model: its folder has weights, but none that it names. Quantized
+    and merged models often still have the index of the model that they were made from."""
     folder, named = index.rpartition("/")[0], named_by(index, content)
     if not named or any(path in paths for path in named):
         return False
@@ -149,7 +149,7 @@ def is_left_over(index: str, content: Mapping[str, Any], paths: Collection[str])
 def missing_of_index(index: str, content: Mapping[str, Any], paths: Collection[str]) -> str:
     """The first file that an index of weights names and that is not among these. An index that was left over counts for
     nothing."""
-    if is_left_over(index, content, paths):
+    if belongs_to_other_model(index, content, paths):
         return ""
     return next((path for path in named_by(index, content) if path not in paths), "")
 

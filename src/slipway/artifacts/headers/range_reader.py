@@ -34,7 +34,7 @@ class RangeReader:
 
     def __init__(self, read: Read, most: int) -> None:
         """``most``: bytes that are read in all."""
-        self._read, self._left = read, most
+        self._read, self._remaining = read, most
         self._piece, self._start = b"", 0
         self.position = 0
 
@@ -68,11 +68,11 @@ class RangeReader:
         self.skip(begin + self._start - self.position, what)
 
     def _fetch(self, size: int, what: str) -> None:
-        if size > self._left:
+        if size > self._remaining:
             raise UnreadableError(f"{what} is longer than a header can be")
-        length = min(max(size, PIECE), self._left)
+        length = min(max(size, PIECE), self._remaining)
         piece = self._read(self.position, length)[:length]
-        self._left -= len(piece)
+        self._remaining -= len(piece)
         self._piece, self._start = piece, self.position
         if len(piece) < size:
             raise TruncatedError(f"the file ends in {what}")

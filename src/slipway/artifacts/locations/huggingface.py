@@ -46,19 +46,19 @@ OTHER_WORDS = re.compile(
 LONGEST_NAME = 1024
 
 
-class OtherWords(msgspec.Struct, frozen=True):
-    """What a name in the words of another tool means."""
+class ForeignName(msgspec.Struct, frozen=True):
+    """The meaning of a name in the syntax of another tool."""
 
     repository: str
     quantization: str = ""
 
 
-def in_other_words(text: str) -> OtherWords | None:
-    """None: it means nothing, or has nothing of another tool."""
+def parse_foreign_name(text: str) -> ForeignName | None:
+    """Parses a name in the syntax of another tool. Returns None if it has no such syntax or no meaning."""
     match = OTHER_WORDS.fullmatch(text) if len(text) <= LONGEST_NAME else None
     if match is None or text == match["repository"] or is_host(match["repository"].partition("/")[0]):
         return None
-    return OtherWords(match["repository"], match["quantization"] or "")
+    return ForeignName(match["repository"], match["quantization"] or "")
 
 
 def is_host(word: str) -> bool:
@@ -77,7 +77,7 @@ def fault_of_host(text: str) -> str:
 def what_to_write(text: str, before: str = "") -> str:
     """The end of a message about a name in the words of another tool; empty: it is none. ``before``: what a name begins
     with in this field."""
-    name = in_other_words(text)
+    name = parse_foreign_name(text)
     if name is None:
         return ""
     file = f", and name its {name.quantization} file in the field for files" if name.quantization else ""

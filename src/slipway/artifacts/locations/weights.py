@@ -50,8 +50,8 @@ class OllamaModel(msgspec.Struct, frozen=True):
 Weights = HuggingFaceFile | HubRepository | MountedFolder | BucketFolder | OllamaModel | Unnamed
 
 
-def shown(weights: Weights) -> str:
-    """Weights in words, for people."""
+def describe_weights(weights: Weights) -> str:
+    """Describes weights for a message."""
     if isinstance(weights, HuggingFaceFile):
         return f"the file {weights}"
     if isinstance(weights, HubRepository):

@@ -91,7 +91,7 @@ class Counted(msgspec.Struct, frozen=True):
 
     parameters: int
     exact: bool
-    known: bool = True
+    complete: bool = True
     """False: what the numbers of some tensors hold is not known; they count as one weight each."""
 
 
@@ -107,7 +107,7 @@ def by_names(scheme: Scheme, tensors: Shapes) -> Counted:
             total += math.prod(shape) * (1 if rate is None else rate)
             odd += math.prod(shape) if rate is None else 0
     complete = odd * FEW <= total
-    return _counted(total, exact=complete, known=complete)
+    return _counted(total, exact=complete, complete=complete)
 
 
 def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
@@ -115,7 +115,7 @@ def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
     if scheme is None:
         numbers, odd = sum(tensors.values()), sum(count for type_, count in tensors.items() if _may_hold_several(type_))
         few = odd * FEW <= numbers
-        return Counted(numbers, exact=few, known=few)
+        return Counted(numbers, exact=few, complete=few)
     total, packed, exact, odd = Fraction(0), Fraction(0), scheme.apart, 0
     scales = {type_: share for group in scheme.groups for type_, share in group.scales.items()}
     for type_, count in tensors.items():
@@ -134,12 +134,12 @@ def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
         if any(group.rates.get(type_) == 1 for group in scheme.groups) and type_ in tensors:
             # Scales of one group, and weights of another.
             total, exact = total + max(Fraction(0), tensors[type_] - packed * share), False
-    return _counted(total, exact=exact and complete, known=complete)
+    return _counted(total, exact=exact and complete, complete=complete)
 
 
-def _counted(total: Fraction, *, exact: bool, known: bool) -> Counted:
+def _counted(total: Fraction, *, exact: bool, complete: bool) -> Counted:
     """No more than a report can hold."""
-    return Counted(min(int(total), MOST_PARAMETERS), exact=exact and total <= MOST_PARAMETERS, known=known)
+    return Counted(min(int(total), MOST_PARAMETERS), exact=exact and total <= MOST_PARAMETERS, complete=complete)
 
 
 def _rate_of(scheme: Scheme, name: str, type_: str, shape: Sequence[int], tensors: Shapes) -> Fraction | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from slipway.controller.inputs.pods import WORKLOADS, Orphans, by_workload, text_of, trimmed, workload_of
+from slipway.controller.inputs.pods import WORKLOADS, Orphans, by_workload, text_of, trim_pod, workload_of
 from slipway.kube.api.client import Client
 from slipway.kube.caches.informer import Informer
 from slipway.kube.caches.namespaces import ChosenNamespaces
@@ -147,12 +147,12 @@ class Caches(Stores):
 
     # NetworkPolicies of others
 
-    def policed(self, namespace: str) -> bool:
-        """Whether others have NetworkPolicies in the namespace."""
+    def has_foreign_policies(self, namespace: str) -> bool:
+        """Whether the namespace has NetworkPolicies that Slipway did not create."""
         return self.count(NETWORK_POLICY, FOREIGN, namespace) > 0
 
-    def polices(self, change: Change) -> bool:
-        """Whether this change of a policy is the first of others in its namespace, or the last one that goes."""
+    def foreign_policies_changed(self, change: Change) -> bool:
+        """Whether this change adds the first foreign policy of its namespace, or removes the last one."""
         return watches.first_or_last(change, self, NETWORK_POLICY, FOREIGN, _foreign_namespace)
 
     # Services that ask for public names
@@ -167,7 +167,7 @@ class Caches(Stores):
         read = {name: routed for name, routed in claimants.items() if routed.route.models}
         others: set[Key] = set()
         for routed in read.values():
-            for asking in self._asking(routed):
+            for asking in self._find_claimants(routed):
                 others |= self._first(asking - claimants.keys(), rules)
         read |= {name: routed for name in others if (routed := self._stored(name))}
         return [rules.apply(routed) for routed in read.values()]
@@ -175,7 +175,7 @@ class Caches(Stores):
     def owners_of_contenders(self, kind: Kind, service: Object) -> list[Key]:
         """The resources of ``kind`` that a change of this routed Service may give a name or take it from."""
         routed = self._routed(service)
-        contenders = set().union(*self._asking(routed)) if routed else set[Key]()
+        contenders = set().union(*self._find_claimants(routed)) if routed else set[Key]()
         services = (self.get(SERVICE, name) for name in contenders)
         return list({owner for one in services if one for owner in owner_keys(kind)(one)})
 
@@ -196,8 +196,8 @@ class Caches(Stores):
             return self._rules
         return self._rules._replace(namespaces=frozenset(name.name for name in map(key, self.list(NAMESPACE))))
 
-    def _asking(self, routed: RoutedService) -> list[Set[Key]]:
-        """Who asks for each of its ids."""
+    def _find_claimants(self, routed: RoutedService) -> list[Set[Key]]:
+        """Returns the Services that claim each of its IDs."""
         store = self.store(SERVICE)
         return [*(store.keys(NAMES, name) for name in routed.ids), store.keys(QUALIFIED, routed.qualified)]
 
@@ -238,7 +238,7 @@ class Caches(Stores):
         """What is read for every API, after what they read themselves: the more of an object is kept the better.
         ``pods``: their label selector."""
         indexes = {NAMES: self._names, QUALIFIED: self._qualified, watches.NAMESPACE: watches.by_namespace}
-        yield _Selection(kind=POD, labels=pods, trim=trimmed, indexes={WORKLOAD: by_workload})
+        yield _Selection(kind=POD, labels=pods, trim=trim_pod, indexes={WORKLOAD: by_workload})
         yield _Selection(kind=NETWORK_POLICY, trim=_existence, indexes={FOREIGN: _foreign_namespace})
         yield _Selection(kind=SERVICE, labels=f"{ROUTE}=true", trim=_route, indexes=indexes)
 
@@ -289,7 +289,7 @@ def _selections(apis: Sequence[Api[Any]], settings: Settings, pods: str) -> Iter
     read = [watch for watch in listed if not watch.owned]
     trims: dict[Kind, dict[Trim, None]] = {kind: {with_annotations_bounded: None} for kind in resources}
     for watch in read:
-        trim = trimmed if watch.kind == POD else watch.trim or with_annotations_bounded
+        trim = trim_pod if watch.kind == POD else watch.trim or with_annotations_bounded
         trims.setdefault(watch.kind, {})[trim] = None
     sums = {kind: _sum(tuple(several)) for kind, several in trims.items()}
     for watch in read:

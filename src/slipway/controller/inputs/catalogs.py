@@ -28,7 +28,7 @@ FIRST_PAUSE_SECONDS = 5.0
 """Before a catalog that did not answer is asked again; the longest pause is its refresh interval."""
 JITTER = 0.1
 """Part of the interval by which looks are moved, so that many clusters do not come at once."""
-ASKED_AT_A_TIME = 4
+CONCURRENT_REQUESTS = 4
 
 _Subject = tuple[Kind, Key]
 
@@ -52,14 +52,14 @@ class Catalogs:
         self._client, self._namespace = client, namespace
         self._allowed = allowed or policy(blocked)
         self._followed: dict[_Subject, _Followed] = {}
-        self._known: dict[str, Catalog] = {}
+        self._latest: dict[str, Catalog] = {}
         self._listeners: dict[Kind, Callable[[Key], None]] = {}
-        self._places = asyncio.Semaphore(ASKED_AT_A_TIME)
+        self._places = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     @property
-    def known(self) -> Mapping[str, Catalog]:
-        """What is known of each catalog, by the resource's name. Those not asked yet are missing."""
-        return self._known
+    def latest(self) -> Mapping[str, Catalog]:
+        """The latest state of each catalog, by the resource's name. Catalogs that were not read yet are missing."""
+        return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
         """Calls ``listener`` with the key of each resource of ``kind`` whose catalog was looked at."""
@@ -73,12 +73,12 @@ class Catalogs:
             return
         if followed is not None:
             del self._followed[kind, name]
-            self._known.pop(name.name, None)
+            self._latest.pop(name.name, None)
             if followed.task is not None:
                 followed.task.cancel()
         if address is not None:
             subscription = self._followed[kind, name] = _Followed(address)
-            subscription.task = asyncio.create_task(self._look_after(kind, name, subscription))
+            subscription.task = asyncio.create_task(self._poll(kind, name, subscription))
 
     async def close(self) -> None:
         """Ends all tasks."""
@@ -87,7 +87,7 @@ class Catalogs:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look_after(self, kind: Kind, name: Key, followed: _Followed) -> None:
+    async def _poll(self, kind: Kind, name: Key, followed: _Followed) -> None:
         seconds = followed.address.refresh_seconds
         backoff = Backoff(min(FIRST_PAUSE_SECONDS, seconds), seconds)
         while True:
@@ -98,7 +98,7 @@ class Catalogs:
             except Exception:  # a bug must stop this catalog only
                 log.exception("catalog of %s %s", kind.kind, name)
             else:
-                self._known[name.name] = catalog
+                self._latest[name.name] = catalog
                 if kind in self._listeners:
                     self._listeners[kind](name)
                 if not catalog.fault:
@@ -108,7 +108,7 @@ class Catalogs:
 
     async def _look(self, name: Key, followed: _Followed) -> Catalog:
         """One look. What was known before stays where the answer is no catalog."""
-        before = self._known.get(name.name) or Catalog(address=followed.address)
+        before = self._latest.get(name.name) or Catalog(address=followed.address)
         try:
             answer = await read(await self._door(followed.address), self._allowed, followed.tag)
         except CatalogError as error:

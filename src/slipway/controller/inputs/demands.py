@@ -47,13 +47,13 @@ class Demands:
     def __init__(self, gateways: Gateways, clock: Callable[[], float] = time.time) -> None:
         self._gateways, self._clock = gateways, clock
         self._followed: dict[_Subject, _Followed] = {}
-        self._known: dict[Key, Demand] = {}
+        self._latest: dict[Key, Demand] = {}
         self._listeners: dict[Kind, Callable[[Key], None]] = {}
 
     @property
-    def known(self) -> Mapping[Key, Demand]:
-        """Demand by Service, without Services that were not looked at yet."""
-        return self._known
+    def latest(self) -> Mapping[Key, Demand]:
+        """Demand by Service, without Services that were not sampled yet."""
+        return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
         """Calls ``listener`` with the key of a resource of ``kind`` when requests for its Services begin or end."""
@@ -81,23 +81,23 @@ class Demands:
         """Looks once at all counted Services."""
         counted = {service for followed in self._followed.values() for service in followed.counted}
         if not counted:
-            self._known = {}
+            self._latest = {}
             return
         traffic, now = await self._gateways.requests(counted), self._clock()
-        before = self._known
-        self._known = {
+        before = self._latest
+        self._latest = {
             service: demand
             for service in counted
             if (demand := _observe(before.get(service), traffic, service, now)) is not None
         }
-        changed = {service for service, demand in self._known.items() if before.get(service) != demand}
+        changed = {service for service, demand in self._latest.items() if before.get(service) != demand}
         for (kind, name), followed in list(self._followed.items()):
             if kind in self._listeners and self._is_news(changed, followed):
                 self._listeners[kind](name)
 
     def _is_news(self, changed: Set[Key], followed: _Followed) -> bool:
         others = followed.counted - followed.satisfied
-        waits = any(service in self._known and self._known[service].busy for service in others)
+        waits = any(service in self._latest and self._latest[service].busy for service in others)
         return not changed.isdisjoint(followed.counted if waits else others)
 
 

@@ -41,7 +41,7 @@ class Traffic(NamedTuple):
     """Whether every gateway that serves could be asked."""
 
 
-class _Known(NamedTuple):
+class _Sample(NamedTuple):
     requests: Mapping[Key, float]
     at: float
 
@@ -56,22 +56,22 @@ class Gateways:
         self.pods = Informer(client, POD, namespace=namespace, labels=GATEWAY)
         self._session = session
         self._addresses = tuple(addresses)
-        self._known: dict[str, _Known] = {}
+        self._samples: dict[str, _Sample] = {}
 
     async def traffic(self) -> Traffic:
         """The sum of what all gateways say. Never raises."""
-        addresses = self._wanted()
+        addresses = self._list_addresses()
         answers = await asyncio.gather(*(self._ask(address, "/metrics", parse) for address in addresses))
         now = time.monotonic()
         by_address = dict(zip(addresses, answers, strict=True))
-        self._known |= {address: _Known(answer, now) for address, answer in by_address.items() if answer is not None}
-        self._known = {
+        self._samples |= {address: _Sample(answer, now) for address, answer in by_address.items() if answer is not None}
+        self._samples = {
             address: sample
-            for address, sample in self._known.items()
+            for address, sample in self._samples.items()
             if address in addresses and now - sample.at < REMEMBERED_SECONDS
         }
         total: dict[Key, float] = {}
-        for sample in self._known.values():
+        for sample in self._samples.values():
             for service, requests in sample.requests.items():
                 total[service] = total.get(service, 0.0) + requests
         missing = [address for address, answer in by_address.items() if answer is None and addresses[address]]
@@ -79,7 +79,7 @@ class Gateways:
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
         """The same for these Services only, without what is remembered. Never raises."""
-        required = self._wanted()
+        required = self._list_addresses()
         paths = _requests_paths(sorted(services))
         queries = [(address, path) for address in required for path in paths]
         answers = await asyncio.gather(*(self._ask(address, path, parse_requests) for address, path in queries))
@@ -91,8 +91,8 @@ class Gateways:
                 total[service] = total.get(service, 0.0) + requests
         return Traffic(total, complete=bool(required) and not missing)
 
-    def _wanted(self) -> dict[str, bool]:
-        """Address -> whether its numbers must not be missing: pods that start or end need not answer."""
+    def _list_addresses(self) -> dict[str, bool]:
+        """Address -> whether its numbers are required. Pods that start or terminate need not answer."""
         if self._addresses:
             return dict.fromkeys(self._addresses, True)
         pods = [pod for pod in self.pods.store.all() if pod.get("status", {}).get("podIP")]

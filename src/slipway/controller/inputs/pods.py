@@ -24,7 +24,7 @@ from slipway.serving.pods.groups import LEADER_WORKER_SET, owner_name
 from slipway.serving.routing.route import bounded
 
 
-class _Maker(NamedTuple):
+class _PodController(NamedTuple):
     """What controls pods, and the workload that it belongs to."""
 
     workload: Kind
@@ -38,22 +38,22 @@ def _of_replica_set(name: str, pod: Object) -> str:
     return name.removesuffix(f"-{template}") if template else ""
 
 
-MAKERS: Mapping[tuple[str, str], _Maker] = {
-    ("apps", "ReplicaSet"): _Maker(DEPLOYMENT, _of_replica_set),
-    ("apps", "StatefulSet"): _Maker(LEADER_WORKER_SET, lambda name, pod: owner_name(name, labels(pod))),
-    ("batch", "Job"): _Maker(JOB, lambda name, _pod: name),
+POD_CONTROLLERS: Mapping[tuple[str, str], _PodController] = {
+    ("apps", "ReplicaSet"): _PodController(DEPLOYMENT, _of_replica_set),
+    ("apps", "StatefulSet"): _PodController(LEADER_WORKER_SET, lambda name, pod: owner_name(name, labels(pod))),
+    ("batch", "Job"): _PodController(JOB, lambda name, _pod: name),
 }
 """(group, kind) of a pod's controller -> its workload. Another kind of workload is one more entry."""
-WORKLOADS = frozenset(maker.workload for maker in MAKERS.values())
+WORKLOADS = frozenset(controller.workload for controller in POD_CONTROLLERS.values())
 """Kinds of children that make pods."""
 
 
 def workload_of(pod: Object) -> tuple[Kind, Key] | None:
     """The workload that made a pod, if it is of a kind that resources may own."""
     owner = controller_owner(pod)
-    maker = MAKERS.get((owner.api_version.rpartition("/")[0], owner.kind)) if owner else None
-    name = maker.name(owner.name, pod) if owner and maker else ""
-    return (maker.workload, Key(key(pod).namespace, name)) if maker and name else None
+    controller = POD_CONTROLLERS.get((owner.api_version.rpartition("/")[0], owner.kind)) if owner else None
+    name = controller.name(owner.name, pod) if owner and controller else ""
+    return (controller.workload, Key(key(pod).namespace, name)) if controller and name else None
 
 
 def by_workload(pod: Object) -> Iterable[str]:
@@ -65,9 +65,9 @@ def text_of(kind: Kind, name: Key) -> str:
     return f"{kind.api_version} {kind.kind} {name}"
 
 
-def trimmed(pod: Object) -> Object | None:
-    """A pod without annotations of others, and of its spec only the devices that it holds, and the files that it mounts
-    if it uses any; nothing of one that belongs to no workload and uses nothing."""
+def trim_pod(pod: Object) -> Object | None:
+    """Removes foreign annotations from a pod, and everything from its spec except the devices that it holds and, if it
+    uses any, the files that it mounts. Returns None for a pod that belongs to no workload and uses nothing."""
     annotations = annotations_of(pod)
     kept = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
     if USES not in kept and workload_of(pod) is None:
@@ -111,8 +111,8 @@ class Orphans:
 
     def note(self, pods: Iterable[Object], workload: Object) -> None:
         """Takes note of the pods of a workload that is deleted."""
-        found = controller_owner(workload)
-        owner = (found.api_version.partition("/")[0], found.kind) if found else None
+        controller = controller_owner(workload)
+        owner = (controller.api_version.partition("/")[0], controller.kind) if controller else None
         self._owners |= {uid(pod): owner for pod in pods}
 
     def forget(self, change: Change) -> None:

@@ -34,8 +34,8 @@ class Order(msgspec.Struct, frozen=True):
 
     labels: Mapping[str, str | None]
     """Labels to set; None removes one."""
-    wish: tuple[Adapter, ...] | None
-    """What its loader is to be told; None: it has what it shall have."""
+    desired: tuple[Adapter, ...] | None
+    """The adapters to send to its loader; None: it already has them."""
     moving: bool
     """Whether this pod may soon be further."""
 
@@ -44,7 +44,7 @@ def orders(
     pods: Sequence[Pod],
     adapter_set: AdapterSet,
     reports: Mapping[str, AgentReport],
-    without: Mapping[tuple[str, str], float],
+    unlabelled_seconds: Mapping[tuple[str, str], float],
 ) -> dict[str, Order]:
     """What is to be done, by pod (uid).
 
@@ -52,10 +52,10 @@ def orders(
     ``without``: (uid, name of adapter) -> seconds since the pod's label was taken off.
     """
     turns = {(one.name, turn) for one in adapter_set.adapters if (turn := _turn(pods, adapter_set, one, reports))}
-    return {pod.uid: _order(pod, adapter_set, reports.get(pod.uid), turns, without) for pod in pods}
+    return {pod.uid: _order(pod, adapter_set, reports.get(pod.uid), turns, unlabelled_seconds) for pod in pods}
 
 
-def labelled(pod: Pod, adapter_set: AdapterSet, adapter: Adapter) -> bool:
+def is_labelled(pod: Pod, adapter_set: AdapterSet, adapter: Adapter) -> bool:
     """Whether requests for the adapter may reach the pod."""
     return pod.labels.get(f"{SERVING_LABEL}{adapter_set.short_name(adapter)}") == SERVING
 
@@ -64,12 +64,12 @@ def _turn(
     pods: Sequence[Pod], adapter_set: AdapterSet, adapter: Adapter, reports: Mapping[str, AgentReport]
 ) -> str | None:
     """The pod that may go over to another version now: one that has it ready, while all others serve some version."""
-    ready = [pod for pod in pods if pod.serving and _waits(reports.get(pod.uid), adapter)]
-    ready.sort(key=lambda pod: (labelled(pod, adapter_set, adapter), pod.uid))
+    ready = [pod for pod in pods if pod.serving and _is_ready_to_replace(reports.get(pod.uid), adapter)]
+    ready.sort(key=lambda pod: (is_labelled(pod, adapter_set, adapter), pod.uid))
     if not ready:
         return None
     others = [
-        pod for pod in pods if pod.serving and pod.uid != ready[0].uid and not labelled(pod, adapter_set, adapter)
+        pod for pod in pods if pod.serving and pod.uid != ready[0].uid and not is_labelled(pod, adapter_set, adapter)
     ]
     return None if any(not _failed(reports.get(pod.uid), adapter) for pod in others) else ready[0].uid
 
@@ -79,7 +79,7 @@ def _order(
     adapter_set: AdapterSet,
     report: AgentReport | None,
     turns: set[tuple[str, str]],
-    without: Mapping[tuple[str, str], float],
+    unlabelled_seconds: Mapping[tuple[str, str], float],
 ) -> Order:
     adapters = []
     labels: dict[str, str] = {}
@@ -88,13 +88,13 @@ def _order(
         turn = (adapter.name, pod.uid) in turns
         off = (
             turn
-            and not labelled(pod, adapter_set, adapter)
-            and without.get((pod.uid, adapter.name), 0.0) >= DRAIN_SECONDS
+            and not is_labelled(pod, adapter_set, adapter)
+            and unlabelled_seconds.get((pod.uid, adapter.name), 0.0) >= DRAIN_SECONDS
         )
         adapters.append(msgspec.structs.replace(adapter, replace=off or not _outdated(state, adapter)))
         if pod.serving and not turn:
             labels |= _labels(pod, adapter_set, adapter, report)
-    settled = report is not None and _settled(report, adapter_set.adapters)
+    settled = report is not None and _is_settled(report, adapter_set.adapters)
     states = [_state(report, adapter) for adapter in adapter_set.adapters]
     passing = [state for state in states if state is None or state.phase != "Failed"]
     changes = _changes(pod.labels, labels, adapter_set)
@@ -139,8 +139,8 @@ def _outdated(state: AdapterState | None, adapter: Adapter) -> bool:
     return state is not None and state.loaded not in ("", adapter.digest)
 
 
-def _waits(report: AgentReport | None, adapter: Adapter) -> bool:
-    """Whether the new version lies there, and the old one has to go first."""
+def _is_ready_to_replace(report: AgentReport | None, adapter: Adapter) -> bool:
+    """Whether the new version is fetched, and the old one must be unloaded first."""
     state = _state(report, adapter)
     if state is None or not _outdated(state, adapter):
         return False
@@ -152,7 +152,7 @@ def _failed(report: AgentReport | None, adapter: Adapter) -> bool:
     return state is not None and state.phase == "Failed"
 
 
-def _settled(report: AgentReport, wish: Sequence[Adapter]) -> bool:
+def _is_settled(report: AgentReport, desired: Sequence[Adapter]) -> bool:
     loaded = {(state.name, state.digest, state.loaded) for state in report.adapters if state.phase == "Loaded"}
-    expected = {(adapter.name, adapter.digest, adapter.digest) for adapter in wish}
+    expected = {(adapter.name, adapter.digest, adapter.digest) for adapter in desired}
     return loaded == expected and len(report.adapters) == len(expected)

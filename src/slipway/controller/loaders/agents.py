@@ -16,7 +16,7 @@ from http import HTTPStatus
 import aiohttp
 import msgspec
 
-from slipway.controller.loaders.adapters import Order, Pod, labelled, orders
+from slipway.controller.loaders.adapters import Order, Pod, is_labelled, orders
 from slipway.controller.loaders.places import Places
 from slipway.decoding import decode_json
 from slipway.kube.api.client import Client
@@ -32,7 +32,7 @@ QUICK_SECONDS = 1.5
 PROGRESS_SECONDS = 5.0
 """Between two looks at how far a cache is: each is a write of the status. Its end is told by the Job, at once."""
 SLOW_SECONDS = 15.0
-ASKED_AT_A_TIME, OF_A_NAMESPACE = 32, 8
+CONCURRENT_REQUESTS, OF_A_NAMESPACE = 32, 8
 LIMIT = aiohttp.ClientTimeout(total=3.0, sock_connect=2.0)
 REPORT_BYTES = 2**20
 REASON_BYTES = 300
@@ -77,8 +77,8 @@ class _Silent(msgspec.Struct):
     until: float
 
 
-class Agents:
-    """Follows the loaders of every resource. Only the leader's reconciliations start it."""
+class LoaderClients:
+    """Polls the loaders of every resource. Only the leader's reconciliations start it."""
 
     def __init__(
         self, client: Client, session: aiohttp.ClientSession, address_of: Callable[[Object], str] = address
@@ -89,7 +89,7 @@ class Agents:
         self._listeners: dict[Kind, Callable[[Key], None]] = {}
         self._reports: dict[str, AgentReport] = {}
         self._silent: dict[str, _Silent] = {}
-        self._places = Places(ASKED_AT_A_TIME, OF_A_NAMESPACE)
+        self._places = Places(CONCURRENT_REQUESTS, OF_A_NAMESPACE)
 
     def sign_with(self, key: SigningKey) -> None:
         """Signs all requests from now on; before it there are none."""
@@ -122,7 +122,7 @@ class Agents:
             self.forget(kind, name)
         elif followed is None:
             followed = self._followed[kind, name] = _Followed(pods, adapters)
-            followed.task = asyncio.create_task(self._look_after(kind, name, followed))
+            followed.task = asyncio.create_task(self._poll(kind, name, followed))
         else:
             self._take(followed, pods, adapters)
 
@@ -148,12 +148,12 @@ class Agents:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look_after(self, kind: Kind, name: Key, followed: _Followed) -> None:
+    async def _poll(self, kind: Kind, name: Key, followed: _Followed) -> None:
         while True:
             followed.news.clear()
             seconds = SLOW_SECONDS
             try:
-                seconds = await self._look(kind, name, followed)
+                seconds = await self._poll_once(kind, name, followed)
             except ApiError as error:
                 log.warning("adapters of %s %s: %s", kind.kind, name, error)
             except Exception:  # a bug must stop this resource only
@@ -165,14 +165,14 @@ class Agents:
                 continue
             await asyncio.sleep(0.05)  # changes come together
 
-    async def _look(self, kind: Kind, name: Key, followed: _Followed) -> float:
-        """One look at every pod. Returns the seconds until the next one."""
+    async def _poll_once(self, kind: Kind, name: Key, followed: _Followed) -> float:
+        """Polls every pod once. Returns the seconds until the next poll."""
         pods, before = followed.pods, self.reports(followed.pods)
-        fresh = await self._ask_all(followed, pods)
+        fresh = await self._request_reports(followed, pods)
         views = [_view(pod, followed.adapters) for pod in pods if not _fills_a_cache(pod)]
-        pod_orders = orders(views, followed.adapters, fresh, followed.without(views))
+        pod_orders = orders(views, followed.adapters, fresh, followed.unlabelled_seconds(views))
         await asyncio.gather(
-            *(self._obey(followed, pod, pod_orders[uid(pod)]) for pod in pods if uid(pod) in pod_orders)
+            *(self._execute(followed, pod, pod_orders[uid(pod)]) for pod in pods if uid(pod) in pod_orders)
         )
         if self.reports(pods) != before and kind in self._listeners:
             self._listeners[kind](name)
@@ -184,25 +184,25 @@ class Agents:
         pauses = [silent.until - time.monotonic() for pod in pods if (silent := self._silent.get(uid(pod)))]
         return max(QUICK_SECONDS, min([*pauses, SLOW_SECONDS]))
 
-    async def _ask_all(self, followed: _Followed, pods: Sequence[Object]) -> dict[str, AgentReport]:
-        answers = await asyncio.gather(*(self._ask(followed, pod, "GET", "/v1/state") for pod in pods))
+    async def _request_reports(self, followed: _Followed, pods: Sequence[Object]) -> dict[str, AgentReport]:
+        answers = await asyncio.gather(*(self._request_report(followed, pod, "GET", "/v1/state") for pod in pods))
         return {uid(pod): answer for pod, answer in zip(pods, answers, strict=True) if answer is not None}
 
-    async def _obey(self, followed: _Followed, pod: Object, order: Order) -> None:
+    async def _execute(self, followed: _Followed, pod: Object, order: Order) -> None:
         if order.labels:
             patch = {"metadata": {"uid": uid(pod), "labels": dict(order.labels)}}
             try:
                 await self._client.merge_patch(POD, key(pod), patch)
             except (NotFoundError, ConflictError):
                 return
-        if order.wish is not None:
-            await self._ask(followed, pod, "PUT", "/v1/adapters", msgspec.json.encode(order.wish))
+        if order.desired is not None:
+            await self._request_report(followed, pod, "PUT", "/v1/adapters", msgspec.json.encode(order.desired))
 
-    async def _ask(
+    async def _request_report(
         self, followed: _Followed, pod: Object, method: str, path: str, body: bytes = b""
     ) -> AgentReport | None:
-        """One request to the pod's loader. None: no answer, it was silent and is left alone for a while, or the pod is
-        gone since."""
+        """Sends one request to the pod's loader. Returns None if there is no answer, if the loader is not polled for a
+        while because it did not answer, or if the pod is gone."""
         identity = uid(pod)
         silent = self._silent.get(identity)
         if silent is not None and time.monotonic() < silent.until:
@@ -238,7 +238,7 @@ class Agents:
     def _take(self, followed: _Followed, pods: Sequence[Object], adapters: AdapterSet) -> None:
         for gone in {uid(pod) for pod in followed.pods} - {uid(pod) for pod in pods}:
             self._drop(gone)
-        followed.take(pods, adapters)
+        followed.update(pods, adapters)
 
     def _drop(self, identity: str) -> None:
         self._reports.pop(identity, None)
@@ -269,8 +269,8 @@ class _Followed:
         self.task: asyncio.Task[None] | None = None
         self._unlabelled: dict[tuple[str, str], float] = {}
 
-    def take(self, pods: Sequence[Object], adapters: AdapterSet) -> None:
-        """Wakes the task when something is new that it decides by."""
+    def update(self, pods: Sequence[Object], adapters: AdapterSet) -> None:
+        """Wakes the task if one of its inputs changed."""
         before, after = ([_view(pod, adapters) for pod in some] for some in (self.pods, pods))
         if adapters != self.adapters or before != after:
             self.news.set()
@@ -281,12 +281,15 @@ class _Followed:
         """Whether the pod is still among those that are followed."""
         return uid(pod) in self._uids
 
-    def without(self, pods: Sequence[Pod]) -> dict[tuple[str, str], float]:
+    def unlabelled_seconds(self, pods: Sequence[Pod]) -> dict[tuple[str, str], float]:
         """(pod, adapter) -> seconds since this process first saw the pod without the adapter's label."""
         now = time.monotonic()
         adapter_set = self.adapters
         lacking = [
-            (pod.uid, one.name) for pod in pods for one in adapter_set.adapters if not labelled(pod, adapter_set, one)
+            (pod.uid, one.name)
+            for pod in pods
+            for one in adapter_set.adapters
+            if not is_labelled(pod, adapter_set, one)
         ]
         self._unlabelled = {pair: self._unlabelled.get(pair, now) for pair in lacking}
         return {pair: now - since for pair, since in self._unlabelled.items()}

@@ -149,7 +149,7 @@ class Deliverer:
         try:
             delivered = await self._deliver(workload, outcome)
         except (InvalidObjectError, ForbiddenError) as error:
-            await self._tell_refusal(workload, error)
+            await self._report_refusal(workload, error)
             return Result(REFUSED_SECONDS)
         await self._release(workload, outcome.claims)
         again = [outcome.recheck_seconds, self._blind.write_after(workload)]
@@ -228,7 +228,7 @@ class Deliverer:
             return workload
         answer = await self._client.json_patch(self.kind, key(workload), patch, field_manager=FIELD_MANAGER)
         self._pauses.pop(key(workload), None)
-        self._tell(workload, outcome)
+        self._record_event(workload, outcome)
         return answer
 
     async def _keep_claim(self, claim: Object) -> None:
@@ -295,11 +295,11 @@ class Deliverer:
 
     # What is told
 
-    def _tell(self, workload: Object, outcome: Outcome) -> None:
-        """One Event for what is new."""
+    def _record_event(self, workload: Object, outcome: Outcome) -> None:
+        """Records one Event if the outcome is new."""
         before = template_of(self.kind, workload)
         if outcome.blocked is not None:
-            if not self._said(workload, outcome.blocked):
+            if not self._is_reported(workload, outcome.blocked):
                 event_type = "Normal" if outcome.blocked.waiting else "Warning"
                 self._recorder.record(self.kind, workload, event_type, outcome.blocked.reason, outcome.blocked.message)
         elif before != template_of(self.kind, outcome.workload):
@@ -307,19 +307,19 @@ class Deliverer:
                 self.kind, workload, "Normal", "ModelsDelivered", "The pods have the requested models."
             )
 
-    def _said(self, workload: Object, blocked: Blocked) -> bool:
-        """Whether the workload says so already."""
+    def _is_reported(self, workload: Object, blocked: Blocked) -> bool:
+        """Whether the workload has this reason already."""
         return annotations_of(workload).get(self._delivery.blocked[0]) == blocked.reason
 
-    async def _tell_refusal(self, workload: Object, error: ApiError) -> None:
-        """Says on the workload what the API server refused."""
+    async def _report_refusal(self, workload: Object, error: ApiError) -> None:
+        """Writes to the workload what the API server rejected."""
         refused = Blocked(error.reason, error.message[:MESSAGE_LENGTH])
         annotations = dict(zip(self._delivery.blocked, refused[:2], strict=True))
         if annotations.items() <= annotations_of(workload).items():
             return
         metadata = {"uid": uid(workload), "annotations": annotations}
         await self._client.merge_patch(self.kind, key(workload), {"metadata": metadata}, field_manager=FIELD_MANAGER)
-        if not self._said(workload, refused):
+        if not self._is_reported(workload, refused):
             self._recorder.record(self.kind, workload, "Warning", refused.reason, refused.message)
 
 

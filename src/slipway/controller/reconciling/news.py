@@ -10,10 +10,10 @@ from slipway.serving.contract.readiness import RETRYING
 from slipway.serving.status.report import SETTLED
 
 
-def news(
+def select_events(
     before: Sequence[Object], after: Sequence[Condition], passed_through: frozenset[str]
 ) -> Iterator[tuple[str, Condition]]:
-    """The type of each Event, and its condition: one for each reason that is new.
+    """Yields the type and the condition of each Event: one for each reason that is new.
 
     No Event for ``passed_through``, for a rejection while it is retried, for a condition that was never wrong, or for
     the end of a rollout without replicas.

@@ -21,8 +21,8 @@ from slipway.controller.inputs.catalogs import Catalogs
 from slipway.controller.inputs.demands import Demands
 from slipway.controller.inputs.files import content
 from slipway.controller.inputs.pods import WORKLOADS
-from slipway.controller.loaders.agents import Agents
-from slipway.controller.reconciling.news import news
+from slipway.controller.loaders.agents import LoaderClients
+from slipway.controller.reconciling.news import select_events
 from slipway.controller.reconciling.patches import difference, own_patch
 from slipway.controller.reconciling.rollouts import RolloutEvents
 from slipway.controller.scaling.scaled import Scaled, ScaledResources, Subject
@@ -63,7 +63,7 @@ from slipway.serving.contract.api import (
     Watch,
     World,
 )
-from slipway.serving.contract.authors import planned
+from slipway.serving.contract.authors import build_allowed_plan
 from slipway.serving.contract.readiness import RETRYING, ROUTED, summarize
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.workload import MANAGER
@@ -83,8 +83,9 @@ TERMINATING = "because it is being terminated"
 """What the API server says when something is to be made in a namespace that is being deleted."""
 
 
-class _Look(NamedTuple):
-    """A resource with all around it, and what its API makes of that. It is used before anything else is waited for."""
+class _Snapshot(NamedTuple):
+    """A resource with everything its API reads, and the view that its API resolved from it. It is used before anything
+    else is awaited."""
 
     world: World
     view: Any
@@ -117,7 +118,7 @@ class Reconciler:
         caches: Caches,
         settings: Settings,
         recorder: Recorder,
-        agents: Agents,
+        agents: LoaderClients,
         scaled: ScaledResources,
         reserved: Labels,
         catalogs: Catalogs | None = None,
@@ -162,7 +163,7 @@ class Reconciler:
                 controller.watch_changes(self._caches.informer(watch.kind), partial(self._enqueued, watch))
         caches = self._caches
         controller.watch(caches.informer(POD), keys=lambda pod: caches.owner_of_pod(self.kind, pod))
-        controller.watch_changes(caches.informer(NETWORK_POLICY), self._policed)
+        controller.watch_changes(caches.informer(NETWORK_POLICY), self._enqueue_policy_change)
         controller.watch_changes(caches.informer(SERVICE), lambda change: caches.owners_of_change(self.kind, change))
         if caches.namespaces is not None:
             controller.watch(caches.namespaces, keys=lambda obj: caches.owners_in_namespace(self.kind, key(obj)))
@@ -200,40 +201,40 @@ class Reconciler:
         return Result()
 
     async def _sync(self, resource: Object) -> Result:
-        look = self._look(resource)
+        snapshot = self._take_snapshot(resource)
         try:
-            plan = self._plan(look)
+            plan = self._plan(snapshot)
             changed = await self._patch_self(resource, plan)
             if changed is not None:
                 # The indexes of the store must have the patch, too: a plan may look for its own resource there.
                 await self._expectations.met(uid(changed))
                 resource = self._latest(changed)
-                look = self._look(resource)
-                plan = self._plan(look)
+                snapshot = self._take_snapshot(resource)
+                plan = self._plan(snapshot)
         except (InvalidSpecError, _RefusedError) as error:
-            look = self._look(resource)
-            self._agents.keep(self.kind, key(resource), look.world.pods)
+            snapshot = self._take_snapshot(resource)
+            self._agents.keep(self.kind, key(resource), snapshot.world.pods)
             if isinstance(error, InvalidSpecError):
                 rejection = Rejection(error.reason, error.message)
-                return await self._report(look, Applied(), rejection, planned=False)
+                return await self._report(snapshot, Applied(), rejection, planned=False)
             refused = Applied((error.failure,))
-            return await self._report(look, refused, _rejection(refused))
-        before = look.world.children
+            return await self._report(snapshot, refused, _rejection(refused))
+        before = snapshot.world.children
         applied = await self._apply(resource, plan)
         if not (applied.failures or applied.errors or applied.waiting):
             self._rollouts.record_rollouts(resource, before, plan.children)
         latest = self._latest(resource)
         if applied.waited or latest is not resource:
-            look = self._look(latest)
-        self._rollouts.record_resets(resource, before, look.world.children, plan.children)
-        self._agents.follow(self.kind, key(latest), look.world.pods, plan.adapters)
+            snapshot = self._take_snapshot(latest)
+        self._rollouts.record_resets(resource, before, snapshot.world.children, plan.children)
+        self._agents.follow(self.kind, key(latest), snapshot.world.pods, plan.adapters)
         if self._catalogs is not None:
             self._catalogs.follow(self.kind, key(latest), plan.catalog)
         if self._demands is not None:
             self._demands.follow(self.kind, key(latest), plan.counted, plan.satisfied)
-        self._follow(look.world, self._api.scaling(look.view))
-        self._rollouts.record_draining(look.world)
-        return await self._report(look, applied, _rejection(applied))
+        self._follow(snapshot.world, self._api.scaling(snapshot.view))
+        self._rollouts.record_draining(snapshot.world)
+        return await self._report(snapshot, applied, _rejection(applied))
 
     def _follow(self, world: World, scaling: Scaling | None) -> None:
         """Has the autoscaler look after a resource, or leave it alone."""
@@ -251,9 +252,9 @@ class Reconciler:
         scaled_resource = Scaled(scaling=scaling, target=scaled, generation=generation(target), services=counting)
         self._scaled.put(subject, scaled_resource)
 
-    def _plan(self, look: _Look) -> Plan:
+    def _plan(self, snapshot: _Snapshot) -> Plan:
         """Raises InvalidSpecError."""
-        return planned(self._api, look.world, look.view, self._reserved)
+        return build_allowed_plan(self._api, snapshot.world, snapshot.view, self._reserved)
 
     async def _finalize(self, resource: Object) -> Result:
         """Does what is left to do before the resource may go. Children that are no longer named go by their owner."""
@@ -261,9 +262,9 @@ class Reconciler:
         if not self._api.finalizers.intersection(resource["metadata"].get("finalizers", [])):
             return Result()
         try:
-            plan = self._api.finalize(self._look(resource).view)
+            plan = self._api.finalize(self._take_snapshot(resource).view)
         except InvalidSpecError as error:
-            return await self._report(self._look(resource), Applied(), Rejection(error.reason, error.message))
+            return await self._report(self._take_snapshot(resource), Applied(), Rejection(error.reason, error.message))
         if plan is None:
             await self._release(resource)
             return Result()
@@ -272,7 +273,7 @@ class Reconciler:
         if self.kind.namespaced and any(TERMINATING in failure.message for failure in applied.failures):
             await self._release(resource)  # nothing can be made in its namespace any more
             return Result()
-        return await self._report(self._look(resource), applied, _rejection(applied))
+        return await self._report(self._take_snapshot(resource), applied, _rejection(applied))
 
     async def _patch_self(self, resource: Object, plan: Plan) -> Object | None:
         """Writes the plan's finalizer and own fields into the resource, in one patch. None: there was nothing to do.
@@ -305,15 +306,15 @@ class Reconciler:
         shared = await self._applier.ensure(resource, plan.shared)
         absent = [(gone.kind, Key(gone.namespace, gone.name)) for gone in plan.absent]
         applied = await self._applier.sync(resource, plan.children, absent=absent, finishing=finishing)
-        refused = await self._mark_all(resource, plan.metadata_patches)
+        refused = await self._patch_all_metadata(resource, plan.metadata_patches)
         # The status must not be read off children as they were before.
         wrote = await self._expectations.met(uid(resource))
         mine = Applied(refused, waited=wrote or bool(refused), again_after=self._applier.write_after(resource))
         return blind + shared + applied + mine
 
-    async def _mark_all(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
-        """Writes to each object once. Where the server refuses that, each patch by itself: one may be too much and the
-        others not."""
+    async def _patch_all_metadata(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
+        """Patches each object once. If the server rejects that, each patch is sent by itself: one may be too large and
+        the others not."""
         grouped: dict[Reference, list[MetadataPatch]] = {}
         for patch in patches:
             grouped.setdefault(patch.reference, []).append(patch)
@@ -321,9 +322,9 @@ class Reconciler:
         for reference, several in grouped.items():
             annotations = {name: text for patch in several for name, text in patch.annotations.items()}
             labels = {name: text for patch in several for name, text in patch.labels.items()}
-            failure = await self._mark(resource, MetadataPatch(reference, annotations, labels))
+            failure = await self._patch_metadata(resource, MetadataPatch(reference, annotations, labels))
             if failure is not None and len(several) > 1:
-                refused += [await self._mark(resource, patch) for patch in several]
+                refused += [await self._patch_metadata(resource, patch) for patch in several]
             else:
                 refused.append(failure)
         return tuple(failure for failure in refused if failure)
@@ -335,9 +336,9 @@ class Reconciler:
         same = latest is not None and uid(latest) == uid(resource) and generation(latest) == generation(resource)
         return latest if latest is not None and same else resource
 
-    async def _mark(self, resource: Object, patch: MetadataPatch) -> Failure | None:
-        """Writes annotations and labels of an object that is not ours, if it is there and they differ. What the server
-        refuses is told, such as more than an object may have."""
+    async def _patch_metadata(self, resource: Object, patch: MetadataPatch) -> Failure | None:
+        """Writes annotations and labels of an object that Slipway does not own, if it exists and they differ. Returns
+        the failure if the server rejects them, for example because they are too large."""
         kind, name = patch.reference.kind, Key(patch.reference.namespace, patch.reference.name)
         observed = self._caches.get(kind, name)
         desired = {"annotations": patch.annotations, "labels": patch.labels}
@@ -355,22 +356,22 @@ class Reconciler:
         return None
 
     async def _report(
-        self, look: _Look, applied: Applied, rejection: Rejection | None, *, planned: bool = True
+        self, snapshot: _Snapshot, applied: Applied, rejection: Rejection | None, *, planned: bool = True
     ) -> Result:
         """Writes the status that follows from what the caches showed. ``planned``: whether there is a plan."""
-        result = self._api.status(look.view, rejection)
-        resource = look.world.resource
-        conditions = await self._write_status(look.world, result)
-        explanation = explain(conditions, look.world.pods, look.world.now, self._settings.node_wait_seconds)
+        result = self._api.status(snapshot.view, rejection)
+        resource = snapshot.world.resource
+        conditions = await self._write_status(snapshot.world, result)
+        explanation = explain(conditions, snapshot.world.pods, snapshot.world.now, self._settings.node_wait_seconds)
         if ROUTED in self._api.condition_types and not deleting(resource):
-            applied += await self._tell_gateway(look.world, explanation.unready, planned=planned)
+            applied += await self._annotate_services(snapshot.world, explanation.unready, planned=planned)
         applied.raise_passing()
         rechecks = (applied.retry_after, result.recheck_seconds, explanation.recheck_seconds)
         return Result(min((seconds for seconds in rechecks if seconds is not None), default=None))
 
-    async def _tell_gateway(self, world: World, unready: Unready | None, *, planned: bool) -> Applied:
-        """Writes to the resource's Services why nothing answers. One that was refused from the start gets a Service for
-        that, which goes with its first plan."""
+    async def _annotate_services(self, world: World, unready: Unready | None, *, planned: bool) -> Applied:
+        """Writes to the resource's Services why nothing answers. A resource that was rejected from the start gets a
+        Service for that, which its first plan removes."""
         resource, children = world.resource, world.children
         routes = {name: child for (kind, name), child in children.items() if kind == SERVICE and ROUTE in labels(child)}
         standing_in = [child for child in routes.values() if "selector" not in child["spec"]]
@@ -381,10 +382,10 @@ class Reconciler:
             return await self._applier.sync(resource, services) if services or standing_in else Applied()
         marks = {UNREADY: annotation(unready)}
         patches = (MetadataPatch(Reference(SERVICE, name.namespace, name.name), marks) for name in routes)
-        return Applied(await self._mark_all(resource, patches))
+        return Applied(await self._patch_all_metadata(resource, patches))
 
-    def _look(self, resource: Object) -> _Look:
-        """What the caches show now."""
+    def _take_snapshot(self, resource: Object) -> _Snapshot:
+        """Reads the caches and resolves the resource."""
         children = self._applier.children(resource)
         pods = self._caches.pods_of_children(children)
         services = [child for (kind, _name), child in children.items() if kind == SERVICE]
@@ -398,16 +399,16 @@ class Reconciler:
             now=time.time(),
             listers=self._caches,
             agents=self._agents.reports(pods),
-            catalogs=self._catalogs.known if self._catalogs is not None else {},
-            demand=self._demands.known if self._demands is not None else {},
+            catalogs=self._catalogs.latest if self._catalogs is not None else {},
+            demand=self._demands.latest if self._demands is not None else {},
             file=content,
-            policed=any(map(self._caches.policed, _namespaces(resource, children))),
+            has_foreign_policies=any(map(self._caches.has_foreign_policies, _namespaces(resource, children))),
         )
-        return _Look(world, self._api.resolve(world))
+        return _Snapshot(world, self._api.resolve(world))
 
-    def _policed(self, change: Change) -> list[Key]:
-        """The resources of a namespace that gets network policies of others, or has none of them any more."""
-        if not self._caches.polices(change):
+    def _enqueue_policy_change(self, change: Change) -> list[Key]:
+        """Returns the resources of a namespace that gets its first foreign NetworkPolicy, or loses its last one."""
+        if not self._caches.foreign_policies_changed(change):
             return []
         namespaces = ("", change.key.namespace)
         return [name for name in map(key, self.resources.store.all()) if name.namespace in namespaces]
@@ -426,7 +427,7 @@ class Reconciler:
         if merged or "conditions" in status:
             status = status | {"conditions": merged}
         if await self._status.write(resource, status):
-            for kind, condition in news(before, own, PASSED_THROUGH | result.passed_through):
+            for kind, condition in select_events(before, own, PASSED_THROUGH | result.passed_through):
                 self._recorder.record(self.kind, resource, kind, condition.reason, condition.message)
         return merged
 

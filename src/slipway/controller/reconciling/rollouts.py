@@ -32,19 +32,19 @@ class RolloutEvents:
 
     def record_rollouts(self, resource: Object, before: Children, applied: Iterable[Object]) -> None:
         """``before``: the children before the apply; ``applied``: the applied ones."""
-        for message in rollouts(before, applied):
+        for message in describe_rollouts(before, applied):
             self._recorder.record(self._kind, resource, "Normal", "RolloutStarted", message)
 
     def record_resets(self, resource: Object, before: Children, after: Children, applied: Iterable[Object]) -> None:
         """``before`` and ``after``: the children before and after the apply; ``applied``: the applied ones."""
-        for message in resets(before, after, applied, self._mark):
+        for message in describe_resets(before, after, applied, self._mark):
             text = f"{message} Set the replicas in {self._kind.kind} {key(resource).name} instead."
             self._recorder.record(self._kind, resource, "Normal", "ReplicasReset", text)
 
     def record_draining(self, world: World) -> None:
         """Records one Event for all pods that began to drain since the last call."""
         name = key(world.resource)
-        message, pods = draining(world.pods, self._draining.pop(name, frozenset()), world.now)
+        message, pods = describe_draining(world.pods, self._draining.pop(name, frozenset()), world.now)
         if pods:
             self._draining[name] = pods
         if message:
@@ -54,16 +54,17 @@ class RolloutEvents:
         self._draining.pop(name, None)
 
 
-def rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
-    """A message for each workload whose pods are replaced. A workload without replicas has no pods to replace. Pure."""
+def describe_rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
+    """Returns a message for each workload whose pods are replaced. A workload without replicas has no pods to replace.
+    Pure."""
     previous = {(kind.kind, name): child for (kind, name), child in before.items()}
     pairs = ((previous.get((child["kind"], key(child))), child) for child in applied)
     return [_rollout(old, new) for old, new in pairs if old is not None and _is_rollout(old, new)]
 
 
-def resets(before: Children, after: Children, applied: Iterable[Object], mark: str) -> list[str]:
-    """A message for each workload that another client had scaled: the apply changed its replicas, but not its mark. It
-    does not name the number of that client, so that repetitions are one Event. Pure."""
+def describe_resets(before: Children, after: Children, applied: Iterable[Object], mark: str) -> list[str]:
+    """Returns a message for each workload that another client had scaled: the apply changed its replicas, but not its
+    mark. The message does not contain that client's number, so that repetitions are one Event. Pure."""
     old, new = ({(kind.kind, name): child for (kind, name), child in one.items()} for one in (before, after))
     names = [(child["kind"], key(child)) for child in applied if _replicas(child) is not None]
     return [
@@ -73,8 +74,8 @@ def resets(before: Children, after: Children, applied: Iterable[Object], mark: s
     ]
 
 
-def draining(pods: Iterable[Object], reported: frozenset[str], now: float) -> tuple[str, frozenset[str]]:
-    """A message about pods that began to drain, or an empty one, and the uids of all draining pods. Pure.
+def describe_draining(pods: Iterable[Object], reported: frozenset[str], now: float) -> tuple[str, frozenset[str]]:
+    """Returns a message about pods that began to drain, or an empty one, and the uids of all draining pods. Pure.
 
     ``reported``: uids of the draining pods of earlier messages.
     """

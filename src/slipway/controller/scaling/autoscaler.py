@@ -23,7 +23,7 @@ from slipway.kube.api.errors import ApiError, ConflictError, ForbiddenError, Not
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, Key, Object, generation, resource_version
 from slipway.kube.writes.events import Recorder
-from slipway.serving.routing.scaling import Load, Scaling, begin, follow
+from slipway.serving.routing.scaling import Load, Scaling, add_sample, begin
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ STATE_BYTES = 1 << 20
 """Of the averages of one kind: a ConfigMap takes no more."""
 FIELD_MANAGER = "slipway-autoscaler"
 LABELS = ("kind", "namespace", "name")
-_ALL_KNOWN_SECONDS = 600.0
+_RESTORE_SECONDS = 600.0
 """After this time every resource that there is was reconciled, thousands of them too."""
 _REST = 5.0
 """The gateways rest at least so many times as long as it took to ask them."""
@@ -65,7 +65,7 @@ class Autoscaler:
             LABELS,
             registry=registry,
         )
-        self._wanted = Gauge(
+        self._replicas_gauge = Gauge(
             "slipway_autoscaler_wanted_replicas", "Replicas needed for these requests.", LABELS, registry=registry
         )
         self._incomplete = Counter(
@@ -77,7 +77,7 @@ class Autoscaler:
         started = self._clock()
         while True:
             began = self._clock()
-            if began - started > _ALL_KNOWN_SECONDS:
+            if began - started > _RESTORE_SECONDS:
                 self._averages.forget_unasked()
             try:
                 await self.look()
@@ -99,7 +99,7 @@ class Autoscaler:
             self._incomplete.inc()
         steps = [self._step(subject, scaled, traffic) for subject, scaled in subjects.items()]
         outcomes = await asyncio.gather(*steps, return_exceptions=True)
-        _tell_failures(dict(zip(subjects, outcomes, strict=True)))
+        _log_failures(dict(zip(subjects, outcomes, strict=True)))
         scalings = {subject: scaled.scaling for subject, scaled in subjects.items()}
         await self._averages.keep(scalings, self._loads, self._clock())
 
@@ -107,21 +107,21 @@ class Autoscaler:
         for gone in [subject for subject in self._loads if subject not in subjects]:
             del self._loads[gone]
             self._active.remove(*gone.labels)
-            self._wanted.remove(*gone.labels)
+            self._replicas_gauge.remove(*gone.labels)
 
     async def _step(self, subject: Subject, scaled: Scaled, traffic: Traffic) -> None:
         now, scaling = self._clock(), scaled.scaling
         if subject not in self._loads:
-            self._loads[subject] = begin(scaling, await self._averages.known(scaling.state, subject), now)
+            self._loads[subject] = begin(scaling, await self._averages.restore(scaling.state, subject), now)
         requests = sum(traffic.requests.get(service, 0.0) for service in scaled.services)
-        load, replicas = follow(self._loads[subject], scaling, requests, now, complete=traffic.complete)
+        load, replicas = add_sample(self._loads[subject], scaling, requests, now, complete=traffic.complete)
         self._loads[subject] = load
         self._active.labels(*subject.labels).set(requests)
-        self._wanted.labels(*subject.labels).set(replicas)
+        self._replicas_gauge.labels(*subject.labels).set(replicas)
         target = self._caches.get(*scaled.target)
         # Numbers of an older spec say nothing of this one: the next look has newer ones.
         if replicas != scaling.replicas and target is not None and generation(target) == scaled.generation:
-            figures = told(scaling, replicas, requests, load)
+            figures = describe_decision(scaling, replicas, requests, load)
             await self._scale(subject, scaled, target, replicas, figures)
 
     async def _scale(self, subject: Subject, scaled: Scaled, target: Object, replicas: int, text: str) -> None:
@@ -141,8 +141,8 @@ class Autoscaler:
             self._recorder.record(subject.kind, resource, "Normal", "Scaled", text)
 
 
-def _tell_failures(outcomes: Mapping[Subject, BaseException | None]) -> None:
-    """Logs one failure of each type: where the API server takes nothing every resource has the same."""
+def _log_failures(outcomes: Mapping[Subject, BaseException | None]) -> None:
+    """Logs one failure of each type. If the API server rejects everything, every resource has the same failure."""
     failures = {subject: error for subject, error in outcomes.items() if error is not None}
     for type_ in dict.fromkeys(map(type, failures.values())):
         first, *others = (subject for subject, error in failures.items() if type(error) is type_)
@@ -152,7 +152,7 @@ def _tell_failures(outcomes: Mapping[Subject, BaseException | None]) -> None:
         log.warning(text, first.kind.kind, first.name, more, error, exc_info=trace)
 
 
-class _Kept(msgspec.Struct):
+class _StoredAverages(msgspec.Struct):
     """Content of one ConfigMap: kind -> key -> average."""
 
     averages: dict[str, dict[str, float]]
@@ -168,18 +168,18 @@ class Averages:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _StoredAverages] = {}
         self._reading = asyncio.Lock()
 
-    async def known(self, state: str, subject: Subject) -> float:
-        """What was kept of a resource, 0 when there is nothing. Raises ApiError."""
+    async def restore(self, state: str, subject: Subject) -> float:
+        """Returns the stored average of a resource, or 0 if there is none. Raises ApiError."""
         async with self._reading:
             if state not in self._kept:
-                read = await self._read(state)
+                read = await self._read_config_map(state)
                 unasked = {
                     (kind, _key(name)): average for kind, averages in read.items() for name, average in averages.items()
                 }
-                self._kept[state] = _Kept(read, unasked)
+                self._kept[state] = _StoredAverages(read, unasked)
         return self._kept[state].unasked.pop((subject.kind_name, subject.name), 0.0)
 
     async def keep(self, scalings: Mapping[Subject, Scaling], loads: Mapping[Subject, Load], now: float) -> None:
@@ -204,7 +204,7 @@ class Averages:
         for kept in self._kept.values():
             kept.unasked.clear()
 
-    async def _read(self, state: str) -> dict[str, dict[str, float]]:
+    async def _read_config_map(self, state: str) -> dict[str, dict[str, float]]:
         try:
             config_map = await self._client.get(CONFIG_MAP, Key(self._namespace, state))
         except NotFoundError:
@@ -245,8 +245,8 @@ def _by_kind(averages: Mapping[tuple[str, Key], float]) -> dict[str, dict[str, f
     return by_kind
 
 
-def told(scaling: Scaling, desired: int, requests: float, load: Load) -> str:
-    """What is done, and the figures that decided. ``requests``: in flight or waiting at this look."""
+def describe_decision(scaling: Scaling, desired: int, requests: float, load: Load) -> str:
+    """Describes the decision and the figures behind it. ``requests``: in flight or waiting in this sample."""
     replicas = f"{desired} replica{'s' * (desired != 1)}"
     return (
         f"Scaled from {scaling.replicas} to {replicas}: {requests:g} requests in flight or waiting now,"

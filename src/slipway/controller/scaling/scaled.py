@@ -44,20 +44,20 @@ class ScaledResources:
     """One registry for the controllers of all kinds."""
 
     def __init__(self) -> None:
-        self._known: dict[Subject, Scaled] = {}
+        self._scaled: dict[Subject, Scaled] = {}
 
     def put(self, subject: Subject, scaled: Scaled) -> None:
         """From now on the resource's replicas follow its requests like this."""
-        self._known[subject] = scaled
+        self._scaled[subject] = scaled
 
     def drop(self, subject: Subject) -> None:
         """The resource's replicas follow nothing any more."""
-        self._known.pop(subject, None)
+        self._scaled.pop(subject, None)
 
     def get(self, subject: Subject) -> Scaled | None:
         """How a resource scales; None: it does not."""
-        return self._known.get(subject)
+        return self._scaled.get(subject)
 
     def items(self) -> Iterator[tuple[Subject, Scaled]]:
         """All that there are now."""
-        return iter(list(self._known.items()))
+        return iter(list(self._scaled.items()))

@@ -45,7 +45,7 @@ def authority(now: datetime, before: Pair | None) -> Pair:
     if before is None:
         key = ec.generate_private_key(ec.SECP256R1())
     else:
-        certificate, key = _read(before)
+        certificate, key = _load_pair(before)
         if certificate.not_valid_after_utc - now >= AUTHORITY_LEAST:
             return before
     usage = x509.KeyUsage(
@@ -70,7 +70,7 @@ def authority(now: datetime, before: Pair | None) -> Pair:
 
 def server(issuer: Pair, names: Sequence[str], now: datetime) -> Pair:
     """A server's pair for these DNS names and addresses. Raises UnreadableError, ValueError for a name that is none."""
-    certificate, issuing_key = _read(issuer)
+    certificate, issuing_key = _load_pair(issuer)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
     builder = (
@@ -86,9 +86,9 @@ def server(issuer: Pair, names: Sequence[str], now: datetime) -> Pair:
 
 def fault(pair: Pair, issuer: Pair, names: Sequence[str], now: datetime) -> str:
     """Why a server needs another pair; empty: it does not. Raises UnreadableError for the issuer's."""
-    authority_certificate, _unused = _read(issuer)
+    authority_certificate, _unused = _load_pair(issuer)
     try:
-        certificate, _unused = _read(pair)
+        certificate, _unused = _load_pair(pair)
         certificate.verify_directly_issued_by(authority_certificate)
         has = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except UnreadableError:
@@ -122,7 +122,7 @@ def _name(text: str) -> x509.GeneralName:
         return x509.DNSName(text)
 
 
-def _read(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _load_pair(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, None)

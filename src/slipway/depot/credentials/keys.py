@@ -79,7 +79,7 @@ async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
         (DEPOT_TLS, names.of(DEPOT, names.depot)),
     ):
         await store.keep(SECRET, secret, _server(issuer, hosts, now, secret), type_="kubernetes.io/tls")
-    token = await store.keep(SECRET, TOKEN, lambda before: before or {TOKEN_FIELD: signing.made()})
+    token = await store.keep(SECRET, TOKEN, lambda before: before or {TOKEN_FIELD: signing.generate_key()})
     key_set = _sound(TOKEN, partial(signing.key_set, token.get(TOKEN_FIELD, b"")))
     await store.keep(CONFIG_MAP, KEY_SET, lambda _before: {KEY_SET_FIELD: key_set.encode()})
     hmac = await store.keep(
@@ -91,14 +91,14 @@ async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
 
 
 def _server(issuer: Pair, names: Sequence[str], now: datetime, secret: str) -> Callable[[Data | None], Data]:
-    def made(before: Data | None) -> Data:
+    def renew(before: Data | None) -> Data:
         why = certificates.fault(_pair(before), issuer, names, now) if before is not None else "there is none"
         if not why and before is not None:
             return before
         log.info("creating the certificate %s: %s", secret, why)
         return _data(certificates.server(issuer, names, now))
 
-    return made
+    return renew
 
 
 class _Store:

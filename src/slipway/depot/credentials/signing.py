@@ -42,8 +42,8 @@ class Signer:
         self.public = public(self._key)
         """The public half, as an entry of a set of keys."""
 
-    def signed(self, subject: str, access: Sequence[Access], now: float) -> str:
-        """A token for ``subject``, which is in the registry's log. ``now``: Unix seconds."""
+    def sign(self, subject: str, access: Sequence[Access], now: float) -> str:
+        """Returns a signed token for ``subject``, which appears in the registry's log. ``now``: Unix seconds."""
         issued = int(now)
         header = {"typ": "JWT", "alg": "ES256", "kid": self.public["kid"]}
         claims = {
@@ -61,8 +61,8 @@ class Signer:
         return f"{text}.{_text(r.to_bytes(_COORDINATE_BYTES) + s.to_bytes(_COORDINATE_BYTES))}"
 
 
-def made() -> bytes:
-    """A new key, as PEM."""
+def generate_key() -> bytes:
+    """Generates a private key, as PEM."""
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

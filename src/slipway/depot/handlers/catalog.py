@@ -47,8 +47,8 @@ class Offer(msgspec.Struct, frozen=True):
     repository: str
     age: tuple[int, str]
 
-    def told(self, *, facts: bool) -> Object:
-        """As the catalog has it."""
+    def to_entry(self, *, facts: bool) -> Object:
+        """Returns the entry for the catalog document."""
         entry: Object = msgspec.to_builtins(self.entry)
         return entry | ({"facts": self.facts} if facts and self.facts else {})
 
@@ -86,10 +86,10 @@ def _offer(model: Object) -> Offer | None:
 
 def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
     """The revision and the catalog as JSON, without facts where there would be too many of them."""
-    entries = [one.told(facts=True) for one in catalog_offers]
+    entries = [one.to_entry(facts=True) for one in catalog_offers]
     text = msgspec.json.encode(entries)
     if len(text) > CATALOG_BYTES - 1024:
-        entries = [one.told(facts=False) for one in catalog_offers]
+        entries = [one.to_entry(facts=False) for one in catalog_offers]
     revision = hashlib.sha256(msgspec.json.encode(entries, order="deterministic")).hexdigest()
     return revision, msgspec.json.encode({"apiVersion": VERSION, "revision": revision, "entries": entries})
 
@@ -166,7 +166,7 @@ class Catalog:
         """Opens the repository of one entry for some minutes. Who chose one while it was active gets it afterwards,
         too."""
         name = self._holder(request)
-        grant_request = await _read(request, GrantRequest)
+        grant_request = await _read_body(request, GrantRequest)
         offer = next((one for one in self._offers() if _is(one.entry, grant_request)), None)
         if offer is None:
             raise RefusedError(404, "the catalog has no such entry with this digest")
@@ -177,7 +177,7 @@ class Catalog:
             registry=self._settings.catalog_registry or self._settings.registry,
             repository=offer.repository,
             digest=offer.entry.digest,
-            token=self._signer.signed(f"catalog:{name}", [access], now),
+            token=self._signer.sign(f"catalog:{name}", [access], now),
             expires_at=datetime.fromtimestamp(int(now) + self._signer.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
         log.info("the credential %s can pull %s@%s", name, offer.repository, offer.entry.digest)
@@ -200,7 +200,7 @@ def _is(entry: Entry, request: GrantRequest) -> bool:
     return (entry.name, entry.digest) == (request.name, request.digest) and request.version in ("", entry.version)
 
 
-async def _read(request: web.Request, type_: type[Any]) -> Any:
+async def _read_body(request: web.Request, type_: type[Any]) -> Any:
     """Raises RefusedError."""
     try:
         return decode_json(await request.read(), type_, most=LARGEST_BODY)

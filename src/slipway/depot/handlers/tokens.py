@@ -23,7 +23,7 @@ from slipway.depot.credentials.signing import Access, Signer
 from slipway.depot.http.app import RefusedError
 from slipway.depot.http.reviews import Caller, Reviews, unauthorized
 from slipway.depot.settings import Settings
-from slipway.depot.storage.publishers import NOTHING, Publishers
+from slipway.depot.storage.publishers import NO_RIGHTS, Publishers
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import NotFoundError
 from slipway.kube.objects import NAMESPACE, Key, uid
@@ -61,7 +61,9 @@ def granted(
     """Of what a caller asks for, what it may do. ``writable``: repository -> what its publisher may do in it."""
     access = []
     for scope in scopes:
-        may = _readable(caller, scope) | writable.get(scope.name, NOTHING) if scope.kind == "repository" else NOTHING
+        may = (
+            _readable(caller, scope) | writable.get(scope.name, NO_RIGHTS) if scope.kind == "repository" else NO_RIGHTS
+        )
         if got := tuple(action for action in scope.actions if action in may):
             access.append(Access(scope.kind, scope.name, got))
     return tuple(access)
@@ -70,7 +72,7 @@ def granted(
 def _readable(caller: Caller, scope: Scope) -> frozenset[str]:
     """All pods of a namespace may pull its models and those of the cluster."""
     own = scope.name.startswith((f"namespaced/{caller.namespace}/", "cluster/"))
-    return PULL if own and _is_repository(scope.name) else NOTHING
+    return PULL if own and _is_repository(scope.name) else NO_RIGHTS
 
 
 def _is_repository(name: str) -> bool:
@@ -106,7 +108,7 @@ class Tokens:
         caller = await self._caller(request)
         access = await self._access(caller, requested, request.remote or "")
         now = self._now()
-        signed = self._signer.signed(caller.subject, access, now)
+        signed = self._signer.sign(caller.subject, access, now)
         answer = {
             "token": signed,
             "access_token": signed,
@@ -145,7 +147,7 @@ class Tokens:
         """The namespace for which the controller signed a pull token. Raises RefusedError for a namespace that was
         deleted and created again."""
         try:
-            claim = depot_token.verified(self._hmac_key, password, "pull", self._now())
+            claim = depot_token.verify_token(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:
             raise unauthorized(str(error)) from None
         if not claim.uid or not claim.expires:

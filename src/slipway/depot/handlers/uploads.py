@@ -28,7 +28,7 @@ from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
 from slipway.depot.storage.models import Hold, Models, uploaded
 from slipway.depot.storage.registry import Registry, RegistryError
-from slipway.depot.storage.writer import Body, CutError, Writer, patiently, stored, unavailable
+from slipway.depot.storage.writer import Body, CutError, Writer, retry_while_away, stored, unavailable
 from slipway.kube.api.errors import ApiError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Object
@@ -187,7 +187,7 @@ class Uploads:
         if scheme.lower() != "bearer":
             raise RefusedError(401, "send the token as Authorization: Bearer", WWW_Authenticate="Bearer")
         try:
-            claim = depot_token.verified(self._hmac_key, token.strip(), "upload", 0)
+            claim = depot_token.verify_token(self._hmac_key, token.strip(), "upload", 0)
         except depot_token.TokenError as error:
             raise RefusedError(401, str(error), WWW_Authenticate="Bearer") from None
         if claim.expires and self._now() >= claim.expires:
@@ -208,7 +208,7 @@ class Uploads:
     async def _state(self, upload: Upload) -> State:
         """How far it is. Should the controller not know yet that all is there, it is told."""
         try:
-            session, digest = await patiently(
+            session, digest = await retry_while_away(
                 lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS
             )
         except RegistryError:

@@ -28,7 +28,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-LEFT = 499
+CLIENT_CLOSED_REQUEST = 499
 """In metrics: the client left before its answer."""
 RIGHTS = "If a right is missing, run the role depot again"
 BUSY_SECONDS = 5
@@ -86,7 +86,7 @@ class _Shared:
         door = self._doors.get(resource.canonical, "none") if resource else "none"
         address = request.remote or ""
         self._count(address, 1)
-        status = LEFT
+        status = CLIENT_CLOSED_REQUEST
         try:
             response = await self._answered(request, handler)
             status = response.status

@@ -51,7 +51,7 @@ def uploaded(model: Object) -> str:
     return str(annotations_of(model).get(UPLOADED, ""))
 
 
-def abandoned(model: Object, key: bytes, now: float) -> bool:
+def is_upload_abandoned(model: Object, key: bytes, now: float) -> bool:
     """Whether an upload began that cannot be completed: its session has ended, and no client writes."""
     noted = proven(model, key)
     if noted is None or not noted.expires or uploaded(model) or _artifact_bytes(model) is not None:
@@ -59,8 +59,8 @@ def abandoned(model: Object, key: bytes, now: float) -> bool:
     return now >= noted.expires and not (noted.writer and now < noted.until)
 
 
-def taken(model: Object, key: bytes, now: float, copies: int = 1) -> int:
-    """Bytes of the storage that a model has: of the copies of its artifact, or of its unfinished upload."""
+def used_bytes(model: Object, key: bytes, now: float, copies: int = 1) -> int:
+    """Returns the bytes of storage that a model uses: the copies of its artifact, or its unfinished upload."""
     size = _artifact_bytes(model)
     return copies * max(size, 0) if size is not None else reserved(model, key, now)
 
@@ -92,20 +92,20 @@ class Use:
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit, self._share = limit, share
-        self._taken, self._left, self._reported = Counter[str](), Counter[str](), Counter[str]()
+        self._taken, self._abandoned, self._reported = Counter[str](), Counter[str](), Counter[str]()
 
-    def add(self, namespace: str, taken: int, reported: int, *, left: bool) -> None:
+    def add(self, namespace: str, taken: int, reported: int, *, abandoned: bool) -> None:
         """A model. ``left``: its upload is abandoned and counts against no share."""
-        (self._left if left else self._taken)[namespace] += taken
+        (self._abandoned if abandoned else self._taken)[namespace] += taken
         self._reported[namespace] += reported
 
     def free(self) -> int:
         """Bytes that are left of the storage."""
-        used = self._taken.total() + self._left.total()
+        used = self._taken.total() + self._abandoned.total()
         return self._limit - used - sum(map(self._claim, self._reported))
 
-    def share_left(self, namespace: str) -> int:
-        """Bytes that a namespace may still use. ClusterModels have no share: they can use all."""
+    def free_share(self, namespace: str) -> int:
+        """Returns the bytes that a namespace may still use. ClusterModels have no share: they can use everything."""
         return self._most(namespace) - self._taken[namespace] - self._claim(namespace)
 
     def _claim(self, namespace: str) -> int:
@@ -194,19 +194,19 @@ class Models:
 
     def _has_room(self, model: Object, before: Note | None, length: int, now: float) -> bool:
         """Whether the storage keeps room for a file of this length since an earlier request."""
-        return before is not None and before.length == length and not abandoned(model, self._key, now)
+        return before is not None and before.length == length and not is_upload_abandoned(model, self._key, now)
 
     async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
         """Raises RefusedError where the storage has no room for what was noted just now."""
         limit, rest = self._settings.capacity_bytes, []
         use = Use(limit, self._settings.share_bytes)
         async for model in self._others(claim.uid):
-            size, place = taken(model, self._key, self._now(), self._settings.copies), key(model).namespace
-            is_abandoned = abandoned(model, self._key, self._now())
-            use.add(place, size, reported(model, limit), left=is_abandoned)
+            size, place = used_bytes(model, self._key, self._now(), self._settings.copies), key(model).namespace
+            is_abandoned = is_upload_abandoned(model, self._key, self._now())
+            use.add(place, size, reported(model, limit), abandoned=is_abandoned)
             if is_abandoned:
                 rest.append((size, model))
-        free, share = use.free(), use.share_left(claim.namespace)
+        free, share = use.free(), use.free_share(claim.namespace)
         rest.sort(key=lambda one: one[0], reverse=True)
         for size, model in rest[:MOST_RELEASED]:
             if hold.length > free and await self._release_abandoned(model, remove):
@@ -216,7 +216,7 @@ class Models:
     async def release(self, remove: Remove) -> None:
         """Removes all abandoned uploads from the registry. Raises ApiError."""
         async for model in self._others(""):
-            if abandoned(model, self._key, self._now()):
+            if is_upload_abandoned(model, self._key, self._now()):
                 await self._release_abandoned(model, remove)
 
     async def _grant(self, claim: Claim, hold: Hold) -> None:

@@ -19,7 +19,7 @@ from slipway.kube.objects import Key, Object, annotations_of, deleting, key, uid
 from slipway.serving.wire.publishers import PUBLICATION, PUBLISH, UNPUBLISH, is_pod_of, job_name
 from slipway.serving.wire.repositories import LONGEST_NAME, repository
 
-NOTHING: frozenset[str] = frozenset()
+NO_RIGHTS: frozenset[str] = frozenset()
 WRITE, REMOVE = frozenset({"pull", "push", "delete"}), frozenset({"pull", "delete"})
 PUBLISHING = "Publishing"
 """Phase of a model whose Job may write."""
@@ -42,8 +42,8 @@ class Place(msgspec.Struct, frozen=True):
     uid: str
 
 
-def parsed(name: str) -> Place | None:
-    """The model of a repository; None: the repository cannot be a model's."""
+def parse_repository(name: str) -> Place | None:
+    """Returns the model of a repository, or None if no model can have such a repository."""
     matched = _REPOSITORY.fullmatch(name)
     return Place(matched[1] or "", matched[2], matched[3]) if matched else None
 
@@ -52,10 +52,10 @@ def rights(model: Object, pod: str) -> frozenset[str]:
     """What a pod of the model's namespace may do in the model's repository, beside what all its pods may."""
     name, status = key(model).name, model.get("status")
     if deleting(model):
-        return REMOVE if is_pod_of(pod, job_name(name, uid(model), UNPUBLISH)) else NOTHING
+        return REMOVE if is_pod_of(pod, job_name(name, uid(model), UNPUBLISH)) else NO_RIGHTS
     if not isinstance(status, dict) or status.get("phase") != PUBLISHING or _is_published(status):
-        return NOTHING
-    return WRITE if is_pod_of(pod, job_name(name, uid(model), PUBLISH, _attempt(model))) else NOTHING
+        return NO_RIGHTS
+    return WRITE if is_pod_of(pod, job_name(name, uid(model), PUBLISH, _attempt(model))) else NO_RIGHTS
 
 
 def _is_published(status: Object) -> bool:
@@ -78,13 +78,13 @@ class Publishers:
 
     async def rights(self, namespace: str, pod: str, name: str) -> frozenset[str]:
         """What a pod may do in a repository. Raises ApiError."""
-        place = parsed(name)
+        place = parse_repository(name)
         if place is None or namespace != (place.namespace or self._settings.namespace):
-            return NOTHING
+            return NO_RIGHTS
         if f"-{PUBLISH}-" not in pod and f"-{UNPUBLISH}-" not in pod:  # costs no request
-            return NOTHING
+            return NO_RIGHTS
         model = await self._model(place, name)
-        return rights(model, pod) if model else NOTHING
+        return rights(model, pod) if model else NO_RIGHTS
 
     async def _model(self, place: Place, name: str) -> Object | None:
         kind = self._settings.models if place.namespace else self._settings.cluster_models

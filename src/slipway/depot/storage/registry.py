@@ -100,13 +100,13 @@ class Registry:
 
     async def begin(self, repository: str) -> URL:
         """Starts the upload of a blob. Returns where it goes on."""
-        async with self._asked("POST", repository, self._at(repository, "blobs/uploads/")) as answer:
+        async with self._request("POST", repository, self._at(repository, "blobs/uploads/")) as answer:
             return self._location(answer, repository)
 
     async def append(self, repository: str, upload: URL, chunks: AsyncIterator[bytes]) -> URL:
         """Streams bytes into an upload. Returns where it goes on; what went wrong in the middle cannot be repeated."""
         headers = {"Content-Type": CHUNK}
-        async with self._asked("PATCH", repository, upload, headers, chunks, STREAM_SECONDS) as answer:
+        async with self._request("PATCH", repository, upload, headers, chunks, STREAM_SECONDS) as answer:
             return self._location(answer, repository)
 
     async def commit(self, repository: str, upload: URL, digest: str, size: int) -> None:
@@ -114,7 +114,7 @@ class Registry:
         place = upload.extend_query(digest=digest)
         headers = {"Content-Type": CHUNK}
         try:
-            async with self._asked("PUT", repository, place, headers, b"", COMMIT_SECONDS) as answer:
+            async with self._request("PUT", repository, place, headers, b"", COMMIT_SECONDS) as answer:
                 reported_digest = answer.headers.get("Docker-Content-Digest", digest)
         except GoneError:
             # The answer to an earlier request may have been lost on the way.
@@ -126,13 +126,13 @@ class Registry:
 
     async def cancel(self, repository: str, upload: URL) -> None:
         """Nothing is left of an upload."""
-        async with self._asked("DELETE", repository, upload):
+        async with self._request("DELETE", repository, upload):
             pass
 
     async def size(self, repository: str, digest: str) -> int | None:
         """Bytes of a blob; None where there is none."""
         try:
-            async with self._asked("HEAD", repository, self._at(repository, f"blobs/{digest}")) as answer:
+            async with self._request("HEAD", repository, self._at(repository, f"blobs/{digest}")) as answer:
                 return answer.content_length
         except GoneError:
             return None
@@ -142,14 +142,14 @@ class Registry:
         if await self.size(repository, digest) == len(content):
             return
         place = (await self.begin(repository)).extend_query(digest=digest)
-        async with self._asked("PUT", repository, place, {"Content-Type": CHUNK}, content):
+        async with self._request("PUT", repository, place, {"Content-Type": CHUNK}, content):
             pass
 
     async def manifest(self, repository: str, tag: str, *, media_type: str, most: int) -> Manifest | None:
         """A manifest of at most ``most`` bytes; None where there is none."""
         headers = {"Accept": media_type}
         try:
-            async with self._asked("GET", repository, self._at(repository, f"manifests/{tag}"), headers) as answer:
+            async with self._request("GET", repository, self._at(repository, f"manifests/{tag}"), headers) as answer:
                 content = bytearray()
                 async for chunk in answer.content.iter_any():
                     content += chunk
@@ -164,7 +164,7 @@ class Registry:
         also answers 404 while the registry behind it restarts."""
         place = self._at(repository, f"manifests/{digest}")
         try:
-            async with self._asked("HEAD", repository, place, {"Accept": media_type}):
+            async with self._request("HEAD", repository, place, {"Accept": media_type}):
                 return True
         except MissingError:
             await self._check_version(repository)
@@ -173,7 +173,7 @@ class Registry:
     async def _check_version(self, repository: str) -> None:
         place = self._base.with_path("/v2/")
         try:
-            async with self._asked("GET", repository, place) as answer:
+            async with self._request("GET", repository, place) as answer:
                 supported = answer.headers.get(_VERSION_HEADER, "").startswith(_VERSION)
         except MissingError:
             supported = False
@@ -184,7 +184,7 @@ class Registry:
         """Stores a manifest whose blobs are there. Returns its digest. Raises GoneError where one is not."""
         place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
         digest = _digest(content)
-        async with self._asked("PUT", repository, place, headers, content) as answer:
+        async with self._request("PUT", repository, place, headers, content) as answer:
             reported_digest = answer.headers.get("Docker-Content-Digest", digest)
         if reported_digest != digest:
             raise RegistryError(f"the registry has the manifest {reported_digest} instead of {digest}")
@@ -222,7 +222,7 @@ class Registry:
         """Of the manifest that has a tag; empty: there is none."""
         try:
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": MANIFESTS}
-            async with self._asked("HEAD", repository, place, headers) as answer:
+            async with self._request("HEAD", repository, place, headers) as answer:
                 digest = answer.headers.get("Docker-Content-Digest", "")
         except GoneError:
             return ""
@@ -231,11 +231,11 @@ class Registry:
     async def delete_manifest(self, repository: str, digest: str) -> None:
         """Removes a manifest, where there is one."""
         with suppress(GoneError):
-            async with self._asked("DELETE", repository, self._at(repository, f"manifests/{digest}")):
+            async with self._request("DELETE", repository, self._at(repository, f"manifests/{digest}")):
                 pass
 
     async def _listed(self, place: URL, repository: str, type_: type[T], access: Access | None = None) -> T:
-        async with self._asked("GET", repository, place, access=access) as answer:
+        async with self._request("GET", repository, place, access=access) as answer:
             content = await answer.content.read(LIST_BYTES + 1)
             while len(content) <= LIST_BYTES and (more := await answer.content.read(LIST_BYTES + 1 - len(content))):
                 content += more
@@ -248,9 +248,9 @@ class Registry:
         """Removes the manifest that has a tag, where there is one."""
         with suppress(GoneError):
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": media_type}
-            async with self._asked("HEAD", repository, place, headers) as answer:
+            async with self._request("HEAD", repository, place, headers) as answer:
                 digest = answer.headers.get("Docker-Content-Digest", "")
-            async with self._asked("DELETE", repository, self._at(repository, f"manifests/{digest}")):
+            async with self._request("DELETE", repository, self._at(repository, f"manifests/{digest}")):
                 pass
 
     def _at(self, repository: str, path: str) -> URL:
@@ -267,7 +267,7 @@ class Registry:
         return self._base.join(location.relative() if location.absolute else location)
 
     @asynccontextmanager
-    async def _asked(
+    async def _request(
         self,
         method: str,
         repository: str,
@@ -277,9 +277,10 @@ class Registry:
         seconds: float = ANSWER_SECONDS,
         access: Access | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer to a request that succeeded. ``access``: to something else than the repository."""
+        """Sends a request and yields the response, which is a success. ``access``: if it is for something other than
+        the repository."""
         access = access or Access("repository", repository, ("pull", "push", "delete"))
-        token = self._signer.signed(SUBJECT, [access], self._now())
+        token = self._signer.sign(SUBJECT, [access], self._now())
         what = f"{method} {place.path}"
         try:
             async with self._session.request(

@@ -61,7 +61,7 @@ class Body:
     def __init__(self, request: web.Request, idle_seconds: float, stopping: Callable[[], bool]) -> None:
         self._request, self._idle, self._stopping = request, idle_seconds, stopping
         self._back = b""
-        self.left = request.content_length or 0
+        self.remaining = request.content_length or 0
 
     def gone(self) -> bool:
         """Whether the client hung up."""
@@ -71,7 +71,7 @@ class Body:
     def push_back(self, chunk: bytes) -> None:
         """Makes bytes come again. Only what was read last may be pushed back, and once."""
         self._back = chunk
-        self.left += len(chunk)
+        self.remaining += len(chunk)
 
     async def chunk(self, most: int) -> bytes:
         """The next bytes. Raises CutError where the client left or is silent, or this process is told to stop."""
@@ -81,7 +81,7 @@ class Body:
             raise CutError("the depot is shutting down: resume in a moment")
         else:
             chunk = await self._read(most)
-        self.left -= len(chunk)
+        self.remaining -= len(chunk)
         return chunk
 
     async def _read(self, most: int) -> bytes:
@@ -92,7 +92,7 @@ class Body:
             raise CutError(f"no data was received for {self._idle:.0f} s") from None
         except (aiohttp.ClientError, web.RequestPayloadError, OSError):
             raise CutError("the connection broke") from None
-        if not chunk and self.left:
+        if not chunk and self.remaining:
             raise CutError("the body ended before its length")
         return chunk
 
@@ -142,7 +142,7 @@ class Writer:
         """Stores the session's manifest. Returns its digest. Raises as write does."""
         if len(session.pieces) > sessions.MOST_PIECES:
             raise RefusedError(413, f"the file was sent in more than {sessions.MOST_PIECES} pieces: send larger ones")
-        content, registry, repository = sessions.written(session), self._registry, self._repository
+        content, registry, repository = sessions.encode_session(session), self._registry, self._repository
         if len(session.pieces) == 1:
             await self._patiently(lambda: registry.put_blob(repository, sessions.EMPTY, sessions.EMPTY_DIGEST))
 
@@ -180,11 +180,12 @@ class Writer:
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Asks until the registry is there again: it may be read-only for a while, as it is tidied up."""
-        return await patiently(ask, self._source.gone, self._patience)
+        return await retry_while_away(ask, self._source.gone, self._patience)
 
 
-async def patiently(ask: Callable[[], Awaitable[T]], gone: Callable[[], bool], patience: float) -> T:
-    """Asks until the registry is there, for ``patience`` seconds. Raises CutError as soon as nobody waits any more."""
+async def retry_while_away(ask: Callable[[], Awaitable[T]], gone: Callable[[], bool], patience: float) -> T:
+    """Retries until the registry is available, for ``patience`` seconds. Raises CutError as soon as the client is
+    gone."""
     end, pause = time.monotonic() + patience, FIRST_PAUSE
     while True:
         try:
@@ -244,7 +245,7 @@ async def stored(registry: Registry, repository: str) -> tuple[Session | None, s
     if manifest is None:
         return None, ""
     try:
-        return sessions.read(manifest.content), manifest.digest
+        return sessions.parse_session(manifest.content), manifest.digest
     except DecodingError as error:
         raise RegistryError(f"the manifest {repository}:{sessions.TAG} is not an upload session: {error}") from error
 

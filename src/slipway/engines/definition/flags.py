@@ -13,7 +13,7 @@ import msgspec
 Value = bool | int | float | str | tuple[str, ...]
 """A switch, a number, a text, or several texts of which each gets a flag."""
 NO_GPU = "there is no GPU"
-NOT_KNOWN = "the runtime has no such setting"
+UNSUPPORTED_SETTING = "the runtime has no such setting"
 
 
 class FlagSpec(msgspec.Struct, frozen=True):
@@ -44,8 +44,8 @@ FlagTable = tuple[FlagSpec, ...]
 
 def arguments(table: FlagTable, settings: Mapping[str, Value], extra: Sequence[str], gpus: int) -> tuple[str, ...]:
     """The flags of these settings in the table's order."""
-    left_out = without_effect(table, settings, extra, gpus)
-    rows = (row for row in table if row.name in settings and row.name not in left_out)
+    ineffective = without_effect(table, settings, extra, gpus)
+    rows = (row for row in table if row.name in settings and row.name not in ineffective)
     return tuple(word for row in rows for word in _words(row, settings[row.name]))
 
 
@@ -57,7 +57,7 @@ def without_effect(
     reasons = {}
     for name in settings:
         row = rows.get(name)
-        why = NOT_KNOWN if row is None else _why(row, settings, given, gpus, field)
+        why = UNSUPPORTED_SETTING if row is None else _why(row, settings, given, gpus, field)
         if why:
             reasons[name] = why
     return reasons

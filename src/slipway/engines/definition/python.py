@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipway.artifacts.locations.weights import BucketFolder, HubRepository, MountedFolder, Weights, shown
+from slipway.artifacts.locations.weights import BucketFolder, HubRepository, MountedFolder, Weights, describe_weights
 from slipway.engines.definition.log_patterns import (
     ARGUMENT,
     DOWNLOAD,
@@ -29,7 +29,7 @@ def model_of(weights: Weights) -> str:
         return weights.path
     if isinstance(weights, BucketFolder):
         return weights.url
-    raise ValueError(f"{shown(weights)} is neither a repository nor a directory")
+    raise ValueError(f"{describe_weights(weights)} is neither a repository nor a directory")
 
 
 def revision_of(weights: Weights) -> tuple[str, ...]:

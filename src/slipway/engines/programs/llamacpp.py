@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import HuggingFaceFile, environment
-from slipway.artifacts.locations.weights import HubRepository, MountedFolder, shown
+from slipway.artifacts.locations.weights import HubRepository, MountedFolder, describe_weights
 from slipway.engines.definition import retired_flags
 from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, Task, http_probes
 from slipway.engines.definition.gpus import Devices
@@ -45,11 +45,13 @@ def model_args(launch: Launch) -> dict[str, str]:
         return {"--hf-repo": weights.repository, "--hf-file": weights.file}
     if isinstance(weights, HubRepository):
         if weights.revision:
-            raise ValueError(f"llama.cpp needs a file for the revision of {shown(weights)}: name the file as well")
+            raise ValueError(
+                f"llama.cpp needs a file for the revision of {describe_weights(weights)}: name the file as well"
+            )
         return {"--hf-repo": weights.reference}
     if isinstance(weights, MountedFolder) and weights.model:
         return {"--model": f"{weights.path}/{weights.model}"}
-    raise ValueError(f"{shown(weights)} is not a file")
+    raise ValueError(f"{describe_weights(weights)} is not a file")
 
 
 def _owned(launch: Launch) -> Owned:

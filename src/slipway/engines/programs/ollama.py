@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from slipway.artifacts.locations.weights import MountedFolder, OllamaModel, shown
+from slipway.artifacts.locations.weights import MountedFolder, OllamaModel, describe_weights
 from slipway.engines.definition.engine import Engine, Launch, Program
 from slipway.engines.definition.log_patterns import (
     ARGUMENT,
@@ -47,7 +47,7 @@ def _own_name(launch: Launch) -> str:
         return launch.weights.reference
     if isinstance(launch.weights, MountedFolder) and launch.weights.model:
         return launch.weights.model
-    raise ValueError(f"{shown(launch.weights)} is not an Ollama model")
+    raise ValueError(f"{describe_weights(launch.weights)} is not an Ollama model")
 
 
 def _env(launch: Launch) -> dict[str, str]:

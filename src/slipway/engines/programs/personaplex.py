@@ -4,7 +4,7 @@ probe could ask, and fetches its weights itself."""
 from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
-from slipway.artifacts.locations.weights import HubRepository, shown
+from slipway.artifacts.locations.weights import HubRepository, describe_weights
 from slipway.engines.definition.engine import Engine, Launch, tcp_probes
 from slipway.engines.definition.flags import FlagSpec, FlagTable, arguments, given_flags
 from slipway.engines.definition.python import model_of, revision_of
@@ -21,7 +21,7 @@ def _args(launch: Launch) -> tuple[str, ...]:
     weights = launch.weights
     named = isinstance(weights, HubRepository) and "--hf-repo" not in given_flags(launch.extra_args)
     if named and revision_of(weights):
-        raise ValueError(f"PersonaPlex does not support the revision in {shown(weights)}: remove it")
+        raise ValueError(f"PersonaPlex does not support the revision in {describe_weights(weights)}: remove it")
     model = ("--hf-repo", model_of(weights)) if named else ()
     settings = arguments(FLAGS, launch.settings, launch.extra_args, launch.gpus)
     return ("--ssl", "/app/ssl", "--port", str(launch.port), *model, *settings, *launch.extra_args)

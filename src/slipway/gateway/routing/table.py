@@ -18,7 +18,7 @@ from slipway.kube.objects import Key, Object, key, resource_version
 from slipway.serving.routing.claims import DEFAULT, NOT_ROUTED, Rules, alias_holders, by_age, owners, winners
 from slipway.serving.routing.route import MODEL_ID, InvalidRouteError, Route, RoutedService, Routes, Target
 from slipway.serving.status.unready import Unready
-from slipway.serving.status.unready import read as read_unready
+from slipway.serving.status.unready import parse_unready as read_unready
 
 log = logging.getLogger(__name__)
 

@@ -89,7 +89,7 @@ def _list(body: bytes | bytearray) -> Salvaged:
 def read_event(kind: Kind, line: bytes) -> WatchEvent:
     """Decodes a line of a watch. An ERROR event and an unknown one are raised."""
     try:
-        type_, obj, fault = _told(line)
+        type_, obj, fault = _parse_event(line)
     except DecodingError as error:
         raise ServerError(f"watching {kind.kind}: a line is not an event: {error}") from error
     if type_ == "ERROR":
@@ -101,8 +101,8 @@ def read_event(kind: Kind, line: bytes) -> WatchEvent:
     return WatchEvent(type_, obj, fault)
 
 
-def _told(line: bytes) -> tuple[Any, Any, str]:
-    """Type, object and its fault, as an event says. Raises DecodingError for a line that is none."""
+def _parse_event(line: bytes) -> tuple[Any, Any, str]:
+    """Returns type, object and fault of an event. Raises DecodingError for a line that is not an event."""
     try:
         event = decode_json(line, most=OBJECT_BYTES)
     except DecodingError as error:

@@ -236,7 +236,7 @@ class Client:
         """Sends one request. Returns the answer; None: it has more than ``most`` bytes."""
         try:
             async with await self._send(request) as response:
-                return await _read(response, most)
+                return await _read_body(response, most)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _no_answer(f"{request.method} {request.path}", error) from error
 
@@ -271,7 +271,7 @@ class Client:
             if response.status < 300:
                 return response
             async with response:
-                body = await _read(response, STATUS_BYTES) or bytearray()
+                body = await _read_body(response, STATUS_BYTES) or bytearray()
                 raise error_from_body(response.status, body, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             self._counter("<error>", request.method).inc()
@@ -295,7 +295,7 @@ def _no_answer(what: str, error: Exception) -> ConnectionFailedError | RequestTi
     return kind(f"{what}: {error or type(error).__name__}")
 
 
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytearray | None:
+async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytearray | None:
     """The body; None where it has more than ``most`` bytes, of which no more are read."""
     body = bytearray()
     async for chunk in response.content.iter_any():

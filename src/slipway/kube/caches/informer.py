@@ -66,7 +66,7 @@ class Informer:
         self.kind = kind
         self.store = store if store is not None else Store(indexes)
         self.synced = asyncio.Event()
-        self.told = asyncio.Event()
+        self.answered = asyncio.Event()
         """Set once the server has answered: with the list, or that it does not know the kind."""
         self.silent_since = 0.0
         """Unix time of the first of the failures since the server told something last; 0: there was none."""
@@ -90,7 +90,7 @@ class Informer:
     def settled(self) -> asyncio.Event:
         """Set once the store says what there is: with the first list, or where the kind may be missing with the news
         that it is."""
-        return self.told if self.optional else self.synced
+        return self.answered if self.optional else self.synced
 
     def add_handler(self, handler: Handler) -> None:
         """Calls ``handler`` with every change from now on, and with the objects that are there already."""
@@ -142,7 +142,7 @@ class Informer:
         mine = (name for name in self.store.faults.others(noted) if self._namespace in ("", name.namespace))
         self._forget([name for name in mine if self.store.get(name) is None])
         self.synced.set()
-        self.told.set()
+        self.answered.set()
         self.silent_since = 0.0
         return version
 
@@ -153,7 +153,7 @@ class Informer:
                 self._tell_missing()
             self._missing = True
             self._tell(self.store.replace((), "", self._namespace))
-            self.told.set()
+            self.answered.set()
             self.silent_since = 0.0
 
     def _tell_missing(self) -> None:

@@ -54,8 +54,8 @@ class ChosenNamespaces(Informer):
             for part in self._parts:
                 tasks.create_task(part.run())
             for part in self._parts:
-                await part.told.wait()
-            self.told.set()
+                await part.answered.wait()
+            self.answered.set()
             for part in self._parts:
                 await part.synced.wait()
             self.synced.set()
@@ -102,5 +102,5 @@ class _Part(Informer):
         if self._refusals == REFUSALS:
             log.warning("Cannot list %s in namespace %s; ignoring them", self.kind.plural, self._namespace)
             self._tell(self.store.replace((), "", self._namespace))
-            self.told.set()
+            self.answered.set()
             self.synced.set()

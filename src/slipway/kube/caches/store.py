@@ -190,9 +190,9 @@ class Store:
         return True
 
     def _set(self, name: Key, old: Object | None, new: Object | None) -> Change:
-        nothing: tuple[tuple[str, ...], ...] = ((),) * len(self._functions)
+        empty: tuple[tuple[str, ...], ...] = ((),) * len(self._functions)
         faults: tuple[Exception, ...] = ()
-        before, after = self._values.pop(name, nothing), nothing
+        before, after = self._values.pop(name, empty), empty
         if new is None:
             del self._objects[name]
         else:

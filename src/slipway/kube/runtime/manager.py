@@ -50,7 +50,7 @@ class Manager:
 
     def ready(self) -> bool:
         """Whether every store is filled, apart from kinds that are not installed."""
-        return all(informer.told.is_set() for informer in self._informers)
+        return all(informer.answered.is_set() for informer in self._informers)
 
     async def run(self) -> int:
         """Runs until SIGTERM or SIGINT (returns 0) or until leadership is lost (returns 1)."""
@@ -76,7 +76,7 @@ class Manager:
             for informer in self._informers:
                 tasks.create_task(informer.run(), name=f"informer of {informer.kind.plural}")
             for informer in self._informers:
-                await informer.told.wait()
+                await informer.answered.wait()
             if self._elector is not None:
                 await self._elector.acquire()
                 tasks.create_task(self._elector.hold(), name="leader election")

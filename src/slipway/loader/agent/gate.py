@@ -26,7 +26,7 @@ class Gate(msgspec.Struct, frozen=True):
         """What the request's proof says; its body has not been read. Raises HTTPUnauthorized or HTTPForbidden."""
         header = request.headers.get(proof.HEADER)
         try:
-            return proof.verified(self.key, header, request.method, request.raw_path, self.pod, self.clock())
+            return proof.verify_proof(self.key, header, request.method, request.raw_path, self.pod, self.clock())
         except ProofError as error:
             if error.missing:
                 raise web.HTTPUnauthorized(text=f"{error}\n", headers={"WWW-Authenticate": proof.SCHEME}) from error

@@ -91,7 +91,7 @@ async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None, pace
     """Run ``work`` in a thread while the port is answered and the log tells of progress."""
     task = asyncio.ensure_future(in_thread(work))
     _on_signal(task)
-    async with _telling(meter, listen):
+    async with _reporting(meter, listen):
         while not (await asyncio.wait([task], timeout=LOG_PERIOD))[0]:
             log.info("%s", meter.line())
             if pace is not None:
@@ -101,7 +101,7 @@ async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None, pace
     return task.result()
 
 
-def _telling(meter: Meter, listen: Port | None) -> AbstractAsyncContextManager[None]:
+def _reporting(meter: Meter, listen: Port | None) -> AbstractAsyncContextManager[None]:
     """Reports progress on the port, if there is one."""
     if listen is None:
         return nullcontext()

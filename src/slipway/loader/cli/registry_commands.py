@@ -91,24 +91,24 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
 def run_publish(options: argparse.Namespace) -> str:
     """Runs ``publish``; returns the publication as JSON. Raises LoadError or StoppedError."""
     from slipway.loader.cli import commands
-    from slipway.loader.publication.publish import Wish, publish, publish_upload
+    from slipway.loader.publication.publish import PublishRequest, publish, publish_upload
     from slipway.loader.transport.registry import Registry
     from slipway.loader.transport.source import open_source
 
     work = Work(PATIENT, threading.Event(), Meter())
     access: Access = report_commands.access(options)
     name, url = _shown(options.source)
-    wish = Wish(name=name, url=url, image=options.image, room=options.capacity_free, resume=options.resume)
+    request = PublishRequest(name=name, url=url, image=options.image, room=options.capacity_free, resume=options.resume)
     registry = Registry(options.target, os.environ, stop=work.stop, note=work.meter.note)
 
     def published() -> Publication:
         if options.source == PIECES:
-            return publish_upload(registry, wish, work)
+            return publish_upload(registry, request, work)
         environment = {**os.environ, **chosen_token(os.environ)}
-        return publish(open_source(options.source, environment, access), registry, wish, work)
+        return publish(open_source(options.source, environment, access), registry, request, work)
 
     port = commands.port(options.listen, options.controller_key, options.pod)
-    return publication.written(commands.with_progress(published, work.meter, port)).decode()
+    return publication.encode_publication(commands.with_progress(published, work.meter, port)).decode()
 
 
 def run_pull(options: argparse.Namespace) -> str:

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from slipway.artifacts.documents import benchmark
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.locations.address_policy import AddressPolicy
-from slipway.loader.cli.summary import after_the_benchmark
+from slipway.loader.cli.summary import summarize_on_stop
 from slipway.loader.cli.termination import write_termination_message
 from slipway.loader.disk.folder import Owner
 from slipway.loader.disk.progress import Meter, Pace
@@ -166,7 +166,7 @@ def run_probe(options: argparse.Namespace) -> str:
 def run_summary(options: argparse.Namespace) -> str:
     """Runs ``summary``; returns it as JSON."""
     ready = partial(write_termination_message, "waiting for the benchmark to end")
-    return benchmark.written(after_the_benchmark(options.folder, ready)).decode()
+    return benchmark.encode_summary(summarize_on_stop(options.folder, ready)).decode()
 
 
 def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:
@@ -175,7 +175,7 @@ def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> 
 
     work = Work(Policy(), threading.Event(), Meter(), options.header)
     port = commands.port(options.listen, options.controller_key, options.pod)
-    return written(commands.with_progress(partial(report, work), work.meter, port, Pace(work.meter))).decode()
+    return encode_report(commands.with_progress(partial(report, work), work.meter, port, Pace(work.meter))).decode()
 
 
 def _address_policy(options: argparse.Namespace) -> AddressPolicy | None:

@@ -20,7 +20,7 @@ MOST_FILES = 10_000
 FILE_BYTES = 256 << 20
 """A run of 100,000 requests has about 50 MiB."""
 DIGITS = 4
-Known = Mapping[Path, tuple[int, int]]
+FileStamps = Mapping[Path, tuple[int, int]]
 """Files with the time of their last change and their size."""
 
 
@@ -63,8 +63,8 @@ class RunFile(msgspec.Struct, frozen=True):
     individual_request_metrics: tuple[Request, ...] = ()
 
 
-def after_the_benchmark(folder: Path, ready: Callable[[], None]) -> Summary:
-    """Waits until it is told to stop; then summarizes what has come into the folder since. Calls ``ready`` when the
+def summarize_on_stop(folder: Path, ready: Callable[[], None]) -> Summary:
+    """Waits for a signal to stop, then summarizes the files that are new in the folder. Calls ``ready`` when the
     benchmark may begin."""
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
@@ -74,15 +74,15 @@ def after_the_benchmark(folder: Path, ready: Callable[[], None]) -> Summary:
     return summarized(folder, baseline)
 
 
-def files(folder: Path) -> Known:
+def files(folder: Path) -> FileStamps:
     """The files of results that are there, of any benchmark that has this folder."""
-    return dict(_found(folder))
+    return dict(_stat_files(folder))
 
 
-def summarized(folder: Path, baseline: Known) -> Summary:
+def summarized(folder: Path, baseline: FileStamps) -> Summary:
     """Of the files in the folder that are not in ``baseline``, oldest first. What cannot be read counts for nothing."""
     fresh = sorted((stamp, path) for path, stamp in files(folder).items() if baseline.get(path) != stamp)
-    read = [one for _stamp, path in fresh if (one := _read(path)) is not None]
+    read = [one for _stamp, path in fresh if (one := _read_run(path)) is not None]
     runs = tuple(_run(one.aggregated_metrics) for one in read)
     return Summary(
         requests=sum(run.requests for run in runs),
@@ -92,7 +92,7 @@ def summarized(folder: Path, baseline: Known) -> Summary:
     )
 
 
-def _found(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
+def _stat_files(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
     paths = (path for pattern in ("*.json", "*/*.json") for path in folder.glob(pattern))
     for _count, path in zip(range(MOST_FILES), paths, strict=False):
         try:
@@ -102,7 +102,7 @@ def _found(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
         yield path, (status.st_mtime_ns, status.st_size)
 
 
-def _read(path: Path) -> RunFile | None:
+def _read_run(path: Path) -> RunFile | None:
     try:
         if path.stat().st_size > FILE_BYTES:
             return None

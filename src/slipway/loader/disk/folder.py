@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.disk.part import taken
+from slipway.loader.disk.part import replaced_error
 from slipway.loader.disk.progress import human
 from slipway.loader.transport.errors import LoadError, StoppedError
 from slipway.loader.transport.source import Entry
@@ -94,7 +94,7 @@ def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 def loaded_url(path: Path) -> str | None:
     """Of what a folder is complete, by the word of its marker; None: of nothing."""
-    marker = inventory(path / MARKER)
+    marker = read_inventory(path / MARKER)
     return marker.url if marker else None
 
 
@@ -132,7 +132,7 @@ class Folder:
 
     def holds(self, url: str) -> bool:
         """Whether ``url`` was loaded into it completely, as far as names and sizes tell."""
-        marker = inventory(self._marker)
+        marker = read_inventory(self._marker)
         if marker is None or marker.url != url or not self._knows(marker):
             return False
         return all(_size(self.path / name) == size for name, size in marker.files.items())
@@ -205,7 +205,7 @@ class Folder:
         """Take back the word that it is complete, and drop parts of files that are not wanted any more.
 
         Under the lock, parts of loaders that ended early become this one's."""
-        self._foreign = not self._knows(inventory(self._marker))
+        self._foreign = not self._knows(read_inventory(self._marker))
         if self._foreign:
             self._sweep((), plain=False)
         with suppress(FileNotFoundError):
@@ -266,7 +266,7 @@ class Folder:
         """Remove what earlier loads left; then, once everything is on the disk, say that it is complete.
 
         ``sizes``: path -> bytes that each file has to have. Raises LoadError where one has another size."""
-        old = inventory(self._previous)
+        old = read_inventory(self._previous)
         for folder in sorted({self.path / parent for name in sizes for parent in _parents(name)} | {self.path}):
             _sync(folder)
         fresh = self.path / f"{MARKER}.{self._self}"
@@ -284,7 +284,7 @@ class Folder:
         other = next((name for name, size in sizes.items() if _size(self.path / name) != size), None)
         if other is not None:
             fresh.unlink(missing_ok=True)
-            raise taken(self.path / other)
+            raise replaced_error(self.path / other)
         fresh.replace(self._marker)
         _sync(self.path)
 
@@ -364,8 +364,8 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def inventory(path: Path) -> Inventory | None:
-    """What a folder's marker says; None: there is none that says anything."""
+def read_inventory(path: Path) -> Inventory | None:
+    """Reads a folder's marker. Returns None if there is none or it is invalid."""
     try:
         return decode_json(path.read_bytes(), Inventory, most=INVENTORY_BYTES)
     except (FileNotFoundError, NotADirectoryError, DecodingError):

@@ -28,7 +28,7 @@ class Part:
         try:
             self._stream: IO[bytes] = path.open("r+b", buffering=0)
         except FileNotFoundError:
-            self._stream = self._made()
+            self._stream = self._create_file()
         self._size = os.fstat(self._stream.fileno()).st_size
         self._pushed = self._size
 
@@ -47,7 +47,7 @@ class Part:
         """The next bytes of what is there. Raises LoadError where another process has cut it."""
         chunk = os.pread(self._stream.fileno(), min(CHUNK, self._size - offset), offset)
         if not chunk:
-            raise taken(self._path)
+            raise replaced_error(self._path)
         return chunk
 
     def write(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ class Part:
         """Go on with an empty file: a new one, as somebody may have taken the old one over."""
         self._stream.close()
         self._path.unlink(missing_ok=True)
-        self._stream, self._size = self._made(), 0
+        self._stream, self._size = self._create_file(), 0
         self._pushed = 0
 
     def is_whole(self, size: int | None) -> bool:
@@ -85,15 +85,15 @@ class Part:
         except FileNotFoundError:
             ours = False
         if not ours:
-            raise taken(final)
+            raise replaced_error(final)
 
-    def _made(self) -> IO[bytes]:
+    def _create_file(self) -> IO[bytes]:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         return self._path.open("x+b", buffering=0)
 
 
-def taken(path: Path) -> LoadError:
-    """The error where another loader replaced a file that this one was writing."""
+def replaced_error(path: Path) -> LoadError:
+    """Returns the error if another loader replaced a file that this one was writing."""
     return LoadError(
         f"another loader changed {path} meanwhile: retry; if two loaders share a volume without file locks,"
         " let one of them finish first",

@@ -43,8 +43,9 @@ class Meter:
         with self._lock:
             self._note = text
 
-    def found(self, size: int) -> None:
-        """Bytes that were there already; fewer than none when they turned out to be of no use."""
+    def reused(self, size: int) -> None:
+        """Counts ``size`` bytes that existed already. A negative size takes back bytes that turned out to be
+        unusable."""
         with self._lock:
             self._done += size
 

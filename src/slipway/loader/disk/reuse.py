@@ -13,15 +13,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from slipway.loader.disk.folder import MARKER, Inventory, checked, inventory
+from slipway.loader.disk.folder import MARKER, Inventory, checked, read_inventory
 from slipway.loader.transport.source import Entry, Listing
 
 log = logging.getLogger(__name__)
 MOST_FOLDERS = 10_000
 
 
-def link_known(url: str, listing: Listing, folder: Path, donor: Path) -> int:
-    """Takes over what ``donor``, or a complete folder in it, has of this state of the source; how many files.
+def link_existing(url: str, listing: Listing, folder: Path, donor: Path) -> int:
+    """Links the files that ``donor``, or a complete folder in it, has of this revision of the source. Returns their
+    number.
 
     There are none if the source does not say what state it is in.
     """
@@ -38,12 +39,12 @@ def link_known(url: str, listing: Listing, folder: Path, donor: Path) -> int:
 
 def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
     """The folder, or those in it, that say that they are complete, and of what."""
-    if (own := inventory(donor / MARKER)) is not None:
+    if (own := read_inventory(donor / MARKER)) is not None:
         yield donor, own
         return
     with suppress(OSError):
         for _number, entry in zip(range(MOST_FOLDERS), os.scandir(donor), strict=False):
-            if entry.is_dir(follow_symlinks=False) and (marker := inventory(Path(entry.path, MARKER))) is not None:
+            if entry.is_dir(follow_symlinks=False) and (marker := read_inventory(Path(entry.path, MARKER))) is not None:
                 yield Path(entry.path), marker
 
 

@@ -34,7 +34,7 @@ def with_headers(report: Report, folder: Path, names: Sequence[str], header: str
             return msgspec.structs.replace(report, model=model_of(folder, names))
         files = _of_format(names, header)
         if header == "gguf" and (report.file or files):
-            return msgspec.structs.replace(report, gguf=_read(folder / (report.file or files[0]), gguf.parse))
+            return msgspec.structs.replace(report, gguf=_parse_header(folder / (report.file or files[0]), gguf.parse))
         if header == "safetensors" and files:
             return msgspec.structs.replace(report, safetensors=_tensors(folder, files))
     except (MalformedFileError, DecodingError, OSError) as error:
@@ -49,8 +49,8 @@ def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
     if main.endswith(config.GGUF):
         parts = [name for name in _of_format(names, "gguf") if name.rpartition("/")[0] == main.rpartition("/")[0]]
         whole = [main] if "-00001-of-" not in main else parts
-        return config.facts_of_gguf([_read(folder / name, partial(gguf.parse, count=True)) for name in whole])
-    configuration = config.read(_beginning(folder / main)) if main else {}
+        return config.facts_of_gguf([_parse_header(folder / name, partial(gguf.parse, count=True)) for name in whole])
+    configuration = config.parse_config(_beginning(folder / main)) if main else {}
     configuration = config.completed(configuration, _quantization_files(folder, names, main))
     shapes: dict[str, tuple[str, Sequence[int]]] = {}
     try:
@@ -67,7 +67,7 @@ def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[s
         path = f"{main.rpartition('/')[0]}/{name}".lstrip("/")
         if path in names:
             with suppress(DecodingError, OSError):
-                read[name] = config.read(_beginning(folder / path))
+                read[name] = config.parse_config(_beginning(folder / path))
     return read
 
 
@@ -95,7 +95,7 @@ def _tensors(
 ) -> Safetensors:
     """What the parts of a model come to; ``shapes`` as of ``safetensors.parse``."""
     parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
-    headers = [_read(folder / name, parse) for name in names]
+    headers = [_parse_header(folder / name, parse) for name in names]
     parameters: Counter[str] = Counter()
     for one in headers:
         parameters.update(one.parameters)
@@ -106,7 +106,7 @@ def _tensors(
     )
 
 
-def _read(path: Path, parse: Callable[[Read], T]) -> T:
+def _parse_header(path: Path, parse: Callable[[Read], T]) -> T:
     handle = os.open(path, os.O_RDONLY)
     try:
         return parse(lambda offset, size: os.pread(handle, size, offset))

@@ -16,15 +16,15 @@ from typing import TypeVar
 
 import msgspec
 
-from slipway.artifacts.documents.report import Report, written
-from slipway.artifacts.documents.report import read as read_report
+from slipway.artifacts.documents.report import Report, encode_report
+from slipway.artifacts.documents.report import parse_report as read_report
 from slipway.artifacts.headers import gguf
 from slipway.artifacts.headers.range_reader import MalformedFileError, UnreadableError
 from slipway.artifacts.locations.address_policy import AddressPolicy
 from slipway.artifacts.locations.redaction import redact_url
 from slipway.loader.disk.folder import MARKER, NOTES, Folder, Owner, checked
 from slipway.loader.disk.progress import Meter
-from slipway.loader.disk.reuse import link_known
+from slipway.loader.disk.reuse import link_existing
 from slipway.loader.download.headers import with_headers
 from slipway.loader.download.load import load
 from slipway.loader.download.transfer import Policy, Retrier
@@ -84,18 +84,18 @@ def stage(
     """
     selection = Selection(source(), chosen)
     if reuse is not None and not Folder(folder, owner).holds(redact_url(url)):
-        link_known(url, selection.listing(work.retry(url)), folder, reuse)
+        link_existing(url, selection.listing(work.retry(url)), folder, reuse)
     outdated = _outdated(folder, selection, work.retry(url)) if refresh else None
     load_it = partial(_loaded, url, selection, folder, chosen, work, owner=owner)
     fresh = load_it(outdated)
-    report = None if fresh else _noted(folder)
+    report = None if fresh else _read_note(folder)
     if report is None:
         # Where a loader was cut off before it could tell, its source may have changed since.
         if not fresh and not _is_of(folder, selection.listing(work.retry(url)).entries):
             outdated = _outdated(folder, selection, work.retry(url))
             fresh = load_it(outdated)
         report = _reported(selection, folder, work)
-        _note(folder, report)
+        _write_note(folder, report)
     if chosen.sha256 and report.sha256 != chosen.sha256:
         if fresh:
             _remove(folder, report.file)
@@ -200,14 +200,14 @@ def _reported(selection: Selection, folder: Path, work: Work) -> Report:
 
 def _described(folder: Path, selection: Selection, work: Work) -> Report:
     """All but the hash."""
-    entries = selection.found.entries
+    entries = selection.selected.entries
     names = [entry.path for entry in entries]
     report = Report(
         file=selection.main,
         files=len(names),
         size=sum((folder / name).stat().st_size for name in names),
         etag=etag(entries),
-        revision=selection.found.revision,
+        revision=selection.selected.revision,
     )
     return with_headers(report, folder, names, work.header)
 
@@ -229,7 +229,7 @@ def _outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str
 
     Nothing is removed: pods read these files, and more of them may start before the new ones are there.
     """
-    report = _noted(folder)
+    report = _read_note(folder)
     entries = selection.listing(retry).entries
     if report is not None and report.etag and report.etag == etag(entries):
         return None
@@ -252,19 +252,19 @@ def _remove(folder: Path, file: str) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _noted(folder: Path) -> Report | None:
+def _read_note(folder: Path) -> Report | None:
     try:
         return read_report((folder / NOTES).read_text("utf-8", "replace"))
     except OSError:
         return None
 
 
-def _note(folder: Path, report: Report) -> None:
-    """Whole or not at all. A folder without it is only looked through once more."""
+def _write_note(folder: Path, report: Report) -> None:
+    """Writes the note completely or not at all. A folder without a note is only verified once more."""
     fresh = folder / f"{NOTES}.{secrets.token_hex(8)}"
     with suppress(OSError):
         try:
-            fresh.write_bytes(written(report))
+            fresh.write_bytes(encode_report(report))
             fresh.replace(folder / NOTES)
         finally:
             fresh.unlink(missing_ok=True)

@@ -14,9 +14,9 @@ import msgspec
 from slipway.loader.disk.folder import Folder, disk_error
 from slipway.loader.disk.part import Part
 from slipway.loader.disk.progress import Meter
-from slipway.loader.transport.ahead import Ahead
 from slipway.loader.transport.digests import hasher
 from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
+from slipway.loader.transport.read_ahead import Ahead
 from slipway.loader.transport.source import CHUNK, Body, Entry, Source
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Transfer:
             if checksum.hexdigest() != self._entry.digest.value:
                 return False
         self._have = size
-        self._meter.found(size)
+        self._meter.reused(size)
         return True
 
     def _fetch(self) -> None:
@@ -168,7 +168,7 @@ class Transfer:
             self._meter.verified(len(chunk))
             self._check_stop()
         self._have = part.size
-        self._meter.found(part.size)
+        self._meter.reused(part.size)
 
     def _receive(self, part: Part) -> bool:
         """Bytes until the file is whole; whether what the source promises of them can be checked."""
@@ -220,7 +220,7 @@ class Transfer:
 
     def _forget(self, part: Part) -> None:
         part.restart()
-        self._meter.found(-self._have)
+        self._meter.reused(-self._have)
         self._have, self._hasher = 0, hasher(self._entry.digest, self._entry.size)
 
     def _check_stop(self) -> None:

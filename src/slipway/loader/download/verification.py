@@ -60,7 +60,7 @@ def _fault_of_index(folder: Path, index: str, paths: Collection[str]) -> str:
     if file_rules.in_dropped_folder(index) or (folder / index).stat().st_size > MOST_INDEX:
         return ""
     try:
-        content = config.read((folder / index).read_bytes())
+        content = config.parse_config((folder / index).read_bytes())
     except DecodingError:
         return ""
     missing = soundness.missing_of_index(index, content, paths)

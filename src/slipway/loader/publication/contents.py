@@ -195,8 +195,8 @@ def key(*words: str) -> str:
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def known_digest(content: Content) -> str:
-    """Of the blob, where the source promises it; else empty."""
+def promised_digest(content: Content) -> str:
+    """Returns the digest of the blob if the source declares it, else an empty text."""
     promised = content.promised
     return f"sha256:{promised.value}" if promised is not None and promised.kind is Kind.SHA256 else ""
 

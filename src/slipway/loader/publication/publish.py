@@ -20,10 +20,10 @@ from slipway.decoding import DecodingError
 from slipway.loader.disk.folder import checked
 from slipway.loader.disk.progress import human
 from slipway.loader.download.stage import Work
-from slipway.loader.publication import under_way
+from slipway.loader.publication import publication_state
 from slipway.loader.publication.contents import Content, FileContent, TarContent
-from slipway.loader.publication.described import Description, chosen_of, described
-from slipway.loader.publication.under_way import UnderWay
+from slipway.loader.publication.model_metadata import Description, chosen_of, describe_model
+from slipway.loader.publication.publication_state import PublicationState
 from slipway.loader.publication.upload import Uploader
 from slipway.loader.sources.pieces import Upload, session_of
 from slipway.loader.sources.registry import Artifact
@@ -39,8 +39,8 @@ PUBLISHED, IMAGE = "published", "image"
 TAGS = (PUBLISHED, IMAGE, SESSION)
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be published, and how."""
+class PublishRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a publication."""
 
     name: str = ""
     """Of the model, for its configuration; empty: what its source calls it."""
@@ -62,26 +62,26 @@ class _Planned(msgspec.Struct, frozen=True):
     content: Content
 
 
-def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publication:
+def publish(source: Source, target: Registry, request: PublishRequest, work: Work) -> Publication:
     """Raises LoadError, or StoppedError after ``work.stop``."""
-    retry = work.retry(wish.name or target.repository)
+    retry = work.retry(request.name or target.repository)
     listing = source.listing(retry)
-    publication = _published(target, wish, listing.revision, retry)
+    publication = _published(target, request, listing.revision, retry)
     if publication is not None:
         log.info("%s already has this revision", target.host)
-        _check_size(publication.size, wish)
+        _check_size(publication.size, request)
         return publication
     chosen = _chosen(source, listing, retry)
-    description = described(source, listing, chosen, retry)
+    description = describe_model(source, listing, chosen, retry)
     planned = _planned(source, listing, chosen, work)
-    notes = UnderWay(target, work, retry, wish.resume)
-    notes.read()
+    notes = PublicationState(target, work, retry, request.resume)
+    notes.restore()
     uploader = Uploader(target, notes, work)
-    _check_room(uploader, planned, wish)
+    _check_room(uploader, planned, request)
     attempts = work.policy.wrong
     while True:
         try:
-            return _sent(target, wish, listing, description, planned, uploader, notes, work)
+            return _sent(target, request, listing, description, planned, uploader, notes, work)
         except BlobsGoneError:
             attempts -= 1
             if not attempts:
@@ -91,26 +91,26 @@ def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publica
 
 def _sent(
     target: Registry,
-    wish: Wish,
+    request: PublishRequest,
     listing: Listing,
     description: Description,
     planned: Sequence[_Planned],
     uploader: Uploader,
-    notes: UnderWay,
+    notes: PublicationState,
     work: Work,
 ) -> Publication:
     """Raises BlobsGoneError where a collection came in between."""
-    retry, times = work.retry(wish.name or target.repository), 2 if wish.image else 1
+    retry, times = work.retry(request.name or target.repository), 2 if request.image else 1
     work.meter.expect(times * sum(one.content.size for one in planned), times * len(planned))
     layers = sorted((_layer(uploader, one) for one in planned), key=lambda layer: layer.path)
-    publication = _finish(target, wish, listing, description, layers, retry)
-    if wish.image:
+    publication = _finish(target, request, listing, description, layers, retry)
+    if request.image:
         publication = msgspec.structs.replace(publication, image=_image(target, layers, uploader, work, retry))
     notes.clear()
     return publication
 
 
-def publish_upload(target: Registry, wish: Wish, work: Work) -> Publication:
+def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Publication:
     """What was uploaded to the target itself, which goes when it is published. Raises LoadError or StoppedError."""
     retry = work.retry(target.repository)
     session = session_of(target, retry)
@@ -119,16 +119,16 @@ def publish_upload(target: Registry, wish: Wish, work: Work) -> Publication:
         if manifest is None:
             raise FaultError("SourceNotFound", "nothing was uploaded")
         previous = _publication(manifest.content, retry, target)  # a loader before this one was done, and not heard of
-        _check_size(previous.size, wish)
+        _check_size(previous.size, request)
         return previous
-    publication = publish(Upload(target, session), target, wish, work)
+    publication = publish(Upload(target, session), target, request, work)
     retry(lambda: target.delete_manifest(session.digest))
     return publication
 
 
 def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
     """Takes everything out of the repository; returns how many manifests there were."""
-    under_way.cancel(target, retry, resume)
+    publication_state.cancel(target, retry, resume)
     gone = 0
     for tag in TAGS:
         manifest = retry(lambda tag=tag: target.manifest(tag))  # type: ignore[misc] # a default is no argument
@@ -156,21 +156,21 @@ def _planned(source: Source, listing: Listing, chosen: Chosen, work: Work) -> li
     return [*([_Planned(".", TAR_TYPE, TarContent(SMALL_FILES, small))] if small else []), *big]
 
 
-def _check_room(uploader: Uploader, planned: Sequence[_Planned], wish: Wish) -> None:
+def _check_room(uploader: Uploader, planned: Sequence[_Planned], request: PublishRequest) -> None:
     """Before a byte is sent."""
-    if wish.room is None:
+    if request.room is None:
         return
     needed = sum(one.content.size for one in planned if uploader.missing(one.content))
-    needed += sum(one.content.size for one in planned) if wish.image else 0
-    _check_size(needed, wish)
+    needed += sum(one.content.size for one in planned) if request.image else 0
+    _check_size(needed, request)
 
 
-def _check_size(size: int, wish: Wish) -> None:
+def _check_size(size: int, request: PublishRequest) -> None:
     """Raises LoadError if the storage does not have so much room."""
-    if wish.room is not None and size > wish.room:
+    if request.room is not None and size > request.room:
         raise FaultError(
             "InsufficientStorage",
-            f"{human(size)} are needed and {human(wish.room)} are left: delete models, or ask for a higher limit",
+            f"{human(size)} are needed and {human(request.room)} are left: delete models, or ask for a higher limit",
         )
 
 
@@ -180,10 +180,17 @@ def _layer(uploader: Uploader, planned: _Planned) -> Layer:
 
 
 def _finish(
-    target: Registry, wish: Wish, listing: Listing, description: Description, layers: Sequence[Layer], retry: Retry
+    target: Registry,
+    request: PublishRequest,
+    listing: Listing,
+    description: Description,
+    layers: Sequence[Layer],
+    retry: Retry,
 ) -> Publication:
     """The manifest, and a look at all that it names."""
-    origin = Origin(name=wish.name or listing.name, url=wish.url, revision=listing.revision, licenses=listing.licenses)
+    origin = Origin(
+        name=request.name or listing.name, url=request.url, revision=listing.revision, licenses=listing.licenses
+    )
     config = modelpack.configuration(description.facts, origin, description.precisions, layers)
     content = modelpack.manifest(config, description.facts, origin, layers)
     retry(lambda: target.put_blob(config, modelpack.digest(config)))
@@ -194,7 +201,7 @@ def _finish(
 def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
     """Of a manifest that is there. Raises LoadError where something that it names is not."""
     try:
-        whole = modelpack.read(content)
+        whole = modelpack.parse_manifest(content)
     except DecodingError as error:
         raise LoadError(f"{target.host} has a manifest that is not a model's: {error}") from error
     for digest, size in whole.blobs.items():
@@ -227,7 +234,7 @@ def _image(
     for layer in layers:
         if layer.packed:
             image_layers.append(layer)
-            work.meter.found(layer.size)
+            work.meter.reused(layer.size)
             work.meter.file_done()
             continue
         file = FileContent(Artifact(target, layers), Artifact.entry(layer), work)
@@ -238,20 +245,20 @@ def _image(
     return _put(target, IMAGE, content, retry)  # type: ignore[arg-type] # a Retry
 
 
-def _published(target: Registry, wish: Wish, revision: str, retry: Retry) -> Publication | None:
+def _published(target: Registry, request: PublishRequest, revision: str, retry: Retry) -> Publication | None:
     """What is there of this very revision of the source; None: nothing, or not all of it."""
     manifest = retry(lambda: target.manifest(PUBLISHED))
     if manifest is None or not revision:
         return None
     try:
-        whole = modelpack.read(manifest.content)
+        whole = modelpack.parse_manifest(manifest.content)
         same = whole.annotations.get(modelpack.REVISION) == revision
-        if not same or whole.annotations.get(modelpack.SOURCE, "") != wish.url or not modelpack.layers_of(whole):
+        if not same or whole.annotations.get(modelpack.SOURCE, "") != request.url or not modelpack.layers_of(whole):
             return None
         publication = _publication(manifest.content, retry, target)
     except (DecodingError, LoadError):
         return None
-    if not wish.image:
+    if not request.image:
         return publication
     image = retry(lambda: target.manifest(IMAGE))
     return msgspec.structs.replace(publication, image=image.digest) if image else None

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from slipway.loader.download.stage import Work
 from slipway.loader.download.transfer import Retrier
-from slipway.loader.publication.contents import Content, Hashed, WrongError, known_digest
-from slipway.loader.transport.ahead import Ahead
+from slipway.loader.publication.contents import Content, Hashed, WrongError, promised_digest
 from slipway.loader.transport.errors import LoadError, TransientError
+from slipway.loader.transport.read_ahead import Ahead
 from slipway.loader.transport.registry import Progress, Registry, UploadGoneError
 from slipway.loader.transport.selection import FaultError
 
@@ -37,9 +37,9 @@ class Uploader:
 
     def put(self, content: Content) -> str:
         """The blob's digest, once the registry has it. Raises LoadError or StoppedError."""
-        digest = known_digest(content) or self._notes.blob(content)
+        digest = promised_digest(content) or self._notes.blob(content)
         if digest and self._has(digest, content.size):
-            self._work.meter.found(content.size)
+            self._work.meter.reused(content.size)
         else:
             digest = self._uploaded(content)
         self._notes.done(content, digest)
@@ -48,7 +48,7 @@ class Uploader:
 
     def missing(self, content: Content) -> bool:
         """Whether any of it is to be sent."""
-        digest = known_digest(content) or self._notes.blob(content)
+        digest = promised_digest(content) or self._notes.blob(content)
         return not (digest and self._has(digest, content.size))
 
     def _has(self, digest: str, size: int) -> bool:
@@ -72,9 +72,9 @@ class Uploader:
     def _attempt(self, content: Content) -> str:
         """The digest; empty where what came is not what was promised."""
         hashed, retrier = Hashed(content), self._retrier()
-        expected = known_digest(content)
+        expected = promised_digest(content)
         upload = retrier.call(self._registry.host, lambda: self._started(content))
-        self._work.meter.found(upload.offset)
+        self._work.meter.reused(upload.offset)
         if not expected:
             hashed.catch_up(upload.offset)
         try:
@@ -90,7 +90,7 @@ class Uploader:
         try:
             retrier.call(self._registry.host, lambda: self._committed(upload.location, digest, content.size))
         except UploadGoneError:
-            self._work.meter.found(-content.size)
+            self._work.meter.reused(-content.size)
             return ""
         return digest
 
@@ -98,7 +98,7 @@ class Uploader:
         """An upload of wrong bytes."""
         with suppress(LoadError, TransientError, UploadGoneError):
             self._registry.cancel(location)
-        self._work.meter.found(-counted)
+        self._work.meter.reused(-counted)
 
     def _started(self, content: Content) -> Progress:
         """An upload that another loader began, or a new one."""
@@ -132,7 +132,7 @@ class Uploader:
             ahead.stop()
             after = self._resumed(content, upload, error, retrier)
         except WrongError:
-            meter.found(upload.offset - at)
+            meter.reused(upload.offset - at)
             raise
         except UploadGoneError:
             ahead.stop()
@@ -140,7 +140,7 @@ class Uploader:
             after = retrier.call(self._registry.host, lambda: self._started(content))
         finally:
             ahead.stop()
-        meter.found(after.offset - at)
+        meter.reused(after.offset - at)
         return after
 
     def _resumed(self, content: Content, upload: Progress, error: TransientError, retrier: Retrier) -> Progress:

@@ -74,7 +74,7 @@ class Forward:
     """A stream as a file that only goes forward, and of which nobody takes more than a piece at once."""
 
     def __init__(self, chunks: Iterator[bytes], at: int = 0) -> None:
-        self._chunks, self._left = chunks, b""
+        self._chunks, self._rest = chunks, b""
         self._position = at
 
     def tell(self) -> int:
@@ -103,12 +103,12 @@ class Forward:
         return self._take(most)
 
     def _take(self, most: int) -> bytes:
-        while not self._left:
+        while not self._rest:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return b""
-            self._left = chunk
-        taken, self._left = self._left[:most], self._left[most:]
+            self._rest = chunk
+        taken, self._rest = self._rest[:most], self._rest[most:]
         self._position += len(taken)
         return taken
 

@@ -72,16 +72,16 @@ class Bucket:
         self._provider = retry(self._who)
         self._client = self._opened(self._region)
         cursor = Rows(self._rows)
-        rows = iter(partial(retry, partial(self._asked, cursor.following)), None)
+        rows = iter(partial(retry, partial(self._request, cursor.following)), None)
         entries = bounded((entry for row in rows if (entry := self._entry(row))), self._url)
         if not entries:
-            raise keys.nothing(self._url)
+            raise keys.no_files_error(self._url)
         return Listing("", entries)
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
         """Of another version that came meanwhile nothing is read."""
-        raw = self._asked(partial(self._object, entry, start), listed=True)
+        raw = self._request(partial(self._object, entry, start), listed=True)
         try:
             yield http.HttpBody(raw, verifiable=not _encrypted(raw))
         finally:
@@ -125,9 +125,9 @@ class Bucket:
                 raise
         return self._client.get_object(self._bucket, entry.locator, request_headers=match)
 
-    def _asked(self, question: Callable[[], T], *, listed: bool = False) -> T:
-        """What the library answers. The first answer may be that the bucket is in another region. ``listed``: whether
-        the question is about an object of the listing."""
+    def _request(self, question: Callable[[], T], *, listed: bool = False) -> T:
+        """Returns the library's answer. The first answer may be that the bucket is in another region. ``listed``:
+        whether the request is for an object of the listing."""
         try:
             for _unused in range(2):
                 try:
@@ -142,7 +142,7 @@ class Bucket:
 
     def _entry(self, row: Object) -> Entry | None:
         key, tag = row.object_name or "", row.etag or ""
-        path = keys.place(key, self._prefix)
+        path = keys.path_of_key(key, self._prefix)
         if path is None:
             return None
         if UNREADABLE in key:
@@ -157,7 +157,7 @@ class Bucket:
         if code == "RequestTimeTooSkewed":
             return TransientError("the clocks of this node and the store differ by minutes: synchronize them (NTP)")
         if status == 412 or (listed and code == "NoSuchKey"):
-            return keys.changed(self._url)
+            return keys.changed_error(self._url)
         return LoadError(self._refusal(status, code))
 
     def _refusal(self, status: int, code: str) -> str:
@@ -169,7 +169,7 @@ class Bucket:
         if code in UNKNOWN_USER:
             return f"{self._url}: the store rejects the credentials ({code}): check the Secret"
         if status in (401, 403) and self._provider is None and not self._access.node_identity:
-            return f"{self._url}: the store requires credentials: {identity.NOBODY}"
+            return f"{self._url}: the store requires credentials: {identity.NO_IDENTITY_HINT}"
         if status in (401, 403):
             return f"{self._url}: these credentials lack permission: grant them list and read"
         return f"{self._url}: the store answers {status} {code}: check the address"

@@ -44,7 +44,7 @@ class Imported(Artifact):
     address policy applies to it. The depot is part of this cluster."""
 
     def __init__(self, place: str, digest: str, env: Mapping[str, str], access: Access) -> None:
-        self._env, self._wanted, self._access = env, digest, access
+        self._env, self._digest, self._access = env, digest, access
         scheme = "http" if loopback(place.partition("/")[0]) else "https"
         self._url = f"{scheme}://{place}"
         self._credentials = Credentials(env.get(TOKEN_FILE, ""))
@@ -72,8 +72,8 @@ class Imported(Artifact):
                 grant = decode_json(http.content(answer, GRANT_BYTES), Grant, most=GRANT_BYTES)
             except DecodingError as error:
                 raise TransientError(f"{host} did not return a grant") from error
-        if grant.digest != self._wanted:
-            raise LoadError(f"{host} returned a grant for a different artifact than {self._wanted}")
+        if grant.digest != self._digest:
+            raise LoadError(f"{host} returned a grant for a different artifact than {self._digest}")
         if not HOST.fullmatch(grant.registry) or not REPOSITORY.fullmatch(grant.repository):
             raise LoadError(f"{host} returned a grant for an invalid registry")
         return grant

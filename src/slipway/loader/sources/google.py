@@ -18,7 +18,7 @@ from slipway.loader.sources import keys
 from slipway.loader.transport import http
 from slipway.loader.transport.digests import of_google
 from slipway.loader.transport.errors import LoadError, TransientError
-from slipway.loader.transport.identity import NOBODY
+from slipway.loader.transport.identity import NO_IDENTITY_HINT
 from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source, bounded
 
 PUBLIC = "https://storage.googleapis.com"
@@ -57,7 +57,7 @@ class GoogleBucket:
         """See Source. Raises LoadError where there is nothing."""
         entries = bounded(self._entries(retry), self._url)
         if not entries:
-            raise keys.nothing(self._url)
+            raise keys.no_files_error(self._url)
         return Listing("", entries)
 
     def _entries(self, retry: Retry) -> Iterator[Entry]:
@@ -77,10 +77,10 @@ class GoogleBucket:
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """See Source. Reads only the listed generation of the object."""
-        return http.read(self._client, entry.locator, start, self._explain_read, RAW)
+        return http.open_body(self._client, entry.locator, start, self._explain_read, RAW)
 
     def _entry(self, row: Mapping[str, str]) -> Entry | None:
-        path = keys.place(row["name"], self._prefix)
+        path = keys.path_of_key(row["name"], self._prefix)
         if path is None:
             return None
         locator = f"{self._objects}/{quote(row['name'], safe='')}?alt=media&generation={row['generation']}"
@@ -90,13 +90,13 @@ class GoogleBucket:
     def _explain_read(self, response: requests.Response) -> str:
         """Raises LoadError if the object was deleted or replaced after the listing."""
         if response.status_code == 404:
-            raise keys.changed(self._url)
+            raise keys.changed_error(self._url)
         return self._explain(response)
 
     def _explain(self, response: requests.Response) -> str:
         status = response.status_code
         if status in (401, 403) and self._client.auth is None and not self._access.node_identity:
-            return f"{self._url}: the store requires credentials: {NOBODY}"
+            return f"{self._url}: the store requires credentials: {NO_IDENTITY_HINT}"
         if status in (401, 403):
             return f"{self._url}: these credentials lack permission: grant them the role Storage Object Viewer"
         if status == 404:

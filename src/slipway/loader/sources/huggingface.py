@@ -84,7 +84,7 @@ class HuggingFace:
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """See Source."""
-        return http.read(self._client, entry.locator, start, self._explain)
+        return http.open_body(self._client, entry.locator, start, self._explain)
 
     def _ask(self, url: str) -> httpx2.Response:
         """By the session of all sources, with its proxies, certificates, limits and failures."""

@@ -26,9 +26,9 @@ def beginning(prefix: str) -> str:
     return PART.split(prefix)[0] if parts_of(prefix) else prefix
 
 
-def place(key: str, prefix: str) -> str | None:
-    """Path in the folder of the object ``key``; of a prefix that is a whole key, or a part of the same file as it, the
-    file's name alone.
+def path_of_key(key: str, prefix: str) -> str | None:
+    """Returns the path in the folder of the object ``key``. If the prefix is a whole key, or a part of the same file,
+    it is the file's name alone.
 
     None for what is not meant: the mark of a folder, or a neighbour whose name only begins alike.
     """
@@ -41,11 +41,11 @@ def place(key: str, prefix: str) -> str | None:
     return key.removeprefix(f"{prefix}/") if key.startswith(f"{prefix}/") else None
 
 
-def nothing(url: str) -> LoadError:
-    """The error for a bucket without files below the URL."""
+def no_files_error(url: str) -> LoadError:
+    """Returns the error for a bucket without files below the URL."""
     return LoadError(f"nothing found below {url}: check bucket and folder")
 
 
-def changed(url: str) -> LoadError:
-    """The error for a listed object that was replaced or deleted before it was read."""
+def changed_error(url: str) -> LoadError:
+    """Returns the error for a listed object that was replaced or deleted before it was read."""
     return LoadError(f"{url} changed during the download: retry", transient=True)

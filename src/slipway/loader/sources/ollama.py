@@ -98,7 +98,7 @@ class Ollama:
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """See Source."""
-        return http.read(self._client, entry.locator, start, self._explain)
+        return http.open_body(self._client, entry.locator, start, self._explain)
 
     def _entry(self, layer: _Layer) -> Entry:
         value = layer.digest.partition(":")[2]

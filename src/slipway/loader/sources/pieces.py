@@ -47,7 +47,7 @@ def session_of(registry: Registry, retry: Retry) -> Session | None:
     if manifest is None:
         return None
     try:
-        whole = modelpack.read(manifest.content)
+        whole = modelpack.parse_manifest(manifest.content)
     except DecodingError as error:
         raise FaultError("InvalidFileSet", f"the upload's session cannot be read: {error}") from error
     upload = Session(manifest.digest, whole.annotations.get(session.FILE_NAME, ""), whole.layers)

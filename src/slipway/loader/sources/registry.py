@@ -46,7 +46,7 @@ class Artifact:
         if manifest is None:
             raise FaultError("SourceNotFound", f"{self._registry.host} has nothing with the digest {self._digest}")
         try:
-            model = modelpack.read(manifest.content)
+            model = modelpack.parse_manifest(manifest.content)
             self._layers = modelpack.layers_of(model)
         except DecodingError as error:
             raise FaultError("UnsupportedSource", f"{self._digest} is not a model: {error}") from error
@@ -132,7 +132,7 @@ class _Part:
 
     def __init__(self, body: Body, offset: int, start: int, size: int) -> None:
         """``body`` begins at ``offset + start``, or at the blob's beginning."""
-        self._body, self._left = body, size - start
+        self._body, self._remaining = body, size - start
         self.start = start
         skip = offset + start if body.start == 0 else 0
         while skip and (chunk := body.read(min(skip, CHUNK))):
@@ -140,8 +140,8 @@ class _Part:
 
     def read(self, size: int) -> bytes:
         """See Body."""
-        chunk = self._body.read(min(size, self._left)) if self._left else b""
-        self._left -= len(chunk)
+        chunk = self._body.read(min(size, self._remaining)) if self._remaining else b""
+        self._remaining -= len(chunk)
         return chunk
 
 

@@ -50,7 +50,7 @@ class WebFile:
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """With If-Range another version of the file comes from its beginning."""
         headers = {"If-Range": entry.version} if start and entry.version else None
-        return http.read(self._client, entry.locator, start, partial(_explain, entry.locator), headers)
+        return http.open_body(self._client, entry.locator, start, partial(_explain, entry.locator), headers)
 
     def _headers(self, url: str) -> Mapping[str, str]:
         with http.get(self._client, url, partial(_explain, url)) as response:

@@ -178,14 +178,15 @@ def get(
 
 
 @contextmanager
-def read(
+def open_body(
     client: requests.Session,
     url: str,
     start: int,
     explain: Explain,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[HttpBody]:
-    """The bytes of an address from ``start`` on; from 0 on where the server does not know ranges, or not this one.
+    """Opens the body of an address from ``start`` on, or from 0 if the server does not support ranges or rejects this
+    one.
 
     Raises LoadError or TransientError.
     """

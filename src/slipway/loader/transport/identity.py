@@ -26,7 +26,7 @@ QUICK = (1.0, 1.0)
 """Seconds: the machine's own service is near, or there is none."""
 AGENTS = ("169.254.170.23", "fd00:ec2::23", "169.254.170.2", "127.0.0.0/8", "::1")
 """Where AWS has agents that know a pod by its own token. They are not the machine's metadata service."""
-NOBODY = (
+NO_IDENTITY_HINT = (
     "use a Secret with keys, or a service account with its own role, or ask the operator to allow the"
     " node's identity (sources.nodeIdentity)"
 )
@@ -38,14 +38,14 @@ class Identity(Provider):
     in them; so none of them is passed on."""
 
     def __init__(self, provider: Provider, failure: Failure) -> None:
-        self._found, self._failure = provider, failure
+        self._provider, self._failure = provider, failure
         self._lock = threading.Lock()
 
     def retrieve(self) -> Credentials:
         """Current credentials. Raises what ``failure`` makes of an error."""
         with self._lock:
             try:
-                return self._found.retrieve()
+                return self._provider.retrieve()
             except (HttpStatusError, AttributeError, KeyError, TypeError, ValueError, OSError, ET.ParseError) as error:
                 raise self._failure(error) from None
 

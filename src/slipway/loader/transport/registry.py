@@ -141,7 +141,7 @@ class Registry:
 
     def size(self, digest: str) -> int | None:
         """Bytes of a blob; None where the registry has none of this digest."""
-        with self._asked("HEAD", f"blobs/{digest}", allowed=MISSING) as answer:
+        with self._request("HEAD", f"blobs/{digest}", allowed=MISSING) as answer:
             length = answer.headers.get("Content-Length", "")
             return int(length) if answer.ok and length.isdigit() else None
 
@@ -149,13 +149,13 @@ class Registry:
     def blob(self, digest: str, start: int = 0) -> Iterator[Body]:
         """The bytes of a blob from ``start`` on."""
         headers = {"Range": f"bytes={start}-"} if start else {}
-        with self._asked("GET", f"blobs/{digest}", headers) as answer:
+        with self._request("GET", f"blobs/{digest}", headers) as answer:
             yield http.HttpBody(answer.raw)
 
     def mount(self, digest: str, repository: str) -> bool:
         """Whether the blob is here now, taken over from another repository of the registry."""
         query = urlencode({"mount": digest, "from": repository})
-        with self._asked("POST", f"blobs/uploads/?{query}") as answer:
+        with self._request("POST", f"blobs/uploads/?{query}") as answer:
             if answer.status_code == HTTPStatus.CREATED:
                 return True
             location = self._location(answer)
@@ -164,12 +164,12 @@ class Registry:
 
     def begin(self) -> str:
         """Location of a new upload."""
-        with self._asked("POST", "blobs/uploads/", {"Content-Length": "0"}) as answer:
+        with self._request("POST", "blobs/uploads/", {"Content-Length": "0"}) as answer:
             return self._location(answer)
 
     def progress(self, location: str) -> Progress:
         """How far an upload is. Raises UploadGoneError."""
-        with self._asked("GET", self._checked(location), allowed=GONE) as answer:
+        with self._request("GET", self._checked(location), allowed=GONE) as answer:
             if not answer.ok:
                 raise UploadGoneError
             match = _RANGE.fullmatch(answer.headers.get("Range", ""))
@@ -183,7 +183,7 @@ class Registry:
         end = upload.offset + size
         headers = {"Content-Type": OCTETS, "Content-Range": f"{upload.offset}-{end - 1}"}
         stream = _Stream(body, size)
-        with self._asked("PATCH", upload.location, headers, stream, allowed=GONE, timeout=STREAM) as answer:
+        with self._request("PATCH", upload.location, headers, stream, allowed=GONE, timeout=STREAM) as answer:
             if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and upload.offset:
                 raise TransientError(f"{self.host} has a different number of bytes")
             if not answer.ok:
@@ -194,13 +194,13 @@ class Registry:
         """The upload becomes a blob. Raises UploadGoneError where it is not what its digest says, or is gone."""
         place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
         headers = {"Content-Length": "0", "Content-Type": OCTETS}
-        with self._asked("PUT", place, headers, allowed=GONE, timeout=COMMIT) as answer:
+        with self._request("PUT", place, headers, allowed=GONE, timeout=COMMIT) as answer:
             if not answer.ok:
                 raise UploadGoneError
 
     def cancel(self, location: str) -> None:
         """Nothing is left of an upload."""
-        with self._asked("DELETE", self._checked(location), allowed=GONE):
+        with self._request("DELETE", self._checked(location), allowed=GONE):
             pass
 
     def put_blob(self, content: bytes, digest: str) -> None:
@@ -211,7 +211,7 @@ class Registry:
     def manifest(self, version: str) -> Manifest | None:
         """By a tag or a digest, which is checked; None where there is none."""
         headers = {"Accept": ", ".join(MANIFESTS)}
-        with self._asked("GET", f"manifests/{version}", headers, allowed=MISSING) as answer:
+        with self._request("GET", f"manifests/{version}", headers, allowed=MISSING) as answer:
             if not answer.ok:
                 return None
             content = http.content(answer, LARGEST_MANIFEST)
@@ -223,16 +223,16 @@ class Registry:
     def put_manifest(self, version: str, content: bytes, media_type: str) -> None:
         """Under a tag or its digest. Raises BlobsGoneError where it names what is not there."""
         headers = {"Content-Type": media_type}
-        with self._asked("PUT", f"manifests/{version}", headers, content):
+        with self._request("PUT", f"manifests/{version}", headers, content):
             pass
 
     def delete_manifest(self, digest: str) -> bool:
         """Whether there was one."""
-        with self._asked("DELETE", f"manifests/{digest}", allowed=MISSING) as answer:
+        with self._request("DELETE", f"manifests/{digest}", allowed=MISSING) as answer:
             return answer.ok
 
     @contextmanager
-    def _asked(
+    def _request(
         self,
         method: str,
         path: str,
@@ -242,8 +242,8 @@ class Registry:
         allowed: Collection[int] = (),
         timeout: tuple[float, float] = http.TIMEOUT,
     ) -> Iterator[requests.Response]:
-        """The answer to a request: a success, or one of the ``allowed`` status. A registry that is read-only is waited
-        for. A body that is a stream is sent once: where that was in vain, TransientError is raised."""
+        """Sends a request and yields the response: a success, or one of the ``allowed`` statuses. Waits while a
+        registry is read-only. A body that is a stream is sent once: if that fails, TransientError is raised."""
         url, began, authorized = urljoin(self._root, path), time.monotonic(), False
         while True:
             self._renew()

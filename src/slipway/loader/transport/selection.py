@@ -95,7 +95,7 @@ class Selection:
     def __init__(self, source: Source, chosen: Chosen) -> None:
         self._source, self._chosen = source, chosen
         self._promised = self._whole = ""
-        self.found = Listing("", ())
+        self.selected = Listing("", ())
         """The last listing."""
         self.main = ""
         """Path of the main file. Empty: all files are as good."""
@@ -118,8 +118,8 @@ class Selection:
         if self._chosen.files or self._chosen.stored_as or len(entries) == 1:
             entries = (self._expected(entries[0]), *entries[1:])
             self.main = entries[0].path
-        self.found = Listing(whole.revision, entries)
-        return self.found
+        self.selected = Listing(whole.revision, entries)
+        return self.selected
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """As the source's; the main file is hashed on the way."""

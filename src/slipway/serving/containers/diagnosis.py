@@ -152,7 +152,7 @@ def ended(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
-def remains(pod: Object, now: float) -> bool:
+def may_use_volumes(pod: Object, now: float) -> bool:
     """Whether a pod may still use its volumes. Its author chooses how long it may take to end, up to a limit."""
     if ended(pod):
         return False

@@ -150,14 +150,14 @@ IN_PODS = (
     Row("service_accounts", ("serviceAccount",), bool),
     Row("priority_classes", ("priorityClassName",), bool),
 )
-ASKED = (
+KUBELET_HANDLERS = (
     *product(("startupProbe", "readinessProbe", "livenessProbe"), ("httpGet", "tcpSocket")),
     *product(("lifecycle",), ("postStart", "preStop"), ("httpGet", "tcpSocket")),
 )
 """What the kubelet asks, from the node's own network."""
 IN_CONTAINERS = (
     *IN_BOTH,
-    *(Row("privileged", (*place, "host"), bool) for place in ASKED),
+    *(Row("privileged", (*place, "host"), bool) for place in KUBELET_HANDLERS),
     Row("privileged", ("securityContext", "privileged"), bool),
     # Absent means true to Kubernetes.
     Row("privileged", ("securityContext", "allowPrivilegeEscalation"), lambda allowed: allowed is not False),

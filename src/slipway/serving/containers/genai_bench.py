@@ -36,7 +36,7 @@ SCENARIOS = {
 """Task -> the scenarios that the tool knows for it, and how they look."""
 PLACEHOLDER = "sample-key"
 """The tool wants a key where the API wants none. One in MODEL_API_KEY goes before it."""
-TOLD = (
+CREDENTIAL_VARIABLES = (
     "MODEL_API_KEY",
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -140,7 +140,7 @@ def request_params(params: Mapping[str, str]) -> dict[str, object]:
 
 def command(variables: Collection[str]) -> tuple[str, ...]:
     """What runs the tool. ``variables``: those of its container that have secrets."""
-    return ("python3", "-c", HIDING, ",".join(sorted({*variables, *TOLD}))) if variables else (COMMAND,)
+    return ("python3", "-c", HIDING, ",".join(sorted({*variables, *CREDENTIAL_VARIABLES}))) if variables else (COMMAND,)
 
 
 def _each(option: str, values: Collection[str] | map[str]) -> tuple[str, ...]:

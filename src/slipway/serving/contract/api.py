@@ -128,7 +128,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Service that a plan counts -> whether it has requests, without those that were not looked at yet."""
     file: Callable[[str], bytes] = lambda _path: b""
     """Content of a file of the controller's own, such as a key that is mounted; empty where there is none."""
-    policed: bool = False
+    has_foreign_policies: bool = False
     """Whether the resource's namespace, or one that its children are in, has NetworkPolicies that are not ours."""
 
     def child(self, kind: Kind, name: str) -> Object | None:

@@ -28,9 +28,9 @@ USER = re.compile("//[^/]*@")
 """User and password in an address."""
 
 
-def planned(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
-    """What a resource wants, where its author may have it. ``view``: what the API makes of the world; ``reserved``:
-    labels that no author may give to pods.
+def build_allowed_plan(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
+    """Returns the API's plan for a resource, if the resource's author may have it. ``view``: what the API resolved from
+    the world; ``reserved``: labels that no author may give to pods.
 
     Raises InvalidSpecError, with the reason ``NOT_ALLOWED`` where the author may not.
     """
@@ -43,7 +43,7 @@ def planned(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
     # What the operator put there matters only where something is refused, which is rare.
     refused = refused - api.granted(view, plan) if refused else refused
     if refused:
-        raise InvalidSpecError(NOT_ALLOWED, f"{_told(refused)} {api.remedy(view, refused)}")
+        raise InvalidSpecError(NOT_ALLOWED, f"{_describe_refused(refused)} {api.remedy(view, refused)}")
     return plan
 
 
@@ -162,7 +162,7 @@ SETTINGS: dict[Setting, str] = {
 """As the settings file has them."""
 
 
-def _told(refused: Iterable[Freedom]) -> str:
+def _describe_refused(refused: Iterable[Freedom]) -> str:
     by_place = sorted(refused, key=lambda one: (one.child, one.field))
     return f"Not allowed without the operator's permission: {'; '.join(_each(one) for one in by_place)}."
 

@@ -23,7 +23,7 @@ NAME_CONFLICT = "NameConflict"
 CHANGE_FAILED = "ChangeFailed"
 """Reason of Ready while an earlier spec answers because the latest one cannot."""
 EARLIER_ANSWERS = "The latest change failed, and the previous spec is still served. See the condition Stalled."
-SPEAKING = ("Suspended", "Available")
+SUMMARY_SOURCES = ("Suspended", "Available")
 """Conditions whose message tells why a resource is ready, the most telling first."""
 
 
@@ -107,7 +107,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def holds(rule: Rule, status: Object) -> bool:
     """Whether a rule holds for a status as it is written."""
-    return _holds(rule, _read(status))
+    return _holds(rule, _parse_status(status))
 
 
 class _Status(NamedTuple):
@@ -118,7 +118,7 @@ class _Status(NamedTuple):
     conditions: Mapping[str, Object]
 
 
-def _read(status: Object) -> _Status:
+def _parse_status(status: Object) -> _Status:
     return _Status({"status": status}, {condition["type"]: condition for condition in status.get("conditions") or ()})
 
 
@@ -137,8 +137,8 @@ def _is(rule: Condition, condition: Object | None) -> bool:
     if condition is None:
         return rule.optional
     reason = condition.get("reason", "")
-    as_wanted = condition["status"] == rule.status and reason not in rule.other_than
-    return reason in rule.excused or (as_wanted and (not rule.reasons or reason in rule.reasons))
+    matches = condition["status"] == rule.status and reason not in rule.other_than
+    return reason in rule.excused or (matches and (not rule.reasons or reason in rule.reasons))
 
 
 def summarize(
@@ -150,7 +150,7 @@ def summarize(
     itself; never together with Reconciling. ``generation``: of the spec that the status speaks of. ``newest_answers``:
     whether replicas of that spec answer, and none of an earlier one.
     """
-    status = _read(raw_status)
+    status = _parse_status(raw_status)
     refused = readiness.refused is not None and _holds(readiness.refused, status)
     settled = readiness.settled is not None and _holds(readiness.settled, status)
     current = not refused and (settled or _holds(readiness.ready, status))
@@ -210,7 +210,7 @@ def _in_use(status: _Status) -> tuple[str, str]:
 
 
 def _good(status: _Status) -> str:
-    candidates = (status.conditions.get(type_) for type_ in SPEAKING)
+    candidates = (status.conditions.get(type_) for type_ in SUMMARY_SOURCES)
     return next((condition.get("message", "") for condition in candidates if condition), "It is ready.")
 
 

@@ -58,8 +58,8 @@ def all_of(kind: Kind) -> Enqueue:
     return enqueue
 
 
-def nobody(_change: Change, _listers: Listers) -> Iterable[Key]:
-    """None: the objects are only read."""
+def enqueue_nothing(_change: Change, _listers: Listers) -> Iterable[Key]:
+    """Enqueues no resource: the objects are only read."""
     return ()
 
 

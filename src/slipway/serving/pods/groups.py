@@ -13,7 +13,7 @@ import msgspec
 
 from slipway.kube.objects import Kind, Object, generation
 from slipway.serving.containers.diagnosis import TEMPLATE, template_digest
-from slipway.serving.pods.workload import child, digest, findable
+from slipway.serving.pods.workload import child, digest, with_selector_labels
 
 LEADER_WORKER_SET = Kind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
 INSTALLED_BY = "the role leader_worker_set"
@@ -66,8 +66,8 @@ def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
         "leaderWorkerTemplate": {
             "size": group.size,
             "restartPolicy": "RecreateGroupOnPodRestart",
-            "leaderTemplate": _marked(findable(leader, group.selector), mark),
-            "workerTemplate": _marked(findable(worker, group.selector), mark),
+            "leaderTemplate": _marked(with_selector_labels(leader, group.selector), mark),
+            "workerTemplate": _marked(with_selector_labels(worker, group.selector), mark),
         },
     }
     manifest = child(LEADER_WORKER_SET, group.name, group.namespace, group.labels, spec=spec)

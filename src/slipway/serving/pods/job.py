@@ -105,8 +105,9 @@ def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
     return sorted(mine, key=created_unix, reverse=True)
 
 
-def works(job: Object, now: float) -> bool:
-    """Whether a Job is at work, between two tries, or about to begin: one whose pods the cluster refuses is not."""
+def is_active(job: Object, now: float) -> bool:
+    """Whether a Job is running, between two attempts, or about to start. A Job whose pods the cluster rejects is not
+    active."""
     if any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return False
     had_pods = any(job.get("status", {}).get(count) for count in ("active", "failed"))

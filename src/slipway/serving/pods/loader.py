@@ -28,10 +28,10 @@ def scratch(size: str, volume: str = ADAPTERS) -> Object:
     return volumes.scratch(volume, size)
 
 
-def beside_engine(
+def build_adapter_loader(
     loader: Container, port: int, size: str, controller_key: str, *, kind: str = "", volume: str = ADAPTERS
 ) -> Container:
-    """The container that fetches adapters and has the engine load them, as the controller tells it.
+    """Returns the container that fetches adapters and has the engine load them, as the controller requests.
 
     ``loader``: its image, credentials and further arguments; ``port``: the engine's; ``size``: of the volume; ``kind``:
     of the engine, where its endpoints are not vLLM's.
@@ -47,12 +47,12 @@ def beside_engine(
         readiness=RESTORED,
         security=UNPRIVILEGED,
     )
-    return asked_by_the_controller(beside, controller_key)
+    return with_controller_key(beside, controller_key)
 
 
-def asked_by_the_controller(container: Container, controller_key: str) -> Container:
-    """The container of a loader, with the public key by which it knows the controller, and the uid of its pod, which is
-    signed with each request. No variable of a user's takes their place."""
+def with_controller_key(container: Container, controller_key: str) -> Container:
+    """Returns the container of a loader with the controller's public key, and with the uid of its pod, which is part of
+    each signed request. No variable of a user replaces them."""
     ours: tuple[Object, ...] = (
         {"name": CONTROLLER_KEY_VARIABLE, "value": controller_key},
         {"name": POD_UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},

@@ -62,14 +62,14 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     deployment: Object
 
     @property
-    def beside(self) -> tuple[Object, ...]:
-        """All but the Deployment, which needs them."""
+    def dependencies(self) -> tuple[Object, ...]:
+        """All children except the Deployment, which needs them."""
         return (*self.accounts, *self.services, *self.files)
 
     @property
     def children(self) -> tuple[Object, ...]:
         """All of them."""
-        return (*self.beside, self.deployment)
+        return (*self.dependencies, self.deployment)
 
 
 def workload(server: ModelServer, scale: Scale, addresses: Sequence[ServiceSpec]) -> Workload:
@@ -150,7 +150,7 @@ def pod_template(server: ModelServer) -> Object:
     pod = _patched(
         server, {"metadata": {"labels": labels, "annotations": dict(server.pod_annotations)}, "spec": _pod(server)}
     )
-    pod["metadata"].setdefault("annotations", {})[TEMPLATE] = digest(_told_apart_by(server, pod["spec"]))
+    pod["metadata"].setdefault("annotations", {})[TEMPLATE] = digest(_revision_input(server, pod["spec"]))
     return pod
 
 
@@ -174,7 +174,7 @@ def deployment_of(template: Object, rollout: Rollout) -> Object:
         "selector": {"matchLabels": dict(rollout.selector)},
         "revisionHistoryLimit": rollout.scale.revision_history_limit,
         "progressDeadlineSeconds": rollout.startup_seconds + ROLLOUT_MARGIN_SECONDS,
-        "template": _marked(findable(template, rollout.selector)),
+        "template": _marked(with_selector_labels(template, rollout.selector)),
     }
     if rollout.scale.recreate:
         spec["strategy"] = {"type": "Recreate"}
@@ -186,8 +186,8 @@ def deployment_of(template: Object, rollout: Rollout) -> Object:
     return child(DEPLOYMENT, rollout.name, rollout.namespace, rollout.labels, spec=spec)
 
 
-def findable(template: Object, selector: Mapping[str, str]) -> Object:
-    """A template whose pods carry the selector's labels and ours."""
+def with_selector_labels(template: Object, selector: Mapping[str, str]) -> Object:
+    """Returns a template whose pods carry the selector's labels and ours."""
     metadata = template.get("metadata") or {}
     labels = {MANAGED_BY: MANAGER, **(metadata.get("labels") or {}), **selector}
     return template if labels == metadata.get("labels") else {**template, "metadata": {**metadata, "labels": labels}}
@@ -202,9 +202,9 @@ def _marked(template: Object) -> Object:
     return {**template, "metadata": {**template["metadata"], "annotations": marked}}
 
 
-def _told_apart_by(server: ModelServer, spec: Object) -> Object | list[Object]:
-    """What makes other pods: their spec, the files that those that run have mounted for good, and what patches do to
-    their labels and annotations."""
+def _revision_input(server: ModelServer, spec: Object) -> Object | list[Object]:
+    """Returns everything whose change replaces the pods: their spec, the files that running pods have mounted, and the
+    changes that patches make to their labels and annotations."""
     files = {file.path: file.content for file in server.files}
     patches = (*server.own_patches, *server.patches)
     marks = [patch for patch in patches if str(patch.get("path", "")).startswith("/metadata")]
@@ -233,8 +233,9 @@ def with_labels_of(desired: Object, observed: Object | None) -> Object:
     }
 
 
-def kept(observed: Object, replicas: int | None) -> Object:
-    """A Deployment as it is, with so many replicas (see Scale): what serves on while no other one can be made yet."""
+def keep_deployment(observed: Object, replicas: int | None) -> Object:
+    """Returns a Deployment as observed, with ``replicas`` (see Scale). It continues to serve until its successor can be
+    created."""
     metadata = {field: observed["metadata"][field] for field in ("name", "namespace", "labels")}
     spec = {**observed["spec"], "replicas": replicas}
     if replicas is None:
@@ -249,11 +250,11 @@ def digest(value: object) -> str:
 def _patched(server: ModelServer, pod: Object) -> Object:
     """The pod after the author's patches and the operator's, which may change anything but what the Deployment finds it
     by."""
-    patched_pod = _after(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
-    return _after(server, patched_pod, server.patches, "InvalidConfig", server.patches_field)
+    patched_pod = _apply_patches(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
+    return _apply_patches(server, patched_pod, server.patches, "InvalidConfig", server.patches_field)
 
 
-def _after(server: ModelServer, pod: Object, patches: Sequence[Object], reason: str, field: str) -> Object:
+def _apply_patches(server: ModelServer, pod: Object, patches: Sequence[Object], reason: str, field: str) -> Object:
     if not patches:
         return pod
     try:
@@ -279,7 +280,7 @@ def _pod(server: ModelServer) -> Object:
         "securityContext": server.security,
         "terminationGracePeriodSeconds": server.drain.grace_seconds,
         "initContainers": [container_spec(one, one.mounts) for one in server.init_containers],
-        "containers": [engine, *(container_spec(one, one.mounts, _asked(one)) for one in server.sidecars)],
+        "containers": [engine, *(container_spec(one, one.mounts, _readiness_probe(one)) for one in server.sidecars)],
         "volumes": pod_volumes,
     }
     spec = {field: value for field, value in optional.items() if value}
@@ -314,7 +315,7 @@ def _answering(server: ModelServer) -> Object:
     }
 
 
-def _asked(beside: Container) -> Object:
+def _readiness_probe(beside: Container) -> Object:
     return {"readinessProbe": _probe(beside.readiness)} if beside.readiness else {}
 
 

@@ -43,7 +43,7 @@ MODEL_ID = re.compile(_ID)
 NOT_HELD = "\0"
 """Replaces an annotation that was not cached, because its namespace has used its budget."""
 _MOST_SOURCE, _MOST_OWNER = 512, 253
-_TOLD_IDS, _TOLD_CHARACTERS = 3, 64
+_MAX_LISTED_IDS, _MAX_ID_CHARACTERS = 3, 64
 """How many refused ids a message names, and how much of each."""
 
 
@@ -223,7 +223,7 @@ class RoutedService(NamedTuple):
     @property
     def complaint(self) -> str:
         """What is wrong with its ids, in one sentence that names the first few; empty where nothing is."""
-        complaints = [f"model id {_short(model)} {why}" for model, why in self.refused[:_TOLD_IDS]]
+        complaints = [f"model id {_short(model)} {why}" for model, why in self.refused[:_MAX_LISTED_IDS]]
         rest = len(self.refused) - len(complaints)
         return "; ".join([*complaints, *([f"and {rest} more IDs cannot be served"] if rest else [])])
 
@@ -240,7 +240,7 @@ def routed_service(service: Object) -> RoutedService:
     Raises InvalidRouteError where the annotation is not a route or names a port that the Service lacks.
     """
     metadata = service["metadata"]
-    route = _read((metadata.get("annotations") or {}).get(ROUTE, "{}"))
+    route = _parse_route((metadata.get("annotations") or {}).get(ROUTE, "{}"))
     ports = [port.get("name", "") for port in service["spec"].get("ports") or []]
     if len(ports) > MOST_PORTS:
         raise InvalidRouteError(f"the Service has more than {MOST_PORTS} ports")
@@ -260,7 +260,7 @@ def routed_service(service: Object) -> RoutedService:
     return RoutedService(metadata["namespace"], metadata["name"], route, created_unix(service), refused)
 
 
-def _read(text: str) -> Route:
+def _parse_route(text: str) -> Route:
     """Parses the annotation. It is untrusted: raises InvalidRouteError for whatever is wrong with it."""
     if text == NOT_HELD:
         raise InvalidRouteError(
@@ -293,7 +293,7 @@ def _aliases(aliases: Iterable[str], models: Sequence[str]) -> tuple[str, ...]:
 
 def _short(text: str) -> str:
     """Someone else's text in a message, quoted and without what a terminal would obey."""
-    return ascii(text if len(text) <= _TOLD_CHARACTERS else f"{text[:_TOLD_CHARACTERS]}...")
+    return ascii(text if len(text) <= _MAX_ID_CHARACTERS else f"{text[:_MAX_ID_CHARACTERS]}...")
 
 
 class Routes:
@@ -302,16 +302,16 @@ class Routes:
     def __init__(self, finish: Callable[[RoutedService], RoutedService] = lambda service: service) -> None:
         """``finish`` adds what else is known for good of a Service when it is read."""
         self._finish = finish
-        self._known: dict[str, tuple[str, RoutedService | InvalidRouteError]] = {}
+        self._parsed: dict[str, tuple[str, RoutedService | InvalidRouteError]] = {}
 
     def read(self, service: Object) -> RoutedService:
         """As :func:`routed_service`, cached. Raises InvalidRouteError, for unexpected exceptions too."""
         ident, version = service["metadata"].get("uid", ""), resource_version(service)
-        before, outcome = self._known.get(ident, ("", None))
+        before, outcome = self._parsed.get(ident, ("", None))
         if outcome is None or before != version:
             outcome = self._attempt(service)
             if ident and version:
-                self._known[ident] = version, outcome
+                self._parsed[ident] = version, outcome
         if isinstance(outcome, InvalidRouteError):
             raise outcome
         return outcome
@@ -327,12 +327,12 @@ class Routes:
     def keep(self, services: Iterable[Object]) -> None:
         """Forgets all but these."""
         uids = {service["metadata"].get("uid", "") for service in services}
-        if len(self._known) > len(uids):
-            self._known = {ident: cached for ident, cached in self._known.items() if ident in uids}
+        if len(self._parsed) > len(uids):
+            self._parsed = {ident: cached for ident, cached in self._parsed.items() if ident in uids}
 
     def forget(self, service: Object) -> None:
         """Forgets one that is gone."""
-        self._known.pop(service["metadata"].get("uid", ""), None)
+        self._parsed.pop(service["metadata"].get("uid", ""), None)
 
 
 def bounded(annotation: str) -> str:

@@ -100,8 +100,8 @@ def begin(scaling: Scaling, average: float, now: float) -> Load:
     return Load(window=(average,) * intervals(scaling), began=now)
 
 
-def follow(load: Load, scaling: Scaling, sample: float, now: float, *, complete: bool = True) -> tuple[Load, int]:
-    """Takes a sample of the requests in flight and waiting; returns the replicas that are wanted now.
+def add_sample(load: Load, scaling: Scaling, sample: float, now: float, *, complete: bool = True) -> tuple[Load, int]:
+    """Adds a sample of the requests in flight and waiting. Returns the new load and the required replicas.
 
     ``complete``: False where some gateway could not be asked; then nothing goes down.
     """
@@ -110,7 +110,7 @@ def follow(load: Load, scaling: Scaling, sample: float, now: float, *, complete:
         window = (*window, sum(gathered) / len(gathered))[-intervals(scaling) :]
         began, gathered = now, ()
     recent = (*load.recent, sample)[-QUICK_SAMPLES:]
-    desired = _wanted(sum(window) / len(window), recent, scaling)
+    desired = _required_replicas(sum(window) / len(window), recent, scaling)
     # Replicas that someone else asked for get their time, too.
     kept = scaling.replicas if not complete or scaling.replicas != load.replicas else 0
     highs = _highs(load.highs, max(desired, kept), now, scaling.scale_down_delay)
@@ -120,7 +120,7 @@ def follow(load: Load, scaling: Scaling, sample: float, now: float, *, complete:
     return load, min(scaling.replicas, scaling.bounded(highs[0].replicas))
 
 
-def _wanted(average: float, recent: tuple[float, ...], scaling: Scaling) -> int:
+def _required_replicas(average: float, recent: tuple[float, ...], scaling: Scaling) -> int:
     target, replicas = scaling.target_requests, scaling.replicas
     steady = math.ceil(average / target - ROUNDING)
     lasting = min(recent) if len(recent) == QUICK_SAMPLES else 0.0

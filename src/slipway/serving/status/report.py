@@ -33,7 +33,7 @@ STARTING = "No replica answers yet; the first start downloads the weights."
 ON_THEIR_WAY = "Replicas of the latest spec are starting."
 SERVING = frozenset({DEPLOYMENT, LEADER_WORKER_SET})
 """Kinds of workloads whose replicas answer requests."""
-MOST_TOLD = 3
+MAX_LISTED = 3
 """How many aliases a message names."""
 
 
@@ -197,6 +197,6 @@ def model_id(key: str, names: Sequence[str], services: Sequence[RoutedService]) 
 def _of_aliases(service: RoutedService) -> Iterator[str]:
     aliases = service.route.aliases
     if aliases:
-        rest = f" and {len(aliases) - MOST_TOLD} more" if len(aliases) > MOST_TOLD else ""
-        yield f"It also answers requests for {', '.join(aliases[:MOST_TOLD])}{rest}, unless another model has that ID."
-    yield from (f"It does not answer requests for {model}, which {why}." for model, why in service.denied[:MOST_TOLD])
+        rest = f" and {len(aliases) - MAX_LISTED} more" if len(aliases) > MAX_LISTED else ""
+        yield f"It also answers requests for {', '.join(aliases[:MAX_LISTED])}{rest}, unless another model has that ID."
+    yield from (f"It does not answer requests for {model}, which {why}." for model, why in service.denied[:MAX_LISTED])

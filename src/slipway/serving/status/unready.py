@@ -64,8 +64,8 @@ def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, no
     return Explanation(_word(reason, final=remaining <= 0), remaining if remaining > 0 else None)
 
 
-def read(annotations: Mapping[str, str]) -> Unready | None:
-    """What the annotation says; None where it is not there, or is no such thing."""
+def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
+    """Parses the annotation. Returns None if it is missing or invalid."""
     text = annotations.get(UNREADY)
     if text is None:
         return None

@@ -50,8 +50,8 @@ def sign(key: bytes, claim: Claim) -> str:
     return f"{_text(statement)}.{_text(_signature(key, statement))}"
 
 
-def verified(key: bytes, token: str, use: Literal["upload", "pull"], now: float) -> Claim:
-    """The claim of a token that is for ``use`` at ``now`` (Unix seconds). Raises TokenError."""
+def verify_token(key: bytes, token: str, use: Literal["upload", "pull"], now: float) -> Claim:
+    """Returns the claim of a token that is valid for ``use`` at ``now`` (Unix seconds). Raises TokenError."""
     try:
         statement, signature = (_bytes(one) for one in token[: LONGEST + 1].split("."))
     except ValueError:

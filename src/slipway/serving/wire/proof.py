@@ -90,9 +90,9 @@ def public_key(text: str) -> Ed25519PublicKey:
     return Ed25519PublicKey.from_public_bytes(_bytes(text))
 
 
-def verified(key: Ed25519PublicKey, header: str | None, method: str, path: str, pod: str, now: int) -> Proof:
-    """What the header proves about a request to the pod ``pod`` at ``now`` (Unix time in nanoseconds). Whether the body
-    is the one that was signed is the caller's to compare. Raises ProofError."""
+def verify_proof(key: Ed25519PublicKey, header: str | None, method: str, path: str, pod: str, now: int) -> Proof:
+    """Verifies the header of a request to the pod ``pod`` at ``now`` (Unix time in nanoseconds). The caller compares
+    the digest of the body. Raises ProofError."""
     matched = _FORM.fullmatch(header or "")
     if matched is None:
         raise ProofError("only the controller may call this: the request is not signed", missing=True)

@@ -12,7 +12,7 @@ from slipway.kube.objects import NAMESPACE, NODE, SECRET, Key, Object, key, meta
 from slipway.serving.containers import volumes
 from slipway.serving.contract.api import Watch
 from slipway.serving.contract.delivery import Blocked, DeliveryWorld, NotDeliverableError, template_of
-from slipway.serving.contract.watches import nobody
+from slipway.serving.contract.watches import enqueue_nothing
 from slipway.serving.pods.workload import child
 from slipway.serving.wire.depot_token import KEY_BYTES, Claim, sign
 from slipway.weights.delivery.delivered import Brought, Choices, Means
@@ -109,7 +109,7 @@ def _node(node: Object) -> Object:
     return {"kind": NODE.kind, "metadata": metadata, "status": {"nodeInfo": kept}}
 
 
-NAMESPACES = Watch(kind=metadata_of(NAMESPACE), enqueue=nobody)
+NAMESPACES = Watch(kind=metadata_of(NAMESPACE), enqueue=enqueue_nothing)
 """Needed where models are delivered like this."""
-NODES = Watch(kind=NODE, enqueue=nobody, trim=_node)
+NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=_node)
 """Needed where models are delivered like this."""

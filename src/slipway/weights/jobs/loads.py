@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from slipway.artifacts.documents.report import Fault, Report, fault
-from slipway.artifacts.documents.report import read as read_report
+from slipway.artifacts.documents.report import parse_report as read_report
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Kind, Object, controller_owner, deleting, key
 from slipway.kube.values.times import unix_time
 from slipway.serving.contract.api import World
 from slipway.serving.pods.job import Task, ended, exceeded, job, last_error, pods_of, termination_message
-from slipway.serving.pods.loader import asked_by_the_controller
+from slipway.serving.pods.loader import with_controller_key
 from slipway.serving.pods.server import Container
 from slipway.serving.wire import agent
 from slipway.weights.place import Place
@@ -75,11 +75,7 @@ def container(
         mounts=access.mounts,
         security=runner.security,
     )
-    return (
-        asked_by_the_controller(loader_container, runner.controller_key)
-        if name == agent.CONTAINER
-        else loader_container
-    )
+    return with_controller_key(loader_container, runner.controller_key) if name == agent.CONTAINER else loader_container
 
 
 def task(

@@ -103,7 +103,7 @@ def job(
 
 def result(run: Run) -> Publication | None:
     """What it tells; None: it is not complete, or its last words are lost."""
-    return publication.read(termination_message(run.pods)) if run.complete_since is not None else None
+    return publication.parse_publication(termination_message(run.pods)) if run.complete_since is not None else None
 
 
 def heard(record: Record, run: Run, world: World, progress: str) -> Record:

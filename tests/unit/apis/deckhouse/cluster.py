@@ -8,7 +8,7 @@ from typing import Any
 
 from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.names import UPLOADED
-from slipway.artifacts.documents.publication import Facts, Publication, written
+from slipway.artifacts.documents.publication import Facts, Publication, encode_publication
 from slipway.controller.reconciling.patches import own_patch
 from slipway.kube.objects import JOB, Key, deleting, key
 from slipway.kube.schemas.conditions import timestamp
@@ -201,7 +201,7 @@ class Cluster:
         """A Job comes to its end."""
         job = self.job(name)
         over = {"type": "Failed" if fails else "Complete", "status": "True", "lastTransitionTime": timestamp(self.now)}
-        message = fails or (written(result).decode() if isinstance(result, Publication) else result)
+        message = fails or (encode_publication(result).decode() if isinstance(result, Publication) else result)
         job["status"] = {"conditions": [over]}
         container = {"name": "loader", "state": {"terminated": {"exitCode": int(bool(fails)), "message": message}}}
         status = {"phase": "Failed" if fails else "Succeeded", "containerStatuses": [container]}

@@ -12,7 +12,7 @@ import pytest
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.settings import deckhouse
 from slipway.apis.deckhouse.types import MODEL
-from slipway.artifacts.documents.publication import Facts, Publication, written
+from slipway.artifacts.documents.publication import Facts, Publication, encode_publication
 from slipway.serving.contract.api import InvalidSpecError, Rejection
 from slipway.serving.wire.agent import AgentReport, Progress
 from tests import worlds
@@ -85,7 +85,7 @@ def case(seed: int) -> tuple[Cluster, str]:
         if dice.random() < 0.5:
             cluster.ends("tiny", fails=dice.choice(MESSAGES) or "died")
         elif dice.random() < 0.8:
-            cluster.ends("tiny", dice.choice((*MESSAGES, *(written(one).decode() for one in PUBLICATIONS))))
+            cluster.ends("tiny", dice.choice((*MESSAGES, *(encode_publication(one).decode() for one in PUBLICATIONS))))
     if dice.random() < 0.3:
         cluster.models["tiny"]["status"] = generator.value(SCHEMA["status"]) or {}
     if dice.random() < 0.2:

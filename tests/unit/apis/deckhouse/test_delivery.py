@@ -28,7 +28,7 @@ from slipway.kube.objects import (
 from slipway.kube.values.times import unix_time
 from slipway.serving.contract.delivery import OBSERVED, WORKLOADS, DeliveryWorld, Outcome, operations, template_of
 from slipway.serving.contract.settings import Settings
-from slipway.serving.wire.depot_token import Claim, TokenError, verified
+from slipway.serving.wire.depot_token import Claim, TokenError, verify_token
 from slipway.weights.delivery.image_volumes import LIFE, RENEWAL
 from slipway.weights.delivery.image_volumes import NAMESPACES as NAMESPACE_WATCH
 from slipway.weights.delivery.shared_claim import FILLED
@@ -505,7 +505,7 @@ def test_image_volumes_need_no_claim_and_no_job() -> None:
     (secret,) = place.outcome(DEPLOYMENT, after).secrets
     assert spec["imagePullSecrets"] == [{"name": secret["metadata"]["name"]}]
     credentials = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
-    claim = verified(SECRET_KEY, credentials["password"], "pull", NOW)
+    claim = verify_token(SECRET_KEY, credentials["password"], "pull", NOW)
     assert (claim.namespace, claim.uid) == (NAMESPACE, "uid-ns")
     del after["metadata"]["annotations"][names.USES_MODEL]
     cleaned_workload = place.deliver(DEPLOYMENT, after)
@@ -515,7 +515,7 @@ def test_image_volumes_need_no_claim_and_no_job() -> None:
 def pull_claim(outcome: Outcome, now: float) -> Claim:
     (secret,) = outcome.secrets
     credentials = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
-    return verified(SECRET_KEY, credentials["password"], "pull", now)
+    return verify_token(SECRET_KEY, credentials["password"], "pull", now)
 
 
 def test_a_pull_token_ends_after_days_and_is_renewed_before() -> None:
@@ -583,31 +583,31 @@ def test_only_nodes_count_on_which_the_pods_may_run() -> None:
 
 
 def test_of_a_workload_that_asks_for_nothing_nothing_is_kept() -> None:
-    assert users.observed(workload()) is None
+    assert users.trim_workload(workload()) is None
 
 
 def test_a_workload_counts_as_a_user_as_long_as_it_has_something_of_the_model() -> None:
     place = Place(model("a", "a"), model("g", "b", names.CLUSTER_MODEL))
     after = place.deliver(DEPLOYMENT, workload(model="a", clustermodel="g"))
     del after["metadata"]["annotations"][names.USES_MODEL], after["metadata"]["annotations"][names.USES_CLUSTER_MODEL]
-    kept = users.observed(after)
+    kept = users.trim_workload(after)
     assert kept is not None
-    assert set(users.used(kept)) == {f"{NAMESPACE}/a", "/g"}
+    assert set(users.by_model(kept)) == {f"{NAMESPACE}/a", "/g"}
     assert "own" not in kept["metadata"]["annotations"]
     cleaned_workload = place.deliver(DEPLOYMENT, after)
-    assert users.observed(cleaned_workload) is None
+    assert users.trim_workload(cleaned_workload) is None
 
 
 def test_models_of_other_namespaces_do_not_wait_for_who_says_that_he_has_them() -> None:
     forged = workload(model="a")
     forged["metadata"]["annotations"][users.DELIVERED] = f"victims/m,{NAMESPACE}/b,/g,,c"
-    kept = users.observed(forged)
+    kept = users.trim_workload(forged)
     assert kept is not None
-    assert list(users.used(kept)) == [f"{NAMESPACE}/a", f"{NAMESPACE}/b", "/g"]
+    assert list(users.by_model(kept)) == [f"{NAMESPACE}/a", f"{NAMESPACE}/b", "/g"]
 
 
 def test_a_model_is_told_when_a_workload_begins_or_ends_to_use_it() -> None:
-    before, after = users.observed(workload(model="a", clustermodel="c")), users.observed(workload(model="b"))
+    before, after = users.trim_workload(workload(model="a", clustermodel="c")), users.trim_workload(workload(model="b"))
     change = Change(before, after)
     of_models, of_cluster_models = (
         {key for watch in users.watches(kind) for key in watch.enqueue(change, None)}

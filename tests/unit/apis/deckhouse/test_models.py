@@ -15,9 +15,9 @@ from slipway.apis.deckhouse.delivery import users
 from slipway.kube.objects import Key
 from slipway.serving.containers.freedoms import Labels
 from slipway.serving.contract.api import InvalidSpecError, Rejection
-from slipway.serving.contract.authors import NOT_ALLOWED, planned
+from slipway.serving.contract.authors import NOT_ALLOWED, build_allowed_plan
 from slipway.serving.wire import upload_notes
-from slipway.serving.wire.depot_token import verified
+from slipway.serving.wire.depot_token import verify_token
 from slipway.weights.jobs import turns
 from tests import worlds
 
@@ -73,7 +73,7 @@ def test_a_model_of_the_cluster_is_published_in_the_system_namespace(cluster: Cl
     assert place.namespace == SYSTEM
     assert words(job)[3] == f"{OWN['registry']}/cluster/tiny/uid-tiny"
     api, world = MODELS[1], cluster.world("tiny")
-    assert planned(api, world, api.resolve(world), Labels()).children
+    assert build_allowed_plan(api, world, api.resolve(world), Labels()).children
 
 
 def test_a_model_of_the_system_namespace_is_refused(cluster: Cluster) -> None:
@@ -81,7 +81,7 @@ def test_a_model_of_the_system_namespace_is_refused(cluster: Cluster) -> None:
     cluster.models["tiny"]["metadata"]["namespace"] = SYSTEM
     api, world = MODELS[0], cluster.world("tiny")
     with pytest.raises(InvalidSpecError) as refused:
-        planned(api, world, api.resolve(world), Labels())
+        build_allowed_plan(api, world, api.resolve(world), Labels())
     assert refused.value.reason == NOT_ALLOWED
 
 
@@ -590,7 +590,7 @@ def test_an_upload_has_a_secret_with_a_token_for_half_an_hour(cluster: Cluster) 
         name: b64decode(text).decode() for name, text in cluster.secrets[Key("chat", "mine-upload")]["data"].items()
     }
     assert data["url"] == "https://depot.example/v1/upload/chat/mine/uid-mine"
-    claim = verified(KEY, data["token"], "upload", START)
+    claim = verify_token(KEY, data["token"], "upload", START)
     assert (claim.namespace, claim.name, claim.uid, claim.expires) == ("chat", "mine", "uid-mine", START + 1800)
     assert data["command"] == f"curl --fail -H 'Authorization: Bearer {data['token']}' -T FILE '{data['url']}'"
     assert data["token"] not in json.dumps(cluster.models["mine"])

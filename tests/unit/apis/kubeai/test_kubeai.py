@@ -360,14 +360,16 @@ def test_a_model_with_a_cache_has_no_pods_before_it_is_filled() -> None:
     "text", ["", "no json", "[]", '{"uid": "other"}', f'{{"uid":"{UID}","url":"hf://acme/other"}}']
 )
 def test_an_annotation_that_is_not_this_models_means_not_loaded(text: str) -> None:
-    assert not cache.loaded(resolve(with_claim(world(**CACHED), {"models.kubeai.org/tiny": text})))
+    assert not cache.is_loaded(resolve(with_claim(world(**CACHED), {"models.kubeai.org/tiny": text})))
 
 
 @pytest.mark.parametrize("url", ["", "hf://acme/tiny"])
 def test_the_originals_word_counts_without_a_url_and_options_change_no_weights(url: str) -> None:
     note = {"uid": UID} | ({"url": url} if url else {})
     snapshot = world(url="hf://acme/tiny?model=a.gguf", engine="LlamaCpp", **CACHED)
-    assert cache.loaded(resolve(with_claim(snapshot, {"models.kubeai.org/tiny": msgspec.json.encode(note).decode()})))
+    assert cache.is_loaded(
+        resolve(with_claim(snapshot, {"models.kubeai.org/tiny": msgspec.json.encode(note).decode()}))
+    )
 
 
 @pytest.mark.parametrize("how", ["Complete", "Failed"])

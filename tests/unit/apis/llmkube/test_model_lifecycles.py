@@ -9,7 +9,7 @@ import pytest
 
 from slipway.apis.llmkube import MODELS
 from slipway.apis.llmkube.models import cache
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, deleting
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError, Plan, World
@@ -104,7 +104,7 @@ class Cluster:
         if words[1] == "stage":
             self.disk.add(words[3].rpartition("/")[2])
             self.downloads.append(words[2])
-        return written(Report(file="a.gguf", size=5, etag="1", sha256=self.sha256)).decode()
+        return encode_report(Report(file="a.gguf", size=5, etag="1", sha256=self.sha256)).decode()
 
     def working(self) -> list[tuple[str, str]]:
         return [place for place, job in self.jobs.items() if "status" not in job]
@@ -173,7 +173,7 @@ def annotate(obj: dict[str, Any], told: dict[str, Any]) -> None:
 def inventory(cluster: Cluster) -> dict[str, cache.Record]:
     """What Models say of the folders, and the claim of those of which none says anything."""
     carriers = [cluster.claim, *cluster.models.values()]
-    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+    return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
 def complete(cluster: Cluster) -> set[str]:

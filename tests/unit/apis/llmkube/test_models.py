@@ -18,7 +18,7 @@ import pytest
 from slipway.apis.llmkube import MODELS, names
 from slipway.apis.llmkube.models import loaders
 from slipway.apis.llmkube.models import spec as model_spec
-from slipway.apis.llmkube.models.cache import written
+from slipway.apis.llmkube.models.cache import encode_record
 from slipway.apis.llmkube.types.model import ModelStatus
 from slipway.kube.objects import JOB, NODE, deleting
 from slipway.kube.schemas.conditions import timestamp
@@ -63,7 +63,7 @@ def world_of(resource: dict[str, Any], others: list[dict[str, Any]], settings: S
 def carried_over(world: World) -> dict[str, str]:
     """The records that fall to a Model, off the claim of an example, which has them as earlier versions wrote them."""
     view = MODELS.resolve(world)
-    records = {one.place.annotation: written(one.record, view.claim) for one in view.left if one.record}
+    records = {one.place.annotation: encode_record(one.record, view.claim) for one in view.orphaned if one.record}
     for annotation in records:
         view.claim["metadata"]["annotations"].pop(annotation)  # type: ignore[index]
     return records
@@ -233,7 +233,7 @@ def test_a_hash_is_checked_for_every_kind_of_source(kind: str, persistence: Lite
     """The original looks at it for what it copies itself only."""
     settings = msgspec.structs.replace(ALLOWED, apis={"llmkube": {"modelCache": {"persistence": persistence}}})
     world = model(REMOTE[kind], settings, sha256="AB" * 32)
-    read = model_spec.read(world.resource, settings)
+    read = model_spec.parse_model(world.resource, settings)
     job = loaders.inspection(read) if kind == "claim" else loaders.download(read, refresh=False)
     assert f"--sha256={'ab' * 32}" in job["spec"]["template"]["spec"]["containers"][0]["args"]
 

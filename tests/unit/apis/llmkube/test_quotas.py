@@ -606,13 +606,13 @@ def recorded(name: str, minute: int = 0, **record: Any) -> dict[str, Any]:
 def test_room_wakes_as_many_as_fit_and_no_more() -> None:
     waiting = [recorded(f"w{number}", number, wanted=1) for number in range(5)]
     gone = recorded("a", gpus=2)
-    keys = list(quotas.after(Change(gone, None), stores(quota(2), *reversed(waiting))))
+    keys = list(quotas.enqueue_next(Change(gone, None), stores(quota(2), *reversed(waiting))))
     assert keys == [Key("models", "w0"), Key("models", "w1")]
 
 
 def test_one_that_is_granted_what_it_waited_for_wakes_the_next() -> None:
     before, now = recorded("a", wanted=1, reserved=1), recorded("a", wanted=1, gpus=1)
-    keys = list(quotas.after(Change(before, now), stores(quota(2), now, recorded("b", 5, wanted=1))))
+    keys = list(quotas.enqueue_next(Change(before, now), stores(quota(2), now, recorded("b", 5, wanted=1))))
     assert keys == [Key("models", "b")]
 
 
@@ -620,7 +620,7 @@ def test_news_that_leave_everything_as_it_was_wake_nobody() -> None:
     before = recorded("a", gpus=1, wanted=1)
     now = {**before, "metadata": {**before["metadata"], "labels": {"x": "y"}}}
     listers = stores(quota(2), now, recorded("b", 5, wanted=1))
-    assert list(quotas.after(Change(before, now), listers)) == []
+    assert list(quotas.enqueue_next(Change(before, now), listers)) == []
     assert list(quotas.quotas_of(Change(before, now), listers)) == []
 
 
@@ -657,7 +657,7 @@ def test_who_moves_in_the_queue_wakes_those_behind(before: dict[str, Any], now: 
     behind = recorded("b", 5, wanted=1)
     behind["status"]["effectivePriority"] = 50
     listers = stores(quota(3), behind, *([now] if now else []))
-    assert list(quotas.after(Change(before, now), listers)) == [Key("models", "b")]
+    assert list(quotas.enqueue_next(Change(before, now), listers)) == [Key("models", "b")]
 
 
 @pytest.mark.parametrize(
@@ -666,13 +666,13 @@ def test_who_moves_in_the_queue_wakes_those_behind(before: dict[str, Any], now: 
 )
 def test_who_joins_the_queue_or_reserves_wakes_nobody(before: dict[str, Any], now: dict[str, Any]) -> None:
     listers = stores(quota(3), now, recorded("b", 5, wanted=1))
-    assert list(quotas.after(Change(before, now), listers)) == []
+    assert list(quotas.enqueue_next(Change(before, now), listers)) == []
 
 
 def test_whoever_has_a_reservation_looks_again_though_there_is_no_room() -> None:
     now, holder = recorded("a", gpus=1, wanted=1), recorded("b", 5, reserved=1, wanted=1)
     listers = stores(quota(1), now, holder, recorded("c", 6, wanted=1))
-    keys = list(quotas.after(Change(recorded("a", reserved=1, wanted=1), now), listers))
+    keys = list(quotas.enqueue_next(Change(recorded("a", reserved=1, wanted=1), now), listers))
     assert keys == [Key("models", "b")]
 
 

@@ -28,14 +28,14 @@ KEY, OTHER = (names.cache_key(source) for source in SOURCES[:2])
 
 def holders(cluster: Cluster, key: str = KEY) -> list[str]:
     """The Models that have a record of a folder."""
-    return [name for name, model in cluster.models.items() if key in cache.inventory(model)]
+    return [name for name, model in cluster.models.items() if key in cache.read_records(model)]
 
 
 def as_before(cluster: Cluster) -> None:
     """All records move to the claim, where earlier versions had them."""
     assert cluster.claim is not None
     for model in cluster.models.values():
-        for key, record in cache.inventory(model).items():
+        for key, record in cache.read_records(model).items():
             text = msgspec.json.encode(msgspec.structs.replace(record, claim="")).decode()
             annotate(cluster.claim, {f"{names.LOADED}{key}": text})
             annotate(model, {f"{names.LOADED}{key}": None})
@@ -112,7 +112,7 @@ def test_what_a_claim_of_an_earlier_version_says_goes_over_to_models_and_is_lost
             assert complete(shared) == {KEY, OTHER}
             assert {shared.phase(one) for one in shared.models} == {"Ready"}
     assert (holders(shared), holders(shared, OTHER)) == (["first"], ["other"])
-    assert cache.inventory(shared.claim) == {}
+    assert cache.read_records(shared.claim) == {}
     assert shared.downloads == [SOURCES[0], SOURCES[1]]
 
 
@@ -144,12 +144,12 @@ def test_records_that_somebody_writes_on_the_claim_have_no_model_read_all_others
 
     def read(model: Object, settings: Settings) -> Model:
         reads.append(model["metadata"]["name"])
-        return model_spec.read(model, settings)
+        return model_spec.parse_model(model, settings)
 
-    monkeypatch.setattr(cache, "read", read)
+    monkeypatch.setattr(cache, "parse_model", read)
     for name, taken in (("first", 16), ("second", 0), ("idle-49", 0)):
         reads.clear()
-        assert len(MODELS.resolve(shared.world(name)).left) == taken
+        assert len(MODELS.resolve(shared.world(name)).orphaned) == taken
         assert len(reads) <= 10
 
 
@@ -158,8 +158,8 @@ def test_more_records_than_are_taken_over_at_once_follow_each_other(shared: Clus
     forged(shared, 40)
     for _unused in range(4):
         shared.reconcile("first")
-    assert len(cache.inventory(shared.claim)) == 0
-    assert len(cache.inventory(shared.models["first"])) == 41
+    assert len(cache.read_records(shared.claim)) == 0
+    assert len(cache.read_records(shared.models["first"])) == 41
 
 
 def test_records_that_somebody_writes_hold_up_none_that_a_model_needs(shared: Cluster) -> None:
@@ -182,7 +182,9 @@ def test_long_records_that_somebody_writes_again_and_again_take_no_memory() -> N
     tracemalloc.start()
     before, _peak = tracemalloc.get_traced_memory()
     for number in range(200):
-        cache.inventory({"metadata": {"annotations": {f"{names.LOADED}{KEY}": f'{{"by":"{number}{"x" * 15_000}"}}'}}})
+        cache.read_records(
+            {"metadata": {"annotations": {f"{names.LOADED}{KEY}": f'{{"by":"{number}{"x" * 15_000}"}}'}}}
+        )
     after, _peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert after - before < 500_000

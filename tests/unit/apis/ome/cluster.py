@@ -8,7 +8,7 @@ from typing import Any
 from slipway.apis.ome.models.resolve import View
 from slipway.apis.ome.models.storage import use_of
 from slipway.apis.ome.models.table import MODELS
-from slipway.artifacts.documents.report import Report, written
+from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.facts.config import ModelFacts
 from slipway.kube.objects import JOB, Key, deleting, key
 from slipway.kube.schemas.conditions import timestamp
@@ -185,7 +185,7 @@ class Cluster:
             self.disks[node][words[3]] = words[2]
         fault = self.fault if words[1] == "inspect" else ""
         report = Report(file="a.safetensors", size=5, revision="abc", model=self.facts, seal=self.seal, fault=fault)
-        return written(report).decode()
+        return encode_report(report).decode()
 
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]

@@ -12,13 +12,13 @@ from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
 from slipway.apis.ome.benchmarks.job import SUMMARY_SECONDS
 from slipway.apis.ome.benchmarks.resolve import SPEC, TOKENIZER_ANNOTATION
-from slipway.artifacts.documents.benchmark import Run, Summary, written
+from slipway.artifacts.documents.benchmark import Run, Summary, encode_summary
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, Key, Object
 from slipway.kube.values.times import unix_time
 from slipway.serving.containers.freedoms import NO_LABELS
 from slipway.serving.contract.api import InvalidSpecError, Rejection, World
-from slipway.serving.contract.authors import planned as judged
+from slipway.serving.contract.authors import build_allowed_plan as judged
 from slipway.serving.contract.settings import Loader, Settings
 from tests import worlds
 from tests.tables import each
@@ -407,7 +407,7 @@ def summary(**fields: Any) -> str:
         input_tokens_per_second=300.0, output_tokens_per_second=150.0, first_token_seconds=0.02,
         first_token_seconds_p99=0.05,
     )  # fmt: skip
-    return written(Summary(**{"requests": 300, "runs": (run,), **fields})).decode()
+    return encode_summary(Summary(**{"requests": 300, "runs": (run,), **fields})).decode()
 
 
 def reason(told: Object, condition: str = "Available") -> str:

@@ -13,7 +13,7 @@ from slipway.apis.ome.types.service import SERVICE as SERVICE_DEFINITION
 from slipway.kube.objects import DEPLOYMENT, ROLE, ROLE_BINDING, SCALED_OBJECT, SERVICE, SERVICE_ACCOUNT, Object
 from slipway.serving.containers.freedoms import NO_LABELS
 from slipway.serving.contract.api import InvalidSpecError
-from slipway.serving.contract.authors import NOT_ALLOWED, planned
+from slipway.serving.contract.authors import NOT_ALLOWED, build_allowed_plan
 from slipway.serving.contract.settings import NetworkPolicies, Settings
 from slipway.serving.pods.groups import LEADER_WORKER_SET
 from slipway.serving.routing.route import ROUTE, Route, Target
@@ -470,7 +470,7 @@ def test_what_a_runtime_of_the_cluster_says_is_the_operators_word_and_a_services
     def allowed(asked: Any) -> bool:
         view = api.resolve(asked)
         try:
-            planned(api, asked, view, NO_LABELS)
+            build_allowed_plan(api, asked, view, NO_LABELS)
         except InvalidSpecError as error:
             return error.reason != NOT_ALLOWED
         return True
@@ -501,7 +501,7 @@ def test_a_model_in_a_claim_lets_nobody_read_a_folder_of_the_node() -> None:
     )
 
     with pytest.raises(InvalidSpecError, match="hostPath") as refused:
-        planned(api, snapshot, api.resolve(snapshot), NO_LABELS)
+        build_allowed_plan(api, snapshot, api.resolve(snapshot), NO_LABELS)
 
     assert refused.value.reason == NOT_ALLOWED
 

@@ -11,7 +11,7 @@ from slipway.apis.ome.services.table import SERVICES
 from slipway.kube.objects import Object
 from slipway.serving.containers.freedoms import APPARMOR, CLUSTER_CREDENTIALS, NO_LABELS
 from slipway.serving.contract.api import InvalidSpecError, Plan, World
-from slipway.serving.contract.authors import NOT_ALLOWED, planned
+from slipway.serving.contract.authors import NOT_ALLOWED, build_allowed_plan
 from slipway.serving.contract.settings import PROMETHEUS_SERVER, Authors, Settings
 
 from . import services as bench
@@ -26,7 +26,7 @@ def of(runtime: Object, model: Object = CLUSTER, settings: Settings = STRICT, /,
 
 
 def plan(case: World) -> Plan:
-    return planned(SERVICES, case, SERVICES.resolve(case), NO_LABELS)
+    return build_allowed_plan(SERVICES, case, SERVICES.resolve(case), NO_LABELS)
 
 
 def refusal(case: World) -> str:

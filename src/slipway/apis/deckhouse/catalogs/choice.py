@@ -13,7 +13,7 @@ from slipway.apis.deckhouse.types import CatalogEntry
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, deleting, key, uid
 from slipway.serving.contract.api import Listers, Watch, World
-from slipway.serving.contract.watches import nobody
+from slipway.serving.contract.watches import enqueue_nothing
 from slipway.serving.wire.catalogs import IMPORTS, UndecidedError, choose_catalog, choose_entry
 
 CHOOSING = "choosing"
@@ -100,7 +100,7 @@ def watches(kind: Kind) -> tuple[Watch, ...]:
         return [key(model) for model in listers.list(kind, CHOOSING, "yes")]
 
     return (
-        Watch(kind=kind, enqueue=nobody, indexes={CHOOSING: by_choosing}),
+        Watch(kind=kind, enqueue=enqueue_nothing, indexes={CHOOSING: by_choosing}),
         Watch(kind=names.CATALOG_SOURCE, enqueue=enqueue),
     )
 

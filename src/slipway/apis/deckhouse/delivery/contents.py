@@ -58,8 +58,8 @@ def with_contents(template: Object, contents: Contents, ours: Names) -> Object:
     return {**template, "spec": pod, **({"metadata": metadata} if metadata or "metadata" in template else {})}
 
 
-def taken(template: Object, folder: str, ours: Names) -> tuple[str, str] | None:
-    """The first container of which the author has something at or below this folder, and its path there."""
+def find_conflict(template: Object, folder: str, ours: Names) -> tuple[str, str] | None:
+    """Returns the first container in which the author mounts something at or below this folder, and its path."""
     for part in CONTAINERS:
         for container in template["spec"].get(part) or ():
             for mount in container.get("volumeMounts") or ():

@@ -30,8 +30,8 @@ def split(text: str) -> list[str]:
     return [one.strip() for one in text.split(",")]
 
 
-def observed(workload: Object) -> Object | None:
-    """What is cached of a workload's metadata; nothing where it asks for nothing and has nothing of ours."""
+def trim_workload(workload: Object) -> Object | None:
+    """Returns the metadata of a workload that is cached, or None if it requests no model and has nothing of ours."""
     metadata = workload["metadata"]
     annotations = metadata.get("annotations") or {}
     kept = {name: annotations[name][: MOST_BYTES + 1] for name in KEPT if name in annotations}
@@ -42,7 +42,7 @@ def observed(workload: Object) -> Object | None:
     return {"kind": workload["kind"], "metadata": {**identity, "annotations": kept}}
 
 
-def used(workload: Object) -> Iterable[str]:
+def by_model(workload: Object) -> Iterable[str]:
     """Index function for :data:`USERS`.
 
     Whoever writes a workload may write the annotation :data:`DELIVERED`, too: models of other namespaces do not wait
@@ -59,11 +59,11 @@ def watches(model: Kind) -> tuple[Watch, ...]:
     """Of an API whose models of this kind wait for those who read them."""
 
     def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
-        before, after = (set(used(obj)) if obj else set() for obj in change[:2])
+        before, after = (set(by_model(obj)) if obj else set() for obj in change[:2])
         places = (Key(*value.split("/", 1)) for value in before ^ after if value.count("/") == 1)
         return [place for place in places if bool(place.namespace) == model.namespaced]
 
-    return tuple(Watch(kind=kind, enqueue=enqueue, trim=observed, indexes={USERS: used}) for kind in OBSERVED)
+    return tuple(Watch(kind=kind, enqueue=enqueue, trim=trim_workload, indexes={USERS: by_model}) for kind in OBSERVED)
 
 
 def users(world: World) -> tuple[str, ...]:

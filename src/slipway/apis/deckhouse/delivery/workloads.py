@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from slipway.apis.deckhouse import names
-from slipway.apis.deckhouse.delivery.contents import Contents, Names, taken, with_contents
+from slipway.apis.deckhouse.delivery.contents import Contents, Names, find_conflict, with_contents
 from slipway.apis.deckhouse.delivery.users import DELIVERED, MOST_BYTES, USERS, split
 from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
 from slipway.kube.objects import Key, Object, annotations_of, deleting, key
@@ -71,10 +71,10 @@ class Deliveries:
         if deleting(world.workload):
             return Outcome(workload=world.workload, claims=shared)
         try:
-            keys = _asked(world.workload)
+            keys = _requested_models(world.workload)
             if not keys:
                 return _finished(world, Contents(), {}, Means(), shared)
-            models = [_brought(world, one) for one in keys]
+            models = [_resolve_model(world, one) for one in keys]
             means = _means(world, models)
         except NotDeliverableError as error:
             return _blocked(world, error.blocked, Means(), shared)
@@ -89,8 +89,9 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
     return (image_volumes.NODES, image_volumes.NAMESPACES) if deckhouse(settings).delivery == "ImageVolume" else ()
 
 
-def _asked(workload: Object) -> list[Key]:
-    """The models that a workload names, those of the cluster without a namespace. Raises NotDeliverableError."""
+def _requested_models(workload: Object) -> list[Key]:
+    """Returns the keys of the models that a workload names. ClusterModels have no namespace. Raises
+    NotDeliverableError."""
     annotations, namespace = annotations_of(workload), key(workload).namespace
     keys: list[Key] = []
     for annotation, place in ((names.USES_MODEL, namespace), (names.USES_CLUSTER_MODEL, "")):
@@ -114,8 +115,8 @@ def _asked(workload: Object) -> list[Key]:
     return keys
 
 
-def _brought(world: DeliveryWorld, place: Key) -> Brought:
-    """Raises NotDeliverableError for a model that is not Ready."""
+def _resolve_model(world: DeliveryWorld, place: Key) -> Brought:
+    """Resolves a model for delivery. Raises NotDeliverableError if it is not Ready."""
     kind = names.MODEL if place.namespace else names.CLUSTER_MODEL
     model = world.listers.get(kind, place)
     if model is None:
@@ -138,7 +139,7 @@ def _brought(world: DeliveryWorld, place: Key) -> Brought:
 
 def _means(world: DeliveryWorld, models: Sequence[Brought]) -> Means:
     """Raises NotDeliverableError."""
-    if conflict := taken(template_of(world.kind, world.workload), MODELS_DIR, OURS):
+    if conflict := find_conflict(template_of(world.kind, world.workload), MODELS_DIR, OURS):
         text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
         raise NotDeliverableError(INVALID, text.format(*conflict))
     own = deckhouse(world.settings)

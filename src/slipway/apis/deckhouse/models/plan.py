@@ -57,8 +57,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """With a token of the source."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that may not be valid, and what became of it so far."""
+class ModelView(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, valid or not, and its progress."""
 
     world: World
     settings: DeckhouseSettings
@@ -133,7 +133,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.origin
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> ModelView:
     model, settings = world.resource, deckhouse(world.settings)
     namespace = key(model).namespace or settings.namespace
     record = publications.read(annotations_of(model).get(names.PUBLICATION, ""))
@@ -142,7 +142,7 @@ def resolve(world: World) -> View:
         for what, attempt in ((publishers.PUBLISH, record.attempt), (publishers.UNPUBLISH, 0))
     )
     shared = world.file(settings.key_file)
-    view = View(
+    view = ModelView(
         world=world,
         settings=settings,
         origin=_origin(world),
@@ -185,7 +185,7 @@ def _origin(world: World) -> Origin | InvalidSpecError:
 # Plan
 
 
-def plan(view: View) -> Plan:
+def plan(view: ModelView) -> Plan:
     """Raises InvalidSpecError."""
     origin = view.valid()
     base = Plan(children=(), finalizer=names.FINALIZER, in_system_namespace=not key(view.model).namespace)
@@ -207,7 +207,7 @@ def plan(view: View) -> Plan:
     return _annotated(with_job, {names.PUBLICATION: view.record.text()})
 
 
-def has_begun(view: View) -> bool:
+def has_begun(view: ModelView) -> bool:
     """Whether the Job publishes the model, or has failed to. If the status does not say so yet, it must be the model's
     turn: a tenant may have created the Job."""
     if view.run.made is None or turns.yields(view.world, queue(view)):
@@ -220,7 +220,7 @@ def _annotated(plan: Plan, annotations: Mapping[str, str | None]) -> Plan:
     return msgspec.structs.replace(plan, self_patch=patch)
 
 
-def queue(view: View) -> Queue:
+def queue(view: ModelView) -> Queue:
     return Queue(
         kinds=KINDS,
         at_once=view.settings.publications_at_once,
@@ -231,7 +231,7 @@ def queue(view: View) -> Queue:
     )
 
 
-def _publisher(view: View, origin: Origin) -> Object:
+def _publisher(view: ModelView, origin: Origin) -> Object:
     settings, common = view.settings, view.world.settings
     words = [publishers.PUBLISH, origin.source, view.target]
     if view.run.made is None:
@@ -246,15 +246,15 @@ def _publisher(view: View, origin: Origin) -> Object:
     return publications.job(view.world, view.run, view.namespace, _label(view), words, _access(view) + source_access)
 
 
-def _label(view: View) -> dict[str, str]:
+def _label(view: ModelView) -> dict[str, str]:
     return {names.MODEL_LABEL: label_value(key(view.model).name)}
 
 
-def _access(view: View) -> Access:
+def _access(view: ModelView) -> Access:
     return of_operator(view.world.settings.loader) + of_registry(view.settings.ca)
 
 
-def _with_session(view: View, plan: Plan) -> Plan:
+def _with_session(view: ModelView, plan: Plan) -> Plan:
     """What lets somebody upload, until that is too late."""
     if not view.until:
         return _annotated(plan, {names.UPLOAD: str(int(view.world.now) + view.settings.upload_seconds)})
@@ -269,7 +269,7 @@ def _with_session(view: View, plan: Plan) -> Plan:
 # End
 
 
-def finalize(view: View) -> Plan | None:
+def finalize(view: ModelView) -> Plan | None:
     """Waits for whoever reads the model; what has to be done in the registry then is waited for only so long."""
     staying = Plan(children=(), in_system_namespace=not key(view.model).namespace)
     children = view.world.children.items()
@@ -287,7 +287,7 @@ def finalize(view: View) -> Plan | None:
     return staying if outlived else msgspec.structs.replace(staying, children=(job,))
 
 
-def is_late(view: View) -> bool:
+def is_late(view: ModelView) -> bool:
     """Whether nothing reads the model for so long that nothing more is waited for: a registry may be gone for good."""
     kept = find(view.model, ARTIFACT_RESOLVED) or {}
     if kept.get("status") == "True":
@@ -296,7 +296,7 @@ def is_late(view: View) -> bool:
     return view.world.now - unix_time(since) > EVICTION_SECONDS
 
 
-def _may_be_there(view: View) -> bool:
+def _may_be_there(view: ModelView) -> bool:
     """Whether the registry may have something of the model."""
     annotated = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
     begun = view.run.made is not None or view.removal.made is not None

@@ -9,7 +9,7 @@ import msgspec
 
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.models import plan as models
-from slipway.apis.deckhouse.models.plan import ARTIFACT_RESOLVED, METADATA_RESOLVED, READY, UPLOAD, View
+from slipway.apis.deckhouse.models.plan import ARTIFACT_RESOLVED, METADATA_RESOLVED, READY, UPLOAD, ModelView
 from slipway.apis.deckhouse.types import Phase
 from slipway.artifacts.documents.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication
 from slipway.artifacts.locations import model_pages
@@ -43,8 +43,8 @@ MOST_NAMED = 5
 """Workloads that a message names."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model."""
+class ModelState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a model that its status reports."""
 
     phase: Phase
     message: str
@@ -54,7 +54,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """Reason of the condition Ready."""
     progress: str = ""
     recheck: float | None = None
-    found: Publication | None = None
+    publication: Publication | None = None
     """What the status does not have yet."""
     turn: turns.Place | None = None
     """None: it needs no turn, or could not begin."""
@@ -64,8 +64,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """Why its plan is not in place yet."""
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
-    state = _told(view)
+def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
+    state = _determine_state(view)
     rejection = first_rejection(view.origin, rejection)
     if rejection is not None and state.phase not in ("Ready", "Deleting") and not view.vanished:
         state = _rejected(state, rejection)
@@ -77,8 +77,8 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "source": _source(view, state),
         "upload": _upload(view) if state.phase == "WaitForUpload" else None,
     }
-    if state.found is not None:
-        fields |= {"artifact": _artifact(state.found), "resolved": _resolved(view, state.found.facts)}
+    if state.publication is not None:
+        fields |= {"artifact": _artifact(state.publication), "resolved": _resolved(view, state.publication.facts)}
     elif view.published:
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
     elif size := state.size or turns.size_of(view.model):  # what was sent so far stays in the registry for some time
@@ -92,7 +92,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     )
 
 
-def _rejected(state: Told, rejection: Rejection) -> Told:
+def _rejected(state: ModelState, rejection: Rejection) -> ModelState:
     refused = permanent(rejection)
     if refused is None:
         turn = state.turn if state.phase == PUBLISHING else None  # it could not begin, and must not keep others waiting
@@ -104,11 +104,11 @@ def _rejected(state: Told, rejection: Rejection) -> Told:
     return _failed(refused.message, reason, state.recheck)
 
 
-def _failed(message: str, reason: str = PUBLICATION_FAILED, recheck: float | None = None) -> Told:
-    return Told(phase="Failed", message=sentence(message), artifact=reason, ready=FAILED, recheck=recheck)
+def _failed(message: str, reason: str = PUBLICATION_FAILED, recheck: float | None = None) -> ModelState:
+    return ModelState(phase="Failed", message=sentence(message), artifact=reason, ready=FAILED, recheck=recheck)
 
 
-def _conditions(view: View, state: Told) -> tuple[Condition, ...]:
+def _conditions(view: ModelView, state: ModelState) -> tuple[Condition, ...]:
     artifact = "True" if state.artifact == PUBLISHED else "False"
     conditions: tuple[Condition, ...] = (Condition(ARTIFACT_RESOLVED, artifact, state.artifact, state.message),)
     if state.turn is not None:
@@ -118,7 +118,7 @@ def _conditions(view: View, state: Told) -> tuple[Condition, ...]:
         ready = Condition(READY, "False", state.ready, state.message)
         return (*conditions, verdict(state.retried, "", type_=READY) if state.retried else ready)
     condition = find(view.model, METADATA_RESOLVED) or {}
-    partial = state.found.facts.partial if state.found else condition.get("reason") == PARTIAL
+    partial = state.publication.facts.partial if state.publication else condition.get("reason") == PARTIAL
     text = "Some metadata is unknown." if partial else "It was read from the model's files."
     metadata = (PARTIAL if partial else CALCULATED, text)
     return (
@@ -131,7 +131,7 @@ def _conditions(view: View, state: Told) -> tuple[Condition, ...]:
 # Phases
 
 
-def _told(view: View) -> Told:
+def _determine_state(view: ModelView) -> ModelState:
     if deleting(view.model):
         return _leaving(view)
     if view.vanished:
@@ -150,36 +150,36 @@ def _told(view: View) -> Told:
     return _publishing(view) if begun or _keeps_turn(view) else _waiting(view)
 
 
-def _keeps_turn(view: View) -> bool:
+def _keeps_turn(view: ModelView) -> bool:
     """Whether the model has its turn, and no Job at the moment."""
     queue = models.queue(view)
     has = turns.place(view.world, queue) == "has"
     return has and view.run.made is None and not turns.yields(view.world, queue)
 
 
-def _waiting(view: View) -> Told:
+def _waiting(view: ModelView) -> ModelState:
     waits = _pending(view, "The model waits for other publications, or for space in the registry.")
     turn = turns.place(view.world, models.queue(view))
     turn = "waits" if turn == "has" else turn  # it makes way
     return msgspec.structs.replace(waits, turn=turn, recheck=WAIT_SECONDS if turn == "waits" else TURN_SECONDS)
 
 
-def _there(digest: str, publication: Publication | None = None) -> Told:
+def _there(digest: str, publication: Publication | None = None) -> ModelState:
     message = f"The model is in the registry as {digest}."
-    return Told(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", found=publication)
+    return ModelState(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", publication=publication)
 
 
-def _vanished(digest: str) -> Told:
+def _vanished(digest: str) -> ModelState:
     text = f"The registry no longer has {digest}. Delete the model and create it again to publish it again"
     return _failed(text, VANISHED)
 
 
-def _pending(view: View, message: str) -> Told:
+def _pending(view: ModelView, message: str) -> ModelState:
     none = "0%" if view.valid().provider == "Upload" else ""
-    return Told(phase="Pending", message=message, progress=none, recheck=TURN_SECONDS)
+    return ModelState(phase="Pending", message=message, progress=none, recheck=TURN_SECONDS)
 
 
-def _session(view: View) -> Told:
+def _session(view: ModelView) -> ModelState:
     if not view.can_upload:
         return _pending(view, models.NO_KEY)
     if not view.until:
@@ -191,33 +191,33 @@ def _session(view: View) -> Told:
         )
     secret = f"The Secret {names.child(view.model, UPLOAD)} in {view.namespace}"
     text = f"{secret} has the URL and token of the upload until {until}."
-    return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=remaining)
+    return ModelState(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=remaining)
 
 
-def _publishing(view: View) -> Told:
+def _publishing(view: ModelView) -> ModelState:
     state = publications.state(view.record, view.run, view.world)
     if state.failed:
         reason = state.fault if state.fault in (INSUFFICIENT, models.UNSUPPORTED) else PUBLICATION_FAILED
         return _failed(state.message, reason or PUBLICATION_FAILED, state.recheck)
-    return Told(
+    return ModelState(
         phase=PUBLISHING,
         message=state.message,
         artifact=PUBLISHING,
         ready=PUBLISHING,
         progress=publications.percent(state.done, view.record.total, view.progress),
-        recheck=TURN_SECONDS if view.run.made is None else min(filter(None, (state.recheck, _slice_left(view)))),
+        recheck=TURN_SECONDS if view.run.made is None else min(filter(None, (state.recheck, _remaining_turn(view)))),
         turn="has",
         size=publications.size(view.run, view.world),
     )
 
 
-def _slice_left(view: View) -> float:
+def _remaining_turn(view: ModelView) -> float:
     remaining = turns.slice_left(view.model, view.world)
     return remaining if remaining > 0 else TURN_SECONDS
 
 
-def _leaving(view: View) -> Told:
-    going = Told(phase="Deleting", message="The model is being removed from the registry.", recheck=TURN_SECONDS)
+def _leaving(view: ModelView) -> ModelState:
+    going = ModelState(phase="Deleting", message="The model is being removed from the registry.", recheck=TURN_SECONDS)
     if view.users:
         rest = len(view.users) - MOST_NAMED
         named = ", ".join(view.users[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
@@ -233,7 +233,7 @@ def _leaving(view: View) -> Told:
 # Fields
 
 
-def _source(view: View, state: Told) -> Object:
+def _source(view: ModelView, state: ModelState) -> Object:
     before: Object = view.status.get("source") or {}
     if isinstance(view.origin, InvalidSpecError):
         return _without_empty({"resolvedType": model_pages.provider_of(view.url)})
@@ -246,12 +246,12 @@ def _source(view: View, state: Told) -> Object:
             "catalogRevision": entry.revision,
             "remoteDigest": entry.digest,
         }
-    revision = state.found.revision if state.found else before.get("resolvedRevision")
+    revision = state.publication.revision if state.publication else before.get("resolvedRevision")
     fields = {"resolvedType": view.origin.provider, "resolvedRevision": revision, "catalog": _without_empty(provenance)}
     return _without_empty(fields)
 
 
-def _upload(view: View) -> Object:
+def _upload(view: ModelView) -> Object:
     name = names.child(view.model, UPLOAD)
     return {"expiresAt": timestamp(view.until), "secretName": name, "secretNamespace": view.namespace}
 
@@ -267,7 +267,7 @@ def _artifact(publication: Publication) -> Object:
     )
 
 
-def _resolved(view: View, facts: Facts) -> Object:
+def _resolved(view: ModelView, facts: Facts) -> Object:
     capabilities = {"provider": view.valid().provider, "tasks": _each(facts.tasks), "features": _each(facts.features)}
     fields = {
         "format": facts.format,

@@ -15,14 +15,14 @@ import msgspec
 
 from slipway.apis.kubeai import names
 from slipway.apis.kubeai.models import access, pods
-from slipway.apis.kubeai.models.resolve import Model, View, url_of
+from slipway.apis.kubeai.models.resolve import Model, ModelView, url_of
 from slipway.apis.kubeai.settings import SystemConfig
 from slipway.apis.kubeai.types import KIND
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, deleting, uid
 from slipway.kube.schemas.conditions import timestamp
-from slipway.serving.containers.diagnosis import remains, template_digest
+from slipway.serving.containers.diagnosis import may_use_volumes, template_digest
 from slipway.serving.contract.api import Listers, MetadataPatch, Plan
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import referenced_by
@@ -37,9 +37,9 @@ NOTE_BYTES = 16384
 """Of the record of a Model. One that is longer is none of ours, as its url would be longer than a Model may have."""
 
 
-def loaded(view: View) -> bool:
-    """Whether the weights of this very Model and url are complete: neither those of an earlier Model of its name, nor
-    those that it had before it was without a cache for a while, when its url may change."""
+def is_loaded(view: ModelView) -> bool:
+    """Whether the weights of exactly this Model and url are complete. Weights of an earlier Model with its name do not
+    count, nor weights from before it was without a cache, because its url may have changed since."""
     text = view.place.record(view.claim) if view.place else None
     try:
         record = decode_json(text or "{}", dict[str, Any], most=NOTE_BYTES)
@@ -82,17 +82,17 @@ def claim(model: Model, where: Place) -> Object:
     return place.claim(where.claim, spec)
 
 
-def failed_since(view: View) -> float | None:
+def failed_since(view: ModelView) -> float | None:
     """Unix seconds at which the load Job gave up; None: it has not, or it is time for another one."""
     retried = view.load.retried_at()
     return None if retried is not None and view.world.now >= retried else view.load.failed_since
 
 
-def loading(view: View, model: Model, where: Place) -> Filling:
+def loading(view: ModelView, model: Model, where: Place) -> Filling:
     """What brings the weights to the claim: nothing while the claim goes, or what was there before."""
-    if loaded(view):
+    if is_loaded(view):
         return Filling()
-    if evicting(view):
+    if is_evicting(view):
         return Filling(jobs=(_evict_job(view, where),))
     overdue = view.load.failed_since is not None and failed_since(view) is None
     if overdue or (view.claim is not None and deleting(view.claim)):
@@ -105,9 +105,9 @@ def loading(view: View, model: Model, where: Place) -> Filling:
     return Filling(jobs=(_load_job(model, where),), patches=(note,))
 
 
-def left(view: View, deployment: Object) -> Filling:
-    """What a Model needs that may have had a cache and has none: the weights there are removed once none of its pods
-    can have them mounted. ``deployment``: as it is wanted now."""
+def remove_leftovers(view: ModelView, deployment: Object) -> Filling:
+    """Returns what removes the weights of a Model that no longer has a cache, once none of its pods can have them
+    mounted. ``deployment``: the desired one."""
     where = view.place
     if where is None:
         return Filling()
@@ -120,33 +120,35 @@ def left(view: View, deployment: Object) -> Filling:
     return Filling(jobs=(_evict_job(view, where),))
 
 
-def _mounted(view: View, deployment: Object) -> bool:
+def _mounted(view: ModelView, deployment: Object) -> bool:
     """Whether there are pods that may use the cache: of an earlier template, or of the load."""
     world, digest = view.world, template_digest(deployment["spec"]["template"])
     if view.deployment is not None and template_digest(view.deployment["spec"]["template"]) != digest:
         return True
     older = (pod for pod in _reading(view) if template_digest(pod) != digest)
-    return world.child(JOB, names.load_name(view.name)) is not None or any(remains(pod, world.now) for pod in older)
+    return world.child(JOB, names.load_name(view.name)) is not None or any(
+        may_use_volumes(pod, world.now) for pod in older
+    )
 
 
-def _reading(view: View) -> list[Object]:
+def _reading(view: ModelView) -> list[Object]:
     """The pods that may use the weights: all but those that remove them."""
     evict = names.evict_name(view.name)
     return [pod for pod in view.world.pods if (maker := job_of(pod)) is None or maker.name != evict]
 
 
-def evicting(view: View) -> bool:
-    """Whether a Job removes the weights now."""
+def is_evicting(view: ModelView) -> bool:
+    """Whether a Job is removing the weights."""
     return view.eviction.made is not None and not view.eviction.over
 
 
-def finalize(view: View) -> Plan | None:
+def finalize(view: ModelView) -> Plan | None:
     """What is left to do for a Model that goes: its pods end, then its folder is removed, then the claim forgets it.
 
     It ends in any case: without a claim, a configuration or a working Job, and after a time.
     """
     world, where = view.world, view.place
-    if any(remains(pod, world.now) for pod in _reading(view)):
+    if any(may_use_volumes(pod, world.now) for pod in _reading(view)):
         return Plan(children=())
     if where is None or view.claim is None or deleting(view.claim):
         return None
@@ -178,7 +180,7 @@ def _load_job(model: Model, where: Place) -> Object:
     )
 
 
-def _evict_job(view: View, where: Place) -> Object:
+def _evict_job(view: ModelView, where: Place) -> Object:
     runner = _runner(view.config, view.world.settings)
     return jobs.evict(runner, names.evict_name(view.name), where.claim.namespace, where, pods.CACHE)
 

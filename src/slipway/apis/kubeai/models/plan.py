@@ -7,7 +7,7 @@ import msgspec
 from slipway.apis.kubeai import names
 from slipway.apis.kubeai.models import cache, pods
 from slipway.apis.kubeai.models.cache import Filling
-from slipway.apis.kubeai.models.resolve import CONTAINER, Model, View
+from slipway.apis.kubeai.models.resolve import CONTAINER, Model, ModelView
 from slipway.apis.labels import RESERVED
 from slipway.apis.sealed import refuse_sealed
 from slipway.kube.objects import CONFIG_MAP, JOB, Object, labels
@@ -18,19 +18,19 @@ from slipway.serving.pods.server import ModelServer, Scale
 from slipway.serving.routing.scaling import STATE, Scaling
 
 
-def plan(view: View) -> Plan:
+def plan(view: ModelView) -> Plan:
     """Raises InvalidSpecError."""
     model, world = view.valid(), view.world
     server, scale = pods.server(model), pods.scale(model)
     bundle = workload.workload(server, scale, pods.addresses(model, server.engine, failing=view.failing))
     refuse_sealed(bundle.deployment, CONTAINER, model.engine)
     deployment = workload.with_labels_of(bundle.deployment, pods.rightly_labelled(view.deployment))
-    before = (*network.ingress(server, world.settings, policed=world.policed), *bundle.beside)
+    before = (*network.ingress(server, world.settings, policed=world.has_foreign_policies), *bundle.dependencies)
     budget = policies.disruption_budget(server, scale, world.settings)
     filed, absent = _files(model, server)
     cached = model.place is not None
-    filling = cache.loading(view, model, model.place) if model.place else cache.left(view, deployment)
-    started = not cached or cache.loaded(view)
+    filling = cache.loading(view, model, model.place) if model.place else cache.remove_leftovers(view, deployment)
+    started = not cached or cache.is_loaded(view)
     return Plan(
         children=(*before, *filling.jobs, *((deployment,) if started else _kept(view, model)), *budget),
         pending=() if started else (deployment,),
@@ -43,7 +43,7 @@ def plan(view: View) -> Plan:
     )
 
 
-def granted(view: View, plan: Plan) -> frozenset[Freedom]:
+def granted(view: ModelView, plan: Plan) -> frozenset[Freedom]:
     """What the system configuration gives to every Model of this kind, what its patches add, and the Jobs."""
     model = view.valid()
     whole, plain = pods.server(model), pods.server(pods.plain(model))
@@ -53,7 +53,7 @@ def granted(view: View, plan: Plan) -> frozenset[Freedom]:
     return jobs | usual | patched
 
 
-def scaling(view: View) -> Scaling | None:
+def scaling(view: ModelView) -> Scaling | None:
     """How the replicas follow the requests; None: they do not."""
     model = view.model
     if not isinstance(model, Model) or model.spec.autoscaling_disabled:
@@ -75,9 +75,9 @@ def _freedoms(server: ModelServer) -> frozenset[Freedom]:
     return freedoms((workload.deployment(server, Scale(1)),), RESERVED)
 
 
-def _kept(view: View, model: Model) -> tuple[Object, ...]:
+def _kept(view: ModelView, model: Model) -> tuple[Object, ...]:
     """A Deployment of before the cache was asked for serves on while it is filled."""
-    return (workload.kept(view.deployment, model.replicas),) if view.deployment else ()
+    return (workload.keep_deployment(view.deployment, model.replicas),) if view.deployment else ()
 
 
 def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, ...]]:

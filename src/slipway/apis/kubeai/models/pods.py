@@ -17,7 +17,7 @@ from slipway.artifacts.locations import huggingface
 from slipway.kube.objects import MANAGED_BY, Object, created_unix, labels
 from slipway.serving.containers import env, volumes
 from slipway.serving.contract.settings import Settings
-from slipway.serving.pods.loader import ADAPTERS_FOLDER, beside_engine, scratch
+from slipway.serving.pods.loader import ADAPTERS_FOLDER, build_adapter_loader, scratch
 from slipway.serving.pods.server import Container, File, ModelServer, Scale, ServiceSpec, variables
 from slipway.serving.pods.workload import CONFINED, restricted
 from slipway.serving.routing.route import PrefixHash, Route, ScaleTarget
@@ -25,7 +25,7 @@ from slipway.serving.wire import agent
 from slipway.serving.wire.agent import Adapter, AdapterSet
 from slipway.weights.sources.credentials import Access, mounted, of_operator
 
-FOUND_OUT = (names.ADAPTER_LABEL, agent.SERVING_LABEL)
+SLIPWAY_LABELS = (names.ADAPTER_LABEL, agent.SERVING_LABEL)
 NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 OWN_LABELS = frozenset({*names.selector(""), NAME_LABEL, INSTANCE_LABEL, MANAGED_BY})
 """What all pods have, whatever their Model's own labels say."""
@@ -197,7 +197,7 @@ def _pod_labels(model: Model) -> dict[str, str]:
 def withheld_labels(resource: Object) -> list[str]:
     """Labels of a Model that the original would give to its pods, and we do not."""
     own = (name for name in labels(resource) if name in RESERVED and name not in OWN_LABELS)
-    return sorted(name for name in own if not name.startswith(FOUND_OUT))
+    return sorted(name for name in own if not name.startswith(SLIPWAY_LABELS))
 
 
 def rightly_labelled(deployment: Object | None) -> Object | None:
@@ -252,4 +252,4 @@ def _loader(model: Model, access: Access) -> Container:
         env_from=env_from(model),
         mounts=access.mounts,
     )
-    return beside_engine(container, PORT, model.settings.adapters.size, model.controller_key)
+    return build_adapter_loader(container, PORT, model.settings.adapters.size, model.controller_key)

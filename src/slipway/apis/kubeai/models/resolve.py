@@ -93,8 +93,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model that may not be valid, and what became of it."""
+class ModelView(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model, valid or not, and its observed state."""
 
     world: World
     name: str
@@ -131,13 +131,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.model
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> ModelView:
     resource = world.resource
     name, config = resource["metadata"]["name"], _config(world)
     deployment = world.child(DEPLOYMENT, names.workload_name(name))
     pods = [pod for pod in world.pods if not job_of(pod)]
     place = place_of(resource)
-    return View(
+    return ModelView(
         world=world,
         name=name,
         model=_model(world, config, place),

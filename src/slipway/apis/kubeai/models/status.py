@@ -6,7 +6,7 @@ import msgspec
 
 from slipway.apis.kubeai import names
 from slipway.apis.kubeai.models import cache, pods
-from slipway.apis.kubeai.models.resolve import Model, View
+from slipway.apis.kubeai.models.resolve import Model, ModelView
 from slipway.engines.definition.retired import sentence
 from slipway.kube.objects import Object, deleting, key
 from slipway.kube.schemas.conditions import Condition
@@ -26,7 +26,7 @@ LEAVING_SECONDS = 30.0
 CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
     world, deployment, leaving = view.world, view.deployment, deleting(view.world.resource)
     diagnosis, pending, cached = view.diagnosis, None, None
     others = [_routed(world)]
@@ -48,7 +48,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "selector": ",".join(f"{label}={value}" for label, value in names.selector(view.name).items()),
         **model_id(f"{namespace}/{names.service_name(name)}", (name,), world.routed),
     }
-    trailing = {"cache": cached.told} if cached else {}
+    trailing = {"cache": cached.status_fields} if cached else {}
     rechecks = (
         diagnosis.recheck_seconds,
         cached.diagnosis.recheck_seconds if cached else None,
@@ -75,7 +75,7 @@ def _routed(world: World) -> Condition:
     return next((condition for condition in conditions if condition.status == "False"), conditions[0])
 
 
-def _ignored(view: View) -> list[Condition]:
+def _ignored(view: ModelView) -> list[Condition]:
     """Told only where there is something to tell."""
     withheld = [f"metadata.labels[{name}]" for name in pods.withheld_labels(view.world.resource)]
     unknown = view.config.unknown_keys
@@ -97,12 +97,12 @@ def _ignored(view: View) -> list[Condition]:
     return [Condition("FieldsIgnored", "True", reason, " ".join((*texts, retired)).strip())]
 
 
-class _Cache(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the cache is."""
+class _CacheState(msgspec.Struct, frozen=True, kw_only=True):
+    """The progress of the cache."""
 
     loaded: bool
     message: str
-    told: Object
+    status_fields: Object
     """``status.cache``."""
     diagnosis: Diagnosis = Diagnosis()
 
@@ -117,23 +117,27 @@ class _Cache(msgspec.Struct, frozen=True, kw_only=True):
         return Condition(CACHE_LOADED, "False", "LoadingCache", self.message)
 
 
-def _cache(view: View) -> _Cache:
-    if cache.loaded(view):
-        return _Cache(loaded=True, message="The weights are complete in the cache.", told={"loaded": True})
+def _cache(view: ModelView) -> _CacheState:
+    if cache.is_loaded(view):
+        return _CacheState(
+            loaded=True, message="The weights are complete in the cache.", status_fields={"loaded": True}
+        )
     world = view.world
     if cache.failed_since(view) is not None:
         text = progress.failed("be loaded into the cache", view.load)
         retried = view.load.retried_at()
         recheck = retried - world.now if retried is not None else None
         diagnosis = Diagnosis(Failure("CacheLoadFailed", text), recheck)
-        return _Cache(loaded=False, message=text, told={"loaded": False, "message": text}, diagnosis=diagnosis)
+        return _CacheState(
+            loaded=False, message=text, status_fields={"loaded": False, "message": text}, diagnosis=diagnosis
+        )
     moving = progress.moving(view.load, world, _without_pods(view.load, world.now))
     message = _held_up(view) or moving.message
     counts = {"doneBytes": moving.progress.done_bytes} if moving.progress else {}
     if moving.progress and moving.progress.total_bytes:
         counts["totalBytes"] = moving.progress.total_bytes
     shown = {"loaded": False, **counts, "message": message}
-    return _Cache(loaded=False, message=message, told=shown, diagnosis=moving.diagnosis)
+    return _CacheState(loaded=False, message=message, status_fields=shown, diagnosis=moving.diagnosis)
 
 
 def _without_pods(load: Run, now: float) -> Diagnosis:
@@ -146,14 +150,14 @@ def _without_pods(load: Run, now: float) -> Diagnosis:
     return Diagnosis(Failure(diagnosis.failure.reason, f"{diagnosis.failure.message} {needed}"))
 
 
-def _held_up(view: View) -> str:
+def _held_up(view: ModelView) -> str:
     """What the load waits for; empty: nothing."""
     if view.place and view.claim is not None and deleting(view.claim):
         return f"The claim {view.place.claim.name} is being deleted. A new one will be filled afterwards."
-    return "Weights of this Model are being removed from the cache." if cache.evicting(view) else ""
+    return "Weights of this Model are being removed from the cache." if cache.is_evicting(view) else ""
 
 
-def _adapters(view: View) -> Condition:
+def _adapters(view: ModelView) -> Condition:
     """Whether every pod that serves the model has all its adapters."""
     world, deployment = view.world, view.deployment
     if not isinstance(view.model, Model):

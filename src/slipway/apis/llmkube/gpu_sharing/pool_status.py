@@ -28,7 +28,7 @@ PASSED_THROUGH = frozenset({"Swapping", "Starting", "Unallocated"})
 METAL = "MetalOutOfReach"
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """A ModelPool that may be invalid, and its members."""
 
     world: World
@@ -42,15 +42,15 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the status is to name the holder of the slot. Until then, running members continue as without a pool."""
 
 
-def read_of(service: Object) -> tuple[object, ...]:
-    """What a pool reads of a member."""
+def member_fields(service: Object) -> tuple[object, ...]:
+    """Returns the fields of a member that its pool reads."""
     status = service.get("status") or {}
     conditions = [find(service, type_) or {} for type_ in ("Available", "Accepted", pools.GRANTED)]
     states = [(one.get("status"), one.get("reason"), one.get("lastTransitionTime")) for one in conditions]
     return status.get("phase"), status.get("desiredReplicas"), deleting(service), *states
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> PoolView:
     pool = world.resource
     namespace = key(pool).namespace
     owned = tuple(name for name in pools.member_names(pool) if _owns(world, name))
@@ -60,14 +60,14 @@ def resolve(world: World) -> View:
     slot, decided = pools.slot_of(pool), pools.decided(pool)
     spec: ModelPoolSpec | InvalidSpecError
     try:
-        spec = pools.read(pool)
+        spec = pools.parse_pool(pool)
         if decided or not any(map(_unread, services.values())):
             decision, decided = decide(slot, members, spec.default, pools.budget(spec), world.now), True
         else:
             decision = Decision(slot)
     except InvalidSpecError as error:
         spec, decision = error, complete(slot, members, world.now)
-    return View(world=world, spec=spec, owned=owned, services=services, decision=decision, decided=decided)
+    return PoolView(world=world, spec=spec, owned=owned, services=services, decision=decision, decided=decided)
 
 
 def _owns(world: World, name: str) -> bool:
@@ -119,7 +119,7 @@ def _has_stopped(world: World, name: str, service: Object | None) -> bool:
     return not desired and all(map(ended, world.listers.pods_of_workload(DEPLOYMENT, deployment)))
 
 
-def plan(view: View) -> Plan:
+def plan(view: PoolView) -> Plan:
     """Raises InvalidSpecError."""
     if isinstance(view.spec, InvalidSpecError):
         raise view.spec
@@ -129,7 +129,7 @@ def plan(view: View) -> Plan:
     return Plan(children=(), counted=tuple(counted.values()), satisfied=satisfied)
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: PoolView, rejection: Rejection | None) -> StatusResult:
     resource, slot = view.world.resource, view.decision.slot
     accepted = verdict(first_rejection(view.spec, rejection), "Members get the slot when requests wait for them.")
     conditions = (accepted, _members_valid(view), *([_allocated(view)] if view.decided else []))
@@ -148,7 +148,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     return build_status(resource, fields, conditions, rechecks=rechecks, passed_through=PASSED_THROUGH)
 
 
-def _phase(view: View, conditions: Iterable[Condition]) -> str:
+def _phase(view: PoolView, conditions: Iterable[Condition]) -> str:
     if any(one.type in ("Accepted", "MembersValid") and one.status == "False" for one in conditions):
         return "Degraded"
     if view.decision.slot.pending:
@@ -156,12 +156,12 @@ def _phase(view: View, conditions: Iterable[Condition]) -> str:
     return "Ready" if _answers(view, view.decision.slot) else "Pending"
 
 
-def _answers(view: View, slot: Slot) -> bool:
+def _answers(view: PoolView, slot: Slot) -> bool:
     service = view.services.get(slot.resident)
     return service is not None and (find(service, "Available") or {}).get("status") == "True"
 
 
-def _members_valid(view: View) -> Condition:
+def _members_valid(view: PoolView) -> Condition:
     names = pools.member_names(view.world.resource)
     elsewhere = [name for name in names if name not in view.owned]
     if elsewhere:
@@ -180,7 +180,7 @@ def _invalid(reason: str, names: Sequence[str], what: str) -> Condition:
     return Condition("MembersValid", "False", reason, text)
 
 
-def _allocated(view: View) -> Condition:
+def _allocated(view: PoolView) -> Condition:
     slot = view.decision.slot
     if slot.pending:
         text = f"{slot.pending} gets the slot when the pods of the other members are gone."

@@ -26,31 +26,31 @@ WITHOUT_EFFECT = {
 MOST_DIGESTS, DIGEST_LENGTH = 256, 12
 
 
-class View(msgspec.Struct, frozen=True):
+class QuotaView(msgspec.Struct, frozen=True):
     """A GPUQuota that may not be valid."""
 
     world: World
     spec: GPUQuotaSpec | InvalidSpecError
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> QuotaView:
     resource = world.resource
     try:
         spec = msgspec.convert(resource["spec"], GPUQuotaSpec)
         quotas.requirements(resource)
     except (msgspec.ValidationError, quotas.InvalidSelectorError) as error:
-        return View(world, InvalidSpecError("InvalidSpec", f"spec: {error}"))
-    return View(world, spec)
+        return QuotaView(world, InvalidSpecError("InvalidSpec", f"spec: {error}"))
+    return QuotaView(world, spec)
 
 
-def plan(view: View) -> Plan:
+def plan(view: QuotaView) -> Plan:
     """Raises InvalidSpecError."""
     if isinstance(view.spec, InvalidSpecError):
         raise view.spec
     return Plan(children=())
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: QuotaView, rejection: Rejection | None) -> StatusResult:
     world, resource = view.world, view.world.resource
     name = str(key(resource))
     used = quotas.used(world.listers, name)
@@ -87,13 +87,13 @@ def _denials(before: Object, digests: list[str] | None, waiting: int) -> int:
     return len(set(digests).difference(previous))
 
 
-def _fault(view: View) -> Rejection | None:
+def _fault(view: QuotaView) -> Rejection | None:
     if isinstance(view.spec, InvalidSpecError):
         return Rejection(view.spec.reason, f"The quota has no effect. {view.spec.message}")
     return None
 
 
-def _exceeded(view: View, used: int) -> Condition:
+def _exceeded(view: QuotaView, used: int) -> Condition:
     """Running services are never stopped for a quota."""
     if not isinstance(view.spec, InvalidSpecError) and used > view.spec.gpu_count:
         text = f"{used} GPUs are in use, and {view.spec.gpu_count} allowed. Running services continue."

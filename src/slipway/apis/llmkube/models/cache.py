@@ -19,7 +19,7 @@ import msgspec
 
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import usage
-from slipway.apis.llmkube.models.spec import Model, key_of, place, read
+from slipway.apis.llmkube.models.spec import Model, key_of, parse_model, place
 from slipway.apis.llmkube.settings import ModelCache
 from slipway.apis.llmkube.types.model import KIND
 from slipway.artifacts.documents.report import Report
@@ -73,13 +73,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         return bool(self.loaded) and not self.evicted_by
 
     @property
-    def asked(self) -> float:
-        """When its source was asked last, in Unix seconds."""
+    def checked_at(self) -> float:
+        """When the source was last checked, in Unix seconds."""
         return unix_time(self.seen.at if self.seen else self.loaded)
 
     @property
-    def drifted(self) -> bool:
-        """Whether its source has other bytes by now."""
+    def has_drifted(self) -> bool:
+        """Whether the content of the source has changed since."""
         seen = self.seen
         if seen is None or not (seen.etag or seen.size):
             return False
@@ -146,8 +146,8 @@ def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -
     )
 
 
-def inventory(carrier: Object | None) -> dict[str, Record]:
-    """Key -> what a Model, or the claim of an earlier version, says of it."""
+def read_records(carrier: Object | None) -> dict[str, Record]:
+    """Returns the records of a Model, or of the claim of an earlier version, by cache key."""
     return {name: _record(text) for name, text in places.records(carrier, names.LOADED).items() if KEY.fullmatch(name)}
 
 
@@ -177,18 +177,18 @@ def _decoded(text: str) -> Record:
 _remembered = lru_cache(maxsize=8192)(_decoded)
 
 
-def noted(model: Object, where: Place, record: Record | None, claim: Object | None) -> MetadataPatch:
-    """Has a Model say this of a folder of ``claim``; None: nothing."""
-    return where.recorded(Reference(KIND, *key(model)), written(record, claim) if record else None)
+def patch_record(model: Object, where: Place, record: Record | None, claim: Object | None) -> MetadataPatch:
+    """Writes a record of a folder of ``claim`` to a Model. None removes it."""
+    return where.recorded(Reference(KIND, *key(model)), encode_record(record, claim) if record else None)
 
 
-def written(record: Record, claim: Object | None) -> str:
-    """A record as a Model has it."""
+def encode_record(record: Record, claim: Object | None) -> str:
+    """Encodes a record for the annotation of a Model."""
     return msgspec.json.encode(msgspec.structs.replace(record, claim=uid(claim) if claim else "")).decode()
 
 
-def asked(record: Record, report: Report | None, at: float) -> Record:
-    """The record after its source was asked; without a report it did not answer."""
+def record_source_check(record: Record, report: Report | None, at: float) -> Record:
+    """Returns the record after a check of its source. Without a report the source did not answer."""
     answer = report or Report()
     return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=answer.etag, size=answer.size))
 
@@ -202,12 +202,13 @@ def is_read(world: World, namespace: str, cache_key: str) -> bool:
     """Whether pods read a folder, or are about to though its Model goes."""
     leaving = (model for model in world.list(KIND, FOLDER, usage.place(namespace, cache_key)) if deleting(model))
     pods = usage.pods_that_read(world, namespace, cache_key)
-    return bool(pods) or any(usage.wanted_by_pods(world, model) for model in leaving)
+    return bool(pods) or any(usage.is_needed_by_pods(world, model) for model in leaving)
 
 
-def heir(world: World, folder: Folder) -> Object | None:
-    """Who takes over a record that only the claim has: whoever had begun to remove the folder, else who wants it or had
-    it; of those that go only where no other one is left. None: the eldest of the namespace."""
+def find_heir(world: World, folder: Folder) -> Object | None:
+    """Returns the Model that takes over a record that only the claim has: the one that began to remove the folder, else
+    one that uses or used it. Models that are being deleted come last. None: the oldest Model of the namespace takes
+    it."""
     by, namespace = folder.record.evicted_by if folder.record else "", folder.place.claim.namespace
     removing = [model for model in world.list(KIND, UID, by) if key(model).namespace == namespace] if by else []
     having = world.list(KIND, FOLDER, usage.place(namespace, folder.key))
@@ -243,7 +244,7 @@ def _cacheable(model: Object, world: World) -> bool:
 def _readable(model: Object, world: World) -> Model | None:
     """None: its plans end before anything is done about a cache."""
     try:
-        return read(model, world.settings)
+        return parse_model(model, world.settings)
     except InvalidSpecError:
         return None
 
@@ -268,14 +269,14 @@ def by_uid(model: Object) -> Iterable[str]:
     return (uid(model),)
 
 
-def sharing(change: Change, listers: Listers) -> set[Key]:
-    """The Models that have to do with the folders of a Model that changes: by its spec, its coming or going, its
-    records or its finalizers, but not by its status."""
+def enqueue_folder_users(change: Change, listers: Listers) -> set[Key]:
+    """Enqueues the Models that share folders with a changed Model: after a change of its spec, its records or its
+    finalizers, or its creation or deletion, but not after a change of its status."""
     states = [state for state in (change.old, change.new) if state is not None]
     if len(states) == 2 and _shared_facts(states[0]) == _shared_facts(states[1]):
         return set()
     folders = {place for state in states for place in (*by_folder(state), *by_record(state))}
-    return concerned(folders, listers)
+    return find_models_of(folders, listers)
 
 
 def of_namespace(namespace: str, listers: Listers) -> list[Key]:
@@ -283,8 +284,8 @@ def of_namespace(namespace: str, listers: Listers) -> list[Key]:
     return [key(model) for model in listers.list(KIND, NAMESPACE, namespace)]
 
 
-def concerned(folders: Iterable[str], listers: Listers) -> set[Key]:
-    """The Models that have these folders, or records of them."""
+def find_models_of(folders: Iterable[str], listers: Listers) -> set[Key]:
+    """Returns the keys of the Models that use these folders or have records of them."""
     return {key(model) for one in folders for index in (FOLDER, RECORDED) for model in listers.list(KIND, index, one)}
 
 

@@ -22,7 +22,7 @@ from slipway.weights.jobs.loads import ANSWER_SECONDS, Runner
 from slipway.weights.place import Place
 from slipway.weights.sources.credentials import S3_KEYS, Access, from_secret, hub_mirror, mounted, of_operator
 
-NOTHING = Access()
+NO_ACCESS = Access()
 What = Literal["download", "inspect", "revalidate"]
 HEADERS = {"gguf": "gguf", "safetensors": "safetensors"}
 """Formats whose headers the loader reads."""
@@ -68,8 +68,8 @@ def revalidation(model: Model) -> Object:
 def eviction(model: Object, folder: Place, settings: Settings) -> Object:
     """The Job by which a Model, which may not be valid, removes a folder of the cache."""
     namespace, name = key(model)
-    made_by, job_name = runner_for(name, settings), names.job_name(name, "evict")
-    return jobs.evict(made_by, job_name, namespace, folder, names.CACHE_VOLUME, options=("--below", names.CACHE))
+    job_runner, job_name = runner_for(name, settings), names.job_name(name, "evict")
+    return jobs.evict(job_runner, job_name, namespace, folder, names.CACHE_VOLUME, options=("--below", names.CACHE))
 
 
 def _staging(model: Model, *, refresh: bool = False) -> tuple[str, ...]:
@@ -84,15 +84,15 @@ def _probe(model: Model, what: What, header: str = "") -> Object:
 
 
 def _job(
-    model: Model, what: What, words: tuple[str, ...], *, cache: Access = NOTHING, deadline_seconds: int = 0
+    model: Model, what: What, words: tuple[str, ...], *, cache: Access = NO_ACCESS, deadline_seconds: int = 0
 ) -> Object:
     """``words``: what the loader is told."""
-    made_by, access = runner(model), cache + source_access(model)
+    job_runner, access = runner(model), cache + source_access(model)
     return jobs.task(
-        made_by,
+        job_runner,
         names.job_name(model.name, what),
         model.namespace,
-        jobs.container(made_by, words, access + _credentials(model)),
+        jobs.container(job_runner, words, access + _credentials(model)),
         access.volumes,
         deadline_seconds=deadline_seconds,
         tolerations=_tolerations(model),

@@ -7,7 +7,7 @@ import msgspec
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import cache, loaders
 from slipway.apis.llmkube.models.cache import Folder, Record
-from slipway.apis.llmkube.models.resolve import View, expects
+from slipway.apis.llmkube.models.resolve import ModelView, expects
 from slipway.apis.llmkube.models.spec import Model
 from slipway.apis.llmkube.settings import llmkube
 from slipway.kube.objects import MANAGED_BY, Object, deleting, key, uid
@@ -19,8 +19,8 @@ from slipway.weights.jobs.loads import INSTANCE_LABEL, NAME_LABEL, REPORT_SECOND
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A Job that is wanted, and what is known of it."""
+class ObservedJob(msgspec.Struct, frozen=True):
+    """A Job that the Model needs, and its observed state."""
 
     job: Object
     run: Run
@@ -29,16 +29,16 @@ class Wanted(msgspec.Struct, frozen=True):
         return self.run.children(self.job, now)
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Model wants of the cluster."""
+class WeightsPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The Jobs, patches and annotations that a Model needs for its weights."""
 
     children: tuple[Object, ...] = ()
     patches: tuple[MetadataPatch, ...] = ()
     annotations: Object = {}
     """Of the Model itself, before anything is made."""
 
-    def __add__(self, other: Wish) -> Wish:
-        return Wish(
+    def __add__(self, other: WeightsPlan) -> WeightsPlan:
+        return WeightsPlan(
             children=self.children + other.children,
             patches=self.patches + other.patches,
             annotations=self.annotations | other.annotations,
@@ -49,135 +49,137 @@ def is_current(model: Model, record: Record | None) -> bool:
     """Whether what the cache has is what the Model wants."""
     if record is None or not record.complete or not expects(model.resource, record):
         return False
-    return not (record.drifted and model.spec.refresh_policy == "OnChange")
+    return not (record.has_drifted and model.spec.refresh_policy == "OnChange")
 
 
-def download(view: View, model: Model) -> Wanted:
+def download(view: ModelView, model: Model) -> ObservedJob:
     refresh = view.record is not None and view.record.complete
     return _observed(view.world, loaders.download(model, refresh=refresh))
 
 
-def inspection(view: View, model: Model) -> Wanted:
+def inspection(view: ModelView, model: Model) -> ObservedJob:
     """Of what lies on a claim, or where there is no cache of what the source says of itself."""
     return _observed(view.world, loaders.inspection(model))
 
 
-def into_cache(view: View, model: Model) -> Wish:
+def into_cache(view: ModelView, model: Model) -> WeightsPlan:
     """What brings the weights into the cache, and watches over their source once they are there."""
     record = view.record
     if view.claim_leaving or cache.being_evicted(view.world, record):
-        return Wish()
+        return WeightsPlan()
     if is_current(model, record) and record is not None:
         return _watched(view, model, record)
     load = download(view, model)
     since, report = load.run.complete_since, load.run.report
     if since is not None and report is not None:
         done = Record(loaded=timestamp(since), by=model.name, report=report)
-        return Wish(children=(load.job,), patches=(_noted(view, done),))
-    begun = {} if record is not None else {model.place.annotation: cache.written(Record(), view.claim)}
-    return Wish(children=load.children(view.world.now), annotations=begun)
+        return WeightsPlan(children=(load.job,), patches=(_patch_record(view, done),))
+    begun = {} if record is not None else {model.place.annotation: cache.encode_record(Record(), view.claim)}
+    return WeightsPlan(children=load.children(view.world.now), annotations=begun)
 
 
-def _watched(view: View, model: Model, record: Record) -> Wish:
+def _watched(view: ModelView, model: Model, record: Record) -> WeightsPlan:
     """Asks the source from time to time, one Model for all that have it."""
     interval, now = llmkube(model.settings).revalidate_seconds, view.world.now
-    if not (interval and view.first and now - record.asked >= interval):
-        return Wish()
+    if not (interval and view.is_source_checker and now - record.checked_at >= interval):
+        return WeightsPlan()
     revalidation = _observed(view.world, loaders.revalidation(model))
     run = revalidation.run
     over = run.complete_since if run.complete_since is not None else run.failed_since
     # That the Job is over may be seen before what its pod has told.
     unheard = run.complete_since is not None and run.report is None
     if over is None or (unheard and now < over + REPORT_SECONDS):
-        return Wish(children=(revalidation.job,))
-    return Wish(children=(revalidation.job,), patches=(_noted(view, cache.asked(record, run.report, now)),))
+        return WeightsPlan(children=(revalidation.job,))
+    return WeightsPlan(
+        children=(revalidation.job,), patches=(_patch_record(view, cache.record_source_check(record, run.report, now)),)
+    )
 
 
-def _noted(view: View, record: Record) -> MetadataPatch:
-    """Has whoever holds the record of the Model's folder say this; the Model itself where nobody does."""
-    return cache.noted(view.folder.holder or view.resource, view.folder.place, record, view.claim)
+def _patch_record(view: ModelView, record: Record) -> MetadataPatch:
+    """Writes the record to the Model that holds the record of the folder, or to this Model if no other one does."""
+    return cache.patch_record(view.folder.holder or view.resource, view.folder.place, record, view.claim)
 
 
-def from_claim(view: View, model: Model) -> Wish:
+def from_claim(view: ModelView, model: Model) -> WeightsPlan:
     """What reads the weights where they are. The Job stays, as its pod has the report."""
     there = view.world.get(model.claim) if model.claim else None
     bound = there is not None and not deleting(there) and there.get("status", {}).get("phase") == "Bound"
-    return looked_into(view, model) if bound else Wish()
+    return inspect_in_place(view, model) if bound else WeightsPlan()
 
 
-def looked_into(view: View, model: Model) -> Wish:
-    """What reads the header of weights where they are, where there is something that this would tell."""
+def inspect_in_place(view: ModelView, model: Model) -> WeightsPlan:
+    """Reads the header of weights where they are, if their metadata depends on it."""
     if not (model.spec.format == "gguf" or (model.spec.sha256 and model.in_claim)):
-        return Wish()
-    return Wish(children=inspection(view, model).children(view.world.now))
+        return WeightsPlan()
+    return WeightsPlan(children=inspection(view, model).children(view.world.now))
 
 
-def records_kept(view: View) -> Wish:
-    """What becomes of the records that the Model has, and of those of earlier versions that fall to it: each is written
-    to it before the claim forgets it, handed on to whoever else wants the folder, or goes with that."""
+def reconcile_records(view: ModelView) -> WeightsPlan:
+    """Reconciles the Model's records, and the records of earlier versions that it takes over: each is written to the
+    Model before the claim loses it, handed to another Model that uses the folder, or deleted with the folder."""
     if view.claim is None or view.claim_leaving:
-        return Wish()
-    taken = (cache.noted(view.resource, one.place, one.record, view.claim) for one in view.left)
-    wish = Wish(patches=tuple(taken))
+        return WeightsPlan()
+    taken = (cache.patch_record(view.resource, one.place, one.record, view.claim) for one in view.orphaned)
+    weights_plan = WeightsPlan(patches=tuple(taken))
     idle: list[Folder] = []
     for folder in view.held:
-        wish += _record_kept(view, folder)
+        weights_plan += _reconcile_record(view, folder)
         idle += [folder] if _is_idle(view, folder) else []
-    return wish + _out_of_cache(view, idle)
+    return weights_plan + _out_of_cache(view, idle)
 
 
-def _record_kept(view: View, folder: Folder) -> Wish:
+def _reconcile_record(view: ModelView, folder: Folder) -> WeightsPlan:
     me = view.resource
     if not folder.held_by(me):
-        return Wish(patches=(cache.noted(me, folder.place, None, view.claim),))
-    patches = tuple(cache.noted(model, folder.place, None, view.claim) for model in folder.copies)
+        return WeightsPlan(patches=(cache.patch_record(me, folder.place, None, view.claim),))
+    patches = tuple(cache.patch_record(model, folder.place, None, view.claim) for model in folder.copies)
     if folder.on_claim:
         patches += (folder.place.recorded(folder.place.claim, None),)
     if folder.users and not folder.used_by(me) and not _marked(view, folder):
-        patches += (cache.noted(folder.users[0], folder.place, folder.record, view.claim),)
-    return Wish(patches=patches)
+        patches += (cache.patch_record(folder.users[0], folder.place, folder.record, view.claim),)
+    return WeightsPlan(patches=patches)
 
 
-def _is_idle(view: View, folder: Folder) -> bool:
+def _is_idle(view: ModelView, folder: Folder) -> bool:
     """Whether the Model is to remove a folder: nobody wants it, or it had begun to. First nobody else has a record of
     it."""
-    known_by_others = folder.copies or folder.on_claim
-    return folder.held_by(view.resource) and not known_by_others and (not folder.users or _marked(view, folder))
+    has_other_records = folder.copies or folder.on_claim
+    return folder.held_by(view.resource) and not has_other_records and (not folder.users or _marked(view, folder))
 
 
-def _marked(view: View, folder: Folder) -> bool:
+def _marked(view: ModelView, folder: Folder) -> bool:
     return folder.record is not None and folder.record.evicted_by == uid(view.resource)
 
 
-def _out_of_cache(view: View, idle: list[Folder]) -> Wish:
+def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
     """What removes a folder that no Model uses any more: it is marked, removed, then forgotten. One at a time, that
     which was begun first."""
     free = [one for one in idle if _marked(view, one) or not is_read(view, one)]
     folder = min(free, key=lambda one: (not _marked(view, one), one.key), default=None)
     if folder is None or folder.record is None:
-        return Wish()
+        return WeightsPlan()
     me, now = view.resource, view.world.now
     if not _marked(view, folder):
         marked = Record(evicted_by=uid(me), evicted_at=timestamp(now))
-        return Wish(patches=(cache.noted(me, folder.place, marked, view.claim),))
+        return WeightsPlan(patches=(cache.patch_record(me, folder.place, marked, view.claim),))
     eviction = _observed(view.world, loaders.eviction(me, folder.place, view.world.settings))
     since = folder.record.evicted_at or me["metadata"].get("deletionTimestamp")
     if not eviction.run.over and not (view.leaving and jobs.is_late(since, now)):
-        return Wish(children=(eviction.job,))
+        return WeightsPlan(children=(eviction.job,))
     kept = (eviction.job,) if eviction.run.made else ()
-    return Wish(children=kept, patches=(cache.noted(me, folder.place, None, view.claim),))
+    return WeightsPlan(children=kept, patches=(cache.patch_record(me, folder.place, None, view.claim),))
 
 
-def waits_for_readers(view: View) -> bool:
+def waits_for_readers(view: ModelView) -> bool:
     """Whether there are folders that go as soon as no pod reads them any more."""
     return any(_is_idle(view, one) and not _marked(view, one) and is_read(view, one) for one in view.held)
 
 
-def is_read(view: View, folder: Folder) -> bool:
+def is_read(view: ModelView, folder: Folder) -> bool:
     """Whether pods need what the folder has."""
     complete = folder.record is not None and folder.record.complete
     return complete and cache.is_read(view.world, folder.place.claim.namespace, folder.key)
 
 
-def _observed(world: World, job: Object) -> Wanted:
-    return Wanted(job, jobs.observed(world, key(job), jobs.words_of(job)))
+def _observed(world: World, job: Object) -> ObservedJob:
+    return ObservedJob(job, jobs.observed(world, key(job), jobs.words_of(job)))

@@ -13,13 +13,13 @@ EXTENDED = "extended"
 """Index of nodes: the extended resources, such as ``nvidia.com/gpu``, that they have."""
 
 
-def watch(kind: Kind) -> Watch:
-    """All resources of a kind are concerned where the cluster gets an extended resource that it had not, or has none of
-    it any more."""
-    everybody = all_of(kind)
+def watch_accelerators(kind: Kind) -> Watch:
+    """Watches the nodes. All resources of ``kind`` are enqueued when the cluster gets its first node with an extended
+    resource, or loses the last one."""
+    enqueue_all = all_of(kind)
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
-        return everybody(change, listers) if first_or_last(change, listers, NODE, EXTENDED, extended) else ()
+        return enqueue_all(change, listers) if first_or_last(change, listers, NODE, EXTENDED, extended) else ()
 
     return Watch(kind=NODE, enqueue=enqueue, trim=equipment, indexes={EXTENDED: extended})
 

@@ -14,7 +14,7 @@ import msgspec
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import usage
 from slipway.apis.llmkube.models.loaders import source_access
-from slipway.apis.llmkube.models.spec import Model, read
+from slipway.apis.llmkube.models.spec import Model, parse_model
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.apis.llmkube.types.service import InferenceServiceSpec
@@ -35,7 +35,7 @@ Delivery = Literal["image", "engine", "claim", "cache", "loader"]
 or loaded by the pod."""
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """The weights of one Model in a pod."""
 
     way: Delivery
@@ -53,8 +53,8 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """Cache key and digest of what is read from the namespace's cache."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model, and who is to read it."""
+class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model, and the service that reads it."""
 
     resource: Object
     spec: ModelSpec
@@ -65,20 +65,20 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     draft: bool = False
     """Whether it stands beside another Model."""
     needless: bool = False
-    """Whether the engine does without weights from a cache: see ``usage.given_weights``."""
+    """Whether the engine does without weights from a cache: see ``usage.gets_cached_weights``."""
 
 
-def placed(request: Wanted, service: InferenceServiceSpec, settings: Settings) -> Placed:
-    """Raises InvalidSpecError for sources that are none."""
+def place_weights(request: PlacementRequest, service: InferenceServiceSpec, settings: Settings) -> Placement:
+    """Decides how the weights of a Model come into a pod. Raises InvalidSpecError for an invalid source."""
     if service.skip_model_init:
         return _in_image(request, settings)
-    model = read(request.resource, settings)
+    model = parse_model(request.resource, settings)
     if model.source.kind == "repository":
-        return Placed(way="engine", weights=_repository(request, model.source))
+        return Placement(way="engine", weights=_repository(request, model.source))
     if model.source.kind == "claim":
         return _from_claim(request, model.source)
     if request.needless:
-        return Placed(way="image", weights=Unnamed())
+        return Placement(way="image", weights=Unnamed())
     return _from_cache(request, model, service, settings)
 
 
@@ -97,39 +97,39 @@ def own_claim(service: InferenceServiceSpec, settings: Settings) -> bool:
     return per_service and not cache.claim_name and cache.persistence != "Ephemeral"
 
 
-def _in_image(request: Wanted, settings: Settings) -> Placed:
+def _in_image(request: PlacementRequest, settings: Settings) -> Placement:
     """What the engine fetches itself it does here, too; a path is one of the image."""
     text = request.spec.source.removeprefix("file://")
     if text.startswith("/"):
-        return Placed(way="image", weights=_mounted(request, text))
+        return Placement(way="image", weights=_mounted(request, text))
     try:
-        source = read(request.resource, settings).source
+        source = parse_model(request.resource, settings).source
     except InvalidSpecError:
-        return Placed(way="image", weights=Unnamed())
+        return Placement(way="image", weights=Unnamed())
     weights = _repository(request, source) if source.repository else Unnamed()
-    return Placed(way="engine" if source.repository else "image", weights=weights)
+    return Placement(way="engine" if source.repository else "image", weights=weights)
 
 
-def _repository(request: Wanted, source: Source) -> HubRepository:
+def _repository(request: PlacementRequest, source: Source) -> HubRepository:
     """llama.cpp chooses the file of a quantization, where the Model names one."""
     reference, _at, revision = source.repository.partition("@")
     chosen = QUANTIZATION.fullmatch(request.spec.quantization) if request.files else None
     return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
 
 
-def _mounted(request: Wanted, path: str) -> MountedFolder:
+def _mounted(request: PlacementRequest, path: str) -> MountedFolder:
     """A path as the engine takes it: llama.cpp a file, the others a folder, or the one file that there is."""
     folder, _slash, file = path.rpartition("/")
     return MountedFolder(folder, file) if request.files else MountedFolder(path)
 
 
-def _from_claim(request: Wanted, source: Source) -> Placed:
+def _from_claim(request: PlacementRequest, source: Source) -> Placement:
     if request.files and not source.path:
         text = f"this runtime needs a file, and its source does not name one: pvc://{source.claim}/model.gguf"
         raise InvalidSpecError("InvalidSpec", text)
     place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if request.draft else (names.SOURCE, names.SOURCE_VOLUME)
     path = f"{place}/{source.path}" if source.path else place
-    return Placed(
+    return Placement(
         way="claim",
         weights=_mounted(request, path),
         volumes=(volumes.claim(volume, source.claim, read_only=True),),
@@ -137,7 +137,9 @@ def _from_claim(request: Wanted, source: Source) -> Placed:
     )
 
 
-def _from_cache(request: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
+def _from_cache(
+    request: PlacementRequest, model: Model, service: InferenceServiceSpec, settings: Settings
+) -> Placement:
     alone, status = own_loader(service, settings), request.resource.get("status") or {}
     # What the namespace's cache has may be stored under the name that another Model gave it.
     path = model.path(None) if alone and model.source.main else status.get("path") or model.path(None)
@@ -148,7 +150,7 @@ def _from_cache(request: Wanted, model: Model, service: InferenceServiceSpec, se
     if fault:
         raise InvalidSpecError("InvalidSpec", f"without the namespace's cache, {fault}")
     volume = _own_volume(request, service, settings) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
-    return Placed(
+    return Placement(
         way="loader" if alone else "cache",
         weights=_mounted(request, model.place.path if several else path),
         volumes=(volume, *(source_access(model).volumes if alone else ())),
@@ -164,7 +166,7 @@ def _is_one_file(model: Model) -> bool:
     return bool(model.source.stored_as) or (len(model.source.files) == 1 and bool(model.source.main))
 
 
-def _fault(request: Wanted, model: Model) -> str:
+def _fault(request: PlacementRequest, model: Model) -> str:
     """Why pods cannot load this themselves; empty: they can."""
     if request.draft and model.source.kind == "host":
         return "a draft model cannot come from the node's disk"
@@ -173,7 +175,7 @@ def _fault(request: Wanted, model: Model) -> str:
     return ""
 
 
-def _own_volume(request: Wanted, service: InferenceServiceSpec, settings: Settings) -> Object:
+def _own_volume(request: PlacementRequest, service: InferenceServiceSpec, settings: Settings) -> Object:
     if own_claim(service, settings):
         return volumes.claim(names.CACHE_VOLUME, names.own_claim(request.service))
     if service.model_cache.claim_name:
@@ -181,8 +183,8 @@ def _own_volume(request: Wanted, service: InferenceServiceSpec, settings: Settin
     return volumes.scratch(SCRATCH_VOLUME, service.resources.ephemeral_storage)
 
 
-def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
-    """Reason and message while a Model is not ready; None: it is. What its status says of an older spec does not
+def explain_unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
+    """Returns reason and message while a Model is not ready, and None once it is. The status of an older spec does not
     count."""
     name, status = model["metadata"]["name"], model.get("status") or {}
     if deleting(model):

@@ -9,7 +9,7 @@ import msgspec
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import cache, usage
 from slipway.apis.llmkube.models.cache import Folder, Record
-from slipway.apis.llmkube.models.spec import Model, key_of, read
+from slipway.apis.llmkube.models.spec import Model, key_of, parse_model
 from slipway.kube.objects import Object, deleting, key, uid
 from slipway.serving.contract.api import InvalidSpecError, Reference, World
 from slipway.serving.contract.settings import Settings
@@ -20,8 +20,8 @@ MOST_TAKEN_OVER = 16
 """Records of a claim that a Model takes over at once."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model that may not be valid, and what is known of the folders that it has to do with."""
+class ModelView(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model, valid or not, and the cache folders that concern it."""
 
     world: World
     resource: Object
@@ -34,9 +34,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Of its folder."""
     held: tuple[Folder, ...]
     """Those that it has a record of."""
-    left: tuple[Folder, ...]
+    orphaned: tuple[Folder, ...]
     """Those that only the claim has a record of, and that it is to take over."""
-    undecided: float
+    settling_seconds: float
     """Seconds for which it is better to wait before the cache is filled."""
 
     @property
@@ -53,8 +53,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.claim is not None and deleting(self.claim)
 
     @property
-    def first(self) -> bool:
-        """Whether of all Models that are content with what the folder has it is the one that asks its source."""
+    def is_source_checker(self) -> bool:
+        """Whether this Model is the one that checks the source, among all Models that accept the content of the
+        folder."""
         record = self.record
         content = (user for user in self.folder.users if record is None or expects(user, record))
         oldest = next(content, None)
@@ -74,13 +75,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.model
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> ModelView:
     resource, namespace = world.resource, key(world.resource).namespace
     claim = world.get(cache.claim_reference(namespace))
     own = cache.folder(world, namespace, key_of(resource), claim)
-    others = sorted(cache.inventory(resource).keys())
+    others = sorted(cache.read_records(resource).keys())
     held = (own if name == own.key else cache.folder(world, namespace, name, claim) for name in others)
-    return View(
+    return ModelView(
         world=world,
         resource=resource,
         model=_model(world),
@@ -88,15 +89,15 @@ def resolve(world: World) -> View:
         folder=own,
         record=own.record,
         held=tuple(held),
-        left=_left(world, claim, own),
-        undecided=usage.undecided(world),
+        orphaned=_find_orphaned(world, claim, own),
+        settling_seconds=usage.settling_seconds(world),
     )
 
 
 def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
     """The claim that the source names."""
     try:
-        model = read(resource, settings)
+        model = parse_model(resource, settings)
     except InvalidSpecError:
         return ()
     return (claim_reference(model.namespace, model.source.claim),) if model.in_claim else ()
@@ -110,17 +111,17 @@ def expects(resource: Object, record: Record) -> bool:
 
 def _model(world: World) -> Model | InvalidSpecError:
     try:
-        model = read(world.resource, world.settings)
+        model = parse_model(world.resource, world.settings)
     except InvalidSpecError as error:
         return error
     shared = usage.wants_cache(world, world.resource)
     return msgspec.structs.replace(model, shared=shared, controller_key=world.controller_key)
 
 
-def _left(world: World, claim: Object | None, own: Folder) -> tuple[Folder, ...]:
-    """A claim has records of the time before Models had them, and whatever else somebody writes there. So a Model looks
-    at those alone that may fall to it, and only the eldest at all. What is more than it takes over at once follows by
-    itself, as each change of a Model has it looked at again."""
+def _find_orphaned(world: World, claim: Object | None, own: Folder) -> tuple[Folder, ...]:
+    """Returns the records that only the claim has, from before Models had them, and that this Model takes over. Because
+    anyone with access can write there, a Model looks only at records that may be its own, and only the oldest Model
+    looks at all. The rest follows with the next change, because each change of a Model reconciles it again."""
     if claim is None or deleting(claim):
         return ()
     me, texts = world.resource, records(claim, names.LOADED)
@@ -135,5 +136,5 @@ def _left(world: World, claim: Object | None, own: Folder) -> tuple[Folder, ...]
 
 
 def _falls_to(world: World, folder: Folder, *, eldest: bool) -> bool:
-    heir = cache.heir(world, folder)
+    heir = cache.find_heir(world, folder)
     return uid(heir) == uid(world.resource) if heir is not None else eldest

@@ -83,8 +83,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.place.path}/{main}" if main else self.place.path
 
 
-def read(resource: Object, settings: Settings) -> Model:
-    """Raises InvalidSpecError: InvalidSource, SourceNotAllowed or InvalidFileSet."""
+def parse_model(resource: Object, settings: Settings) -> Model:
+    """Parses a Model. Raises InvalidSpecError: InvalidSource, SourceNotAllowed or InvalidFileSet."""
     try:
         spec = msgspec.convert(resource["spec"], ModelSpec)
     except msgspec.ValidationError as error:

@@ -8,8 +8,8 @@ import msgspec
 
 from slipway.apis.llmkube.models import cache, loading, nodes, usage
 from slipway.apis.llmkube.models.cache import Record
-from slipway.apis.llmkube.models.loading import Wanted
-from slipway.apis.llmkube.models.resolve import View
+from slipway.apis.llmkube.models.loading import ObservedJob
+from slipway.apis.llmkube.models.resolve import ModelView
 from slipway.apis.llmkube.models.spec import Model
 from slipway.apis.llmkube.rules.hardware import resource
 from slipway.apis.llmkube.rules.updated import stamped
@@ -57,7 +57,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Why its plan is not in place, unless the weights are ready or have failed for another reason."""
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
     world = view.world
     model, state = _judged(view, rejection)
     fields: Object = {"phase": state.phase, "observedGeneration": generation(world.resource)}
@@ -65,13 +65,13 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         fields |= {**state.recalled, **_facts(model, state)}
         # What claims of devices ask for, nobody sees here.
         if not model.spec.hardware.gpu.resource_claims:
-            fields["acceleratorReady"] = _equipped(model, world)
+            fields["acceleratorReady"] = _accelerator_available(model, world)
     rechecks = (state.recheck, LEAVING_SECONDS if loading.waits_for_readers(view) else None)
     result = build_status(world.resource, fields, _conditions(state), rechecks=rechecks, passed_through=PASSED_THROUGH)
     return stamped(result, world.resource, CONDITIONS, world.now)
 
 
-def _judged(view: View, rejection: Rejection | None) -> tuple[Model | None, State]:
+def _judged(view: ModelView, rejection: Rejection | None) -> tuple[Model | None, State]:
     model = view.model
     if isinstance(model, InvalidSpecError):
         return None, _rejected(Rejection(model.reason, model.message), "Failed")
@@ -89,7 +89,7 @@ def _rejected(rejection: Rejection, phase: Phase) -> State:
     return State(phase=phase, reason=rejection.reason, message=rejection.message, rejection=rejection)
 
 
-def _state(view: View, model: Model) -> State:
+def _state(view: ModelView, model: Model) -> State:
     if model.on_a_mac:
         text = "The agent on the Mac downloads these weights. Nothing in the cluster can serve them."
         return State(phase="Ready", reason="MetalAgentManaged", message=text)
@@ -98,12 +98,12 @@ def _state(view: View, model: Model) -> State:
     if model.cached:
         return _in_cache(view, model)
     if model.by_each_pod:
-        return _from_afar(view, model)
+        return _loaded_per_pod(view, model)
     text = f"Engines that support repositories download {model.source.repository} themselves at startup."
     return State(phase="Ready", reason="RuntimeResolved", message=text)
 
 
-def _leaving(view: View) -> State:
+def _leaving(view: ModelView) -> State:
     record, readers = view.record, view.readers
     if readers:
         several = len(readers) != 1
@@ -114,8 +114,9 @@ def _leaving(view: View) -> State:
     return State(phase="Pending", reason=LEAVING, message=text, recheck=LEAVING_SECONDS)
 
 
-def _from_afar(view: View, model: Model) -> State:
-    """Weights that each pod loads itself: their header is of interest, and whether the source has them at all."""
+def _loaded_per_pod(view: ModelView, model: Model) -> State:
+    """State of a Model whose weights each pod loads itself. The Job reads the header only, and shows whether the source
+    has the weights."""
     inspection = loading.inspection(view, model)
     run = inspection.run
     failed = _failed(model, inspection, view.world.now, "InspectionFailed")
@@ -139,7 +140,7 @@ def _recalled(world: World) -> Object:
     return {field: status[field] for field in ("size", "sha256", "gguf") if field in status}
 
 
-def _in_cache(view: View, model: Model) -> State:
+def _in_cache(view: ModelView, model: Model) -> State:
     record = view.record
     if record is not None and record.complete:
         return _complete(view, model, record)
@@ -149,13 +150,13 @@ def _in_cache(view: View, model: Model) -> State:
     if cache.being_evicted(view.world, record):
         text = "Another Model is removing these weights from the cache. They will be downloaded again afterwards."
         return State(phase="Pending", reason=_started(model), message=text, recheck=WAITING_SECONDS)
-    if view.undecided and record is None:
+    if view.settling_seconds and record is None:
         text = "The download starts soon, unless the first services download the weights themselves."
-        return State(phase="Pending", reason=_started(model), message=text, recheck=view.undecided)
+        return State(phase="Pending", reason=_started(model), message=text, recheck=view.settling_seconds)
     return _brought(view, model, loading.download(view, model))
 
 
-def _complete(view: View, model: Model, record: Record) -> State:
+def _complete(view: ModelView, model: Model, record: Record) -> State:
     expected, actual = model.spec.sha256.lower(), record.report.sha256
     due = _due(view, model, record)
     if expected and expected != actual:
@@ -173,13 +174,13 @@ def _complete(view: View, model: Model, record: Record) -> State:
     return msgspec.structs.replace(ready, under_way=under_way, progress=newer.progress, recheck=newer.recheck)
 
 
-def _due(view: View, model: Model, record: Record) -> float | None:
+def _due(view: ModelView, model: Model, record: Record) -> float | None:
     """Seconds until the source is asked again."""
     interval = llmkube(model.settings).revalidate_seconds
-    return max(record.asked + interval - view.world.now, WAITING_SECONDS) if interval else None
+    return max(record.checked_at + interval - view.world.now, WAITING_SECONDS) if interval else None
 
 
-def _brought(view: View, model: Model, task: Wanted) -> State:
+def _brought(view: ModelView, model: Model, task: ObservedJob) -> State:
     """Weights that a Job brings."""
     run, host, world = task.run, model.source.kind == "host", view.world
     failed = _failed(model, task, view.world.now, "CopyFailed" if host else "DownloadFailed")
@@ -201,7 +202,7 @@ def _brought(view: View, model: Model, task: Wanted) -> State:
     )
 
 
-def _failed(model: Model, task: Wanted, now: float, otherwise: str) -> State | None:
+def _failed(model: Model, task: ObservedJob, now: float, otherwise: str) -> State | None:
     run = task.run
     if run.failed_since is None:
         return None
@@ -210,7 +211,7 @@ def _failed(model: Model, task: Wanted, now: float, otherwise: str) -> State | N
     return State(phase="Failed", reason=run.fault[0] or otherwise, message=message, recheck=recheck)
 
 
-def _in_claim(view: View, model: Model) -> State:
+def _in_claim(view: ModelView, model: Model) -> State:
     """Weights that lie where they are read: ready when their claim is, and their hash, where one is expected."""
     claim = view.world.get(model.claim) if model.claim else None
     name = model.source.claim
@@ -281,14 +282,15 @@ def _facts(model: Model, state: State) -> Object:
         "sha256": report.sha256,
         "sourceETag": record.report.etag if record else "",
         "sourceContentLength": record.report.size if record else 0,
-        "lastRevalidated": timestamp(record.asked) if record and record.complete else "",
+        "lastRevalidated": timestamp(record.checked_at) if record and record.complete else "",
         "gguf": facts.header(report.gguf) if report.gguf else {},
     }
     return {field: value for field, value in fields.items() if value}
 
 
-def _equipped(model: Model, world: World) -> bool:
-    """Whether some node has what pods would ask for. Macs are none of ours, and a processor is everywhere."""
+def _accelerator_available(model: Model, world: World) -> bool:
+    """Whether some node has the accelerators that the pods would request. Macs are outside the cluster, and every node
+    has a CPU."""
     hardware = model.spec.hardware
     if hardware.accelerator == "metal" or (hardware.accelerator == "cpu" and not hardware.gpu.count):
         return True
@@ -336,7 +338,7 @@ def _drifted(state: State) -> list[Condition]:
         return []
     if not (record.seen.etag or record.seen.size):
         return [Condition("SourceDrifted", "Unknown", "NoAnswer", "The source did not respond to the last check.")]
-    if record.drifted:
+    if record.has_drifted:
         text = "The source has changed since the download."
         return [Condition("SourceDrifted", "True", "SourceChanged", text)]
     return [Condition("SourceDrifted", "False", ALL_IS_WELL, "The source has not changed since the download.")]

@@ -17,7 +17,7 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.engines.definition.flags import given_flags
 from slipway.engines.programs.tgi import MODEL_ID
 from slipway.kube.objects import Object, created_unix, deleting, key, labels
-from slipway.serving.containers.diagnosis import remains
+from slipway.serving.containers.diagnosis import may_use_volumes
 from slipway.serving.contract.api import USES, World
 
 BY_EACH_POD = "WorkloadResolved"
@@ -68,11 +68,11 @@ def reads_cache(service: Object) -> bool:
     """Whether the pods of a service read the cache of the namespace, where they read weights of a cache at all."""
     cache = service["spec"].get("modelCache") or {}
     own = cache.get("claimName") or cache.get("persistence") == "Ephemeral"
-    return not own and not service["spec"].get("skipModelInit") and given_weights(service["spec"])
+    return not own and not service["spec"].get("skipModelInit") and gets_cached_weights(service["spec"])
 
 
-def given_weights(spec: Object) -> bool:
-    """Whether weights of a cache are put into the pods of a service.
+def gets_cached_weights(spec: Object) -> bool:
+    """Whether the pods of a service get weights from a cache.
 
     Runtimes that fetch theirs get them where their command line or variables name the cache's folder. Else the image
     may have something of its own there.
@@ -102,9 +102,9 @@ def wants_cache(world: World, model: Object) -> bool:
     return any(map(reads_cache, services)) if services else not _kept_out(model)
 
 
-def undecided(world: World) -> float:
-    """Seconds for which it is better to wait before the cache is filled: services often come right after their Model,
-    and may not want that."""
+def settling_seconds(world: World) -> float:
+    """Returns the seconds to wait before the cache is filled: services often follow right after their Model, and may
+    not need the cache."""
     model = world.resource
     age = world.now - created_unix(model)
     if not 0 <= age < SETTLING_SECONDS or model["spec"].get("prefetch") or services_of(world, model):
@@ -119,15 +119,15 @@ def readers(world: World, model: Object, cache_key: str) -> list[str]:
     return sorted(services | {_service(pod) for pod in pods_that_read(world, key(model).namespace, cache_key)})
 
 
-def wanted_by_pods(world: World, model: Object) -> bool:
-    """Whether pods are wanted which read a Model in the cache."""
+def is_needed_by_pods(world: World, model: Object) -> bool:
+    """Whether a service requires pods that read the Model in the cache."""
     return any(_wants_pods(service) for service in services_of(world, model))
 
 
 def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]:
     """The pods that read a folder of the cache."""
     pods = world.listers.pods_of(INFERENCE_SERVICE, READ, place(namespace, cache_key))
-    return [pod for pod in pods if remains(pod, world.now)]
+    return [pod for pod in pods if may_use_volumes(pod, world.now)]
 
 
 def reads(pod: Object) -> list[str]:

@@ -21,7 +21,7 @@ from slipway.serving.pods.workload import service_of
 from slipway.serving.routing.route import TEXT_GENERATION, Route
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class AdapterView(msgspec.Struct, frozen=True, kw_only=True):
     """A LoRAAdapter that may not be valid, and the service that it names."""
 
     world: World
@@ -35,7 +35,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> AdapterView:
     resource = world.resource
     named = resource["spec"]["inferenceServiceRef"]["name"]
     service = world.get(Reference(INFERENCE_SERVICE, key(resource).namespace, named))
@@ -44,10 +44,10 @@ def resolve(world: World) -> View:
         spec = loras.check(world, resource, service)
     except InvalidSpecError as error:
         spec = error
-    return View(world=world, spec=spec, service=service)
+    return AdapterView(world=world, spec=spec, service=service)
 
 
-def plan(view: View) -> Plan:
+def plan(view: AdapterView) -> Plan:
     """Raises InvalidSpecError."""
     spec, resource = view.valid(), view.world.resource
     namespace, name = key(resource)
@@ -68,7 +68,7 @@ def plan(view: View) -> Plan:
     return Plan(children=(service_of(namespace, labels, address),))
 
 
-def _port(view: View) -> int:
+def _port(view: AdapterView) -> int:
     """The same as the InferenceService's own Service has."""
     port: int = ((view.service or {}).get("spec", {}).get("endpoint") or {}).get("port", Endpoint().port)
     return port

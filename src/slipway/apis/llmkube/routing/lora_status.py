@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.apis.llmkube import names
-from slipway.apis.llmkube.routing.lora_plan import View
+from slipway.apis.llmkube.routing.lora_plan import AdapterView
 from slipway.apis.llmkube.rules import loras
 from slipway.kube.objects import Object, key
 from slipway.kube.schemas.conditions import Condition, find, timestamp
@@ -18,7 +18,7 @@ PASSED_THROUGH = frozenset({"LoadingAdapter", "ServiceNotReady"})
 """Reasons that they go through on their way."""
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: AdapterView, rejection: Rejection | None) -> StatusResult:
     world, resource = view.world, view.world.resource
     rejection = first_rejection(view.spec, rejection)
     fault = permanent(rejection)
@@ -34,12 +34,12 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     return build_status(resource, fields, conditions, trailing=trailing, passed_through=PASSED_THROUGH)
 
 
-def _loaded(view: View, fault: Rejection | None) -> Condition:
+def _loaded(view: AdapterView, fault: Rejection | None) -> Condition:
     if fault or view.service is None:
         reason = fault.reason if fault else "ServiceNotReady"
         return Condition("Loaded", "False", reason, "See the condition Available.")
     name = key(view.service).name
-    adapter = _told(view.service, view.world.resource["spec"])
+    adapter = _find_adapter_status(view.service, view.world.resource["spec"])
     if adapter is None:
         text = f"The InferenceService {name} has not started to load it. See its status."
         return Condition("Loaded", "False", "ServiceNotReady", text)
@@ -53,8 +53,8 @@ def _loaded(view: View, fault: Rejection | None) -> Condition:
     return Condition("Loaded", "False", "LoadingAdapter", f"The replicas of {name} are loading it.")
 
 
-def _told(service: Object, spec: Object) -> Object | None:
-    """What the service says of this adapter; None: nothing, or of another path."""
+def _find_adapter_status(service: Object, spec: Object) -> Object | None:
+    """Returns the entry of this adapter in the service's status, or None if there is none for its path."""
     entries: list[Object] = (service.get("status") or {}).get("adapters") or []
     entry = next((one for one in entries if one["name"] == spec["name"]), None)
     return entry if entry and entry.get("path") == spec["path"] else None
@@ -68,7 +68,7 @@ def _error(fault: Rejection | None, loaded: Condition) -> Condition:
     return Condition("Error", "False", "AsExpected", "Nothing is wrong.")
 
 
-def _route(view: View) -> tuple[str, str]:
+def _route(view: AdapterView) -> tuple[str, str]:
     """The ``namespace/name`` of its Service, and its model ID."""
     spec, (namespace, name) = view.world.resource["spec"], key(view.world.resource)
     public = loras.public_name(spec["inferenceServiceRef"]["name"], spec["name"])

@@ -19,7 +19,7 @@ from slipway.kube.values.names import fitting, label_value
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table
-from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.watches import REFERENCES, by_reference, enqueue_nothing, owned_by, referenced_by
 from slipway.serving.pods.workload import child
 from slipway.serving.routing.route import MODEL_ID, InvalidRouteError, Route, route_metadata, routed_service
 from slipway.serving.status.builder import build_status, first_rejection, permanent, verdict
@@ -48,7 +48,7 @@ class Router(msgspec.Struct, frozen=True, kw_only=True):
     routing: Routing
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class RouterView(msgspec.Struct, frozen=True, kw_only=True):
     """A ModelRouter that may not be valid."""
 
     world: World
@@ -66,19 +66,19 @@ def references(resource: Object) -> Iterator[Reference]:
 def watches(_settings: Settings) -> Sequence[Watch]:
     return (
         *owned_by(KIND, SERVICE),
-        Watch(kind=KIND, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
+        Watch(kind=KIND, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(references)}),
         Watch(kind=INFERENCE_SERVICE, enqueue=referenced_by(KIND, INFERENCE_SERVICE)),
     )
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> RouterView:
     try:
         spec = msgspec.convert(world.resource["spec"], ModelRouterSpec)
-        return View(world=world, router=Router(spec=spec, routing=routing(spec, _ids(world.resource))))
+        return RouterView(world=world, router=Router(spec=spec, routing=routing(spec, _ids(world.resource))))
     except msgspec.ValidationError as error:
-        return View(world=world, router=InvalidSpecError("InvalidSpec", f"spec: {error}"))
+        return RouterView(world=world, router=InvalidSpecError("InvalidSpec", f"spec: {error}"))
     except InvalidSpecError as error:
-        return View(world=world, router=error)
+        return RouterView(world=world, router=error)
 
 
 def _ids(resource: Object) -> tuple[str, str]:
@@ -91,7 +91,7 @@ def service_name(router: str) -> str:
     return fitting(f"{router}-router-proxy")
 
 
-def plan(view: View) -> Plan:
+def plan(view: RouterView) -> Plan:
     """Raises InvalidSpecError."""
     if isinstance(view.router, InvalidSpecError):
         raise view.router
@@ -122,7 +122,7 @@ def _check_route(service: Object, resource: Object) -> None:
         raise InvalidSpecError("InvalidSpec", f"spec.rules cannot be written as a route: {error}") from error
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: RouterView, rejection: Rejection | None) -> StatusResult:
     world, resource = view.world, view.world.resource
     router = view.router if isinstance(view.router, Router) else None
     rejection = first_rejection(rejection, view.router)
@@ -157,14 +157,14 @@ def _backend(world: World, backend: Backend) -> dict[str, Any]:
     service = world.get(Reference(INFERENCE_SERVICE, key(world.resource).namespace, name))
     service_status: Object = (service or {}).get("status") or {}
     healthy = bool(service_status.get("readyReplicas"))
-    told_of = {"name": backend.name, "tier": backend.tier, "healthy": healthy}
+    backend_status = {"name": backend.name, "tier": backend.tier, "healthy": healthy}
     if service_status.get("endpoint"):
-        told_of["address"] = service_status["endpoint"]
+        backend_status["address"] = service_status["endpoint"]
     if service is None:
-        told_of["message"] = f"There is no InferenceService {name} in this namespace."
+        backend_status["message"] = f"There is no InferenceService {name} in this namespace."
     elif not healthy:
-        told_of["message"] = f"No pod of the InferenceService {name} is ready. See its status."
-    return told_of
+        backend_status["message"] = f"No pod of the InferenceService {name} is ready. See its status."
+    return backend_status
 
 
 def _available(answering: int, rejection: Rejection | None) -> Condition:

@@ -18,7 +18,7 @@ from slipway import engines
 from slipway.apis.llmkube.rules import ranks
 from slipway.apis.llmkube.types.service import Runtime
 from slipway.artifacts.locations.huggingface import HuggingFaceFile, environment
-from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, shown
+from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, describe_weights
 from slipway.engines.definition.engine import ANYWHERE, Draft, Engine, Launch, Metrics, Owned, Sharding, Task
 from slipway.engines.definition.flags import FlagSpec, FlagTable, Value, arguments, given_flags
 from slipway.engines.definition.python import model_of, revision_of
@@ -102,7 +102,9 @@ def _drafted(launch: Launch) -> dict[str, Value]:
     if weights is None:
         return {}
     if not (isinstance(weights, MountedFolder) and weights.model):
-        raise ValueError(f"{shown(weights)} is not a file: a draft model must be a file from a cache or a claim")
+        raise ValueError(
+            f"{describe_weights(weights)} is not a file: a draft model must be a file from a cache or a claim"
+        )
     return {"draft_model": f"{weights.path}/{weights.model}"}
 
 

@@ -53,12 +53,12 @@ def of_service(world: World, service: Object) -> tuple[Lora, ...]:
     for one in sorted(world.list(KIND, OF_SERVICE, _place(*key(service))), key=_age):
         if not deleting(one):
             oldest.setdefault(one["spec"]["name"], one)
-    specs = [read(one) for one in oldest.values() if _fault(world, one, service) is None]
+    specs = [parse_adapter(one) for one in oldest.values() if _fault(world, one, service) is None]
     return tuple(sorted((Lora(spec.name, spec.path) for spec in specs), key=lambda lora: lora.name))
 
 
-def read(resource: Object) -> LoRAAdapterSpec:
-    """Raises InvalidSpecError."""
+def parse_adapter(resource: Object) -> LoRAAdapterSpec:
+    """Parses the spec of a LoRAAdapter. Raises InvalidSpecError."""
     try:
         return msgspec.convert(resource["spec"], LoRAAdapterSpec)
     except msgspec.ValidationError as error:
@@ -71,12 +71,12 @@ def check(world: World, resource: Object, service: Object | None) -> LoRAAdapter
     fault = _fault(world, resource, service)
     if fault:
         raise fault
-    return read(resource)
+    return parse_adapter(resource)
 
 
 def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpecError | None:
     try:
-        spec = read(resource)
+        spec = parse_adapter(resource)
     except InvalidSpecError as error:
         return error
     named, own = spec.inference_service_ref, key(resource)
@@ -138,8 +138,9 @@ def runtime_of(service: Object) -> str:
     return runtime
 
 
-def looked_after(runtime: str, loras: Iterable[Lora], arguments: Iterable[str]) -> bool:
-    """Whether a loader stands beside the engine: there are adapters, or the engine is started so that there may be."""
+def has_adapter_loader(runtime: str, loras: Iterable[Lora], arguments: Iterable[str]) -> bool:
+    """Whether the pods have a loader for adapters: there are adapters, or the engine is started with adapters
+    enabled."""
     return runtime in RUNTIMES and (any(loras) or ENABLED in given_flags(tuple(arguments)))
 
 

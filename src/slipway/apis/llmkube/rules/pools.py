@@ -118,8 +118,8 @@ def granted(pool: Object, membership: Membership | None, obstacle: str, *, off: 
     return Condition(GRANTED, "False", "Asleep", text)
 
 
-def read(pool: Object) -> ModelPoolSpec:
-    """Raises InvalidSpecError."""
+def parse_pool(pool: Object) -> ModelPoolSpec:
+    """Parses the spec of a ModelPool. Raises InvalidSpecError."""
     try:
         spec = msgspec.convert(pool["spec"], ModelPoolSpec)
     except msgspec.ValidationError as error:
@@ -135,7 +135,7 @@ def read(pool: Object) -> ModelPoolSpec:
 
 def is_valid(pool: Object) -> bool:
     try:
-        read(pool)
+        parse_pool(pool)
     except InvalidSpecError:
         return False
     return True
@@ -156,6 +156,6 @@ def budget(spec: ModelPoolSpec) -> float:
 def _wait_seconds(pool: Object) -> int:
     """The same for a pool that may be invalid. 0: as for any other model."""
     try:
-        return int(budget(read(pool)))
+        return int(budget(parse_pool(pool)))
     except InvalidSpecError:
         return 0

@@ -151,27 +151,28 @@ def requirements(quota: Object) -> Sequence[Requirement]:
     return named
 
 
-def had(service: Object, running: int) -> int:
-    """GPUs that a service may use without further ado. ``running``: those that its pods hold, which count for one from
-    before there was a quota."""
+def count_granted(service: Object, running: int) -> int:
+    """Returns the GPUs that a service may use without a new decision. ``running``: those that its pods hold, which
+    count for a service that is older than the quota."""
     before = record_of(service)
     return before.gpus if before.names else running
 
 
-def held(world: World, running: int) -> Record:
-    """Of a service that cannot start: what it has, and nothing more is set aside. ``running``: see :func:`had`."""
-    names, gpus = _names(_quotas(world)), had(world.resource, running)
+def record_while_blocked(world: World, running: int) -> Record:
+    """Returns the record of a service that cannot start: it keeps its GPUs, and none are reserved. ``running``: see
+    :func:`count_granted`."""
+    names, gpus = _names(_quotas(world)), count_granted(world.resource, running)
     return Record(names=names, gpus=gpus, wanted=gpus) if names else Record()
 
 
 def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool = False) -> Verdict:
-    """Whether the service, which could start else, may have so many GPUs. ``running``: see :func:`had`; ``priority``:
-    its number; ``starts``: whether it gets its first pods, if it needs no GPUs."""
+    """Decides whether a service, which could start otherwise, may have ``gpus``. ``running``: see
+    :func:`count_granted`; ``priority``: its number; ``starts``: whether it gets its first pods, if it needs no GPUs."""
     service, listers = world.resource, world.listers
     covered = _quotas(world)
     if not covered:
         return Verdict(Record())
-    before, has = record_of(service), had(service, running)
+    before, has = record_of(service), count_granted(service, running)
     record = Record(names=_names(covered), gpus=min(has, gpus), wanted=gpus)
     if gpus <= has:
         return Verdict(record, _too_low(covered, priority) if starts else None)
@@ -284,8 +285,9 @@ def next_in(listers: Listers, quota: str) -> list[Key]:
     return turns
 
 
-def after(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services that may have their turn, as another one has left GPUs, or has another place in the queue."""
+def enqueue_next(change: Change, listers: Listers) -> Iterable[Key]:
+    """Enqueues the services that may be next, because another service released GPUs or changed its place in the
+    queue."""
     before, now = _records(change)
     released = now.taken < before.taken or now.reserved < before.reserved or set(before.names) - set(now.names)
     names = dict.fromkeys((*before.names, *now.names)) if released or _moved(change, before, now) else ()

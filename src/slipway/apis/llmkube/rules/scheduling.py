@@ -107,9 +107,10 @@ def position(world: World, priority: int, resource: str) -> int:
     return 1 + before
 
 
-def behind(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services whose position follows from this change of a service: those behind it in a queue that it joins or
-    leaves, or in which it gets another place. That accelerators come, the scheduler writes into the pods that wait."""
+def enqueue_behind(change: Change, listers: Listers) -> Iterable[Key]:
+    """Enqueues the services whose position depends on this change of a service: those behind it in a queue that it
+    joins or leaves, or in which it moves. New accelerators need no event here, because the scheduler updates the
+    waiting pods."""
     before, after = (_queued(state) if state else {} for state in (change.old, change.new))
     if before == after:
         return

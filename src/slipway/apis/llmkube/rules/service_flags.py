@@ -29,7 +29,7 @@ class Given(msgspec.Struct, frozen=True):
 
 BLOCKS = {"vllm": "vllmConfig", "tgi": "tgiConfig", "sglang": "sglangConfig", "personaplex": "personaPlexConfig"}
 """Runtime -> the field with what only it has."""
-KNOWN = frozenset(row.name for engine in ENGINES.values() for row in engine.flags)
+SUPPORTED_SETTINGS = frozenset(row.name for engine in ENGINES.values() for row in engine.flags)
 ON_MACS = ("turboQuantBits", "hotCacheMaxSize", "pagedSSDCacheDir", "pagedSSDCacheMaxSize")
 """Fields of oMLX, which no runtime of the cluster is."""
 UNSET = (None, False, 0, "", (), "auto")
@@ -47,7 +47,7 @@ BEFORE = {
 def given(spec: InferenceServiceSpec) -> tuple[Given, ...]:
     """All fields that are set, and that the runtime might take: those of other runtimes' blocks are not among them."""
     own = BLOCKS.get(spec.runtime, "")
-    settings = _found(spec)
+    settings = _index_by_setting(spec)
     if own == BLOCKS["sglang"] and spec.sglang_config.lora_adapters:
         adapters = adapters_of(spec.sglang_config)
         settings["lora_modules"] = Given(f"{own}.loraAdapters", "lora_modules", adapters)
@@ -57,9 +57,9 @@ def given(spec: InferenceServiceSpec) -> tuple[Given, ...]:
     return tuple(settings.values())
 
 
-def outdone(spec: InferenceServiceSpec) -> dict[str, str]:
-    """Field of every runtime -> the one of this runtime's own block that goes before it."""
-    settings = _found(spec)
+def overridden_fields(spec: InferenceServiceSpec) -> dict[str, str]:
+    """Field of every runtime -> the field of this runtime's own block that takes precedence."""
+    settings = _index_by_setting(spec)
     pairs = [
         (settings[plain].field, settings[name].field)
         for name, plain in BEFORE.items()
@@ -68,8 +68,8 @@ def outdone(spec: InferenceServiceSpec) -> dict[str, str]:
     return {plain: own for plain, own in pairs if "." in own and "." not in plain}
 
 
-def strangers(spec: InferenceServiceSpec, written: Object) -> tuple[str, ...]:
-    """Fields that only another runtime has. ``written``: the spec as it stands in the resource."""
+def fields_of_other_runtimes(spec: InferenceServiceSpec, written: Object) -> tuple[str, ...]:
+    """Returns the fields that only another runtime has. ``written``: the unparsed spec of the resource."""
     fields = [block for runtime, block in BLOCKS.items() if runtime != spec.runtime and written.get(block)]
     if spec.args and spec.runtime != "generic":
         fields.append("args")
@@ -89,7 +89,7 @@ def adapters_of(config: SglangConfig) -> tuple[str, ...]:
     return (*others, *named.values())
 
 
-def _found(spec: InferenceServiceSpec) -> dict[str, Given]:
+def _index_by_setting(spec: InferenceServiceSpec) -> dict[str, Given]:
     return {one.setting: one for one in _of(spec, BLOCKS.get(spec.runtime, ""))}
 
 
@@ -101,7 +101,7 @@ def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> It
             alone = path in BLOCKS.values()
             if getattr(value, "active", True) and (not alone or path == own):
                 yield from _of(value, own, f"{path}.", "" if alone else f"{name}_")
-        elif BEFORE.get(name, name) in KNOWN and not (value in UNSET and value == field.default):
+        elif BEFORE.get(name, name) in SUPPORTED_SETTINGS and not (value in UNSET and value == field.default):
             yield Given(path, name, value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slipway.apis.llmkube.services.resolve import Service, View
+from slipway.apis.llmkube.services.resolve import Service, ServiceView
 from slipway.apis.llmkube.types.operation import Disruption, Slo
 from slipway.kube.objects import Kind, Object, deleting
 from slipway.kube.schemas.conditions import Condition
@@ -22,7 +22,7 @@ RECYCLED = "slipway.inference/recycled"
 """Annotation of pods: those that started until then are older than they may get."""
 
 
-def pod_annotations(view: View, service: Service) -> dict[str, str]:
+def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
     """Of the pods."""
     disruption = service.spec.disruption
     kept = {KARPENTER: UNMOVED[KARPENTER]} if disruption and disruption.protect_always else {}
@@ -30,7 +30,7 @@ def pod_annotations(view: View, service: Service) -> dict[str, str]:
     return kept | ({RECYCLED: until} if until else {})
 
 
-def _recycled_until(view: View, service: Service) -> str:
+def _recycled_until(view: ServiceView, service: Service) -> str:
     """The start of the youngest pod that is too old, once there was one: another one replaces all pods that are older,
     as ``kubectl rollout restart`` does. It stays as it is while none is too old, which would replace them as well."""
     metadata = view.deployment["spec"].get("template", {}).get("metadata", {}) if view.deployment else {}
@@ -40,19 +40,19 @@ def _recycled_until(view: View, service: Service) -> str:
     return max([before, *old])
 
 
-def recycles_in(view: View, service: Service) -> float | None:
+def recycles_in(view: ServiceView, service: Service) -> float | None:
     """Seconds until the next pod is too old."""
     limit = service.spec.max_pod_lifetime_seconds
     remaining = [unix_time(start) + limit - view.world.now for start in _start_times(view)] if limit else []
     return min((seconds for seconds in remaining if seconds > 0), default=None)
 
 
-def _start_times(view: View) -> Iterable[str]:
+def _start_times(view: ServiceView) -> Iterable[str]:
     pods = (pod for pod in view.world.pods if not deleting(pod))
     return [start for pod in pods if (start := str((pod.get("status") or {}).get("startTime") or ""))]
 
 
-def budget(view: View, service: Service, server: ModelServer, scale: Scale) -> tuple[Object, ...]:
+def budget(view: ServiceView, service: Service, server: ModelServer, scale: Scale) -> tuple[Object, ...]:
     """No pod is evicted while one of them starts, unless the service allows it. An operator without budgets gets this
     one only for services that ask for it."""
     settings, protected = view.world.settings, service.spec.eviction_protection
@@ -64,7 +64,7 @@ def budget(view: View, service: Service, server: ModelServer, scale: Scale) -> t
     return ({**whole, "spec": {**whole["spec"], "unhealthyPodEvictionPolicy": "IfHealthyBudget"}},)
 
 
-def _starts(view: View) -> bool:
+def _starts(view: ServiceView) -> bool:
     """Whether some of the pods do not answer yet. A rollout that exceeds its deadline is no start: its pods must not
     keep a node from being drained."""
     if view.deployment is None:
@@ -101,7 +101,7 @@ def measured(service: Service, slo: Slo) -> bool:
     return slo.indicator == "availability" or service.spec.runtime == "vllm"
 
 
-def conditions(view: View, service: Service) -> list[Condition]:
+def conditions(view: ServiceView, service: Service) -> list[Condition]:
     """What became of what the spec asks for."""
     outcomes = []
     if service.spec.slo:
@@ -133,7 +133,7 @@ def _finishes(service: Service) -> bool:
     return drain.shell and drain.seconds > 0
 
 
-def _objective(view: View, service: Service, slo: Slo) -> Condition:
+def _objective(view: ServiceView, service: Service, slo: Slo) -> Condition:
     if not measured(service, slo):
         text = f"The runtime {service.spec.runtime} has no latency metric, so no objective is created."
         return Condition("SLOReady", "False", "IndicatorUnsupportedForRuntime", text)

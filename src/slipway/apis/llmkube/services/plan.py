@@ -7,7 +7,7 @@ from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.models.placement import own_claim
 from slipway.apis.llmkube.rules import scheduling
 from slipway.apis.llmkube.services import autoscaling, operation, pods
-from slipway.apis.llmkube.services.resolve import METAL, Service, View
+from slipway.apis.llmkube.services.resolve import METAL, Service, ServiceView
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.service import KIND
 from slipway.apis.sealed import refuse_sealed
@@ -20,7 +20,7 @@ BEFORE = "spec.initContainers["
 """Where the containers stand that load weights, which are ours."""
 
 
-def plan(view: View) -> Plan:
+def plan(view: ServiceView) -> Plan:
     """Raises InvalidSpecError."""
     service, world = view.valid(), view.world
     if service.model.hardware.accelerator == METAL:
@@ -32,17 +32,17 @@ def plan(view: View) -> Plan:
     scaler = (autoscaling.scaler(service, server, view.most_replicas),) if autoscaling.autoscaled(service) else ()
     others = (*operation.budget(view, service, server, scale), *operation.objective(service, server))
     serving = (deployment,) if view.waits is None else _earlier(view, deployment)
-    guards = network.ingress(server, world.settings, policed=world.policed)
+    guards = network.ingress(server, world.settings, policed=world.has_foreign_policies)
     # An autoscaler would complain of a Deployment that is not there yet.
     return Plan(
-        children=(*guards, *bundle.beside, *serving, *(scaler if serving else ()), *others),
+        children=(*guards, *bundle.dependencies, *serving, *(scaler if serving else ()), *others),
         pending=() if serving == (deployment,) else (deployment,),
         shared=(*_classes(service), *_own_claim(view, service)),
         adapters=pods.adapters(service),
     )
 
 
-def granted(view: View, plan: Plan) -> frozenset[Freedom]:
+def granted(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
     """Images alone, as nothing else that the operator sets needs trust."""
     service, privileges = view.valid(), freedoms((*plan.children, *plan.pending))
     own = (service.own_image, service.settings.loader_image)
@@ -50,16 +50,16 @@ def granted(view: View, plan: Plan) -> frozenset[Freedom]:
     return frozenset(one for one in images if one.field.startswith(BEFORE) or one.value in own)
 
 
-def _earlier(view: View, deployment: Object) -> tuple[Object, ...]:
+def _earlier(view: ServiceView, deployment: Object) -> tuple[Object, ...]:
     """The Deployment that there is serves on while a Model is not ready, or not ready any more."""
     replicas, most = deployment["spec"].get("replicas"), view.most_replicas
     # An autoscaler keeps within its bounds, but that it always has one replica.
     if most is not None and (replicas is not None or most == 0):
         replicas = min(replicas or 0, most)
-    return (workload.kept(view.deployment, replicas),) if view.deployment else ()
+    return (workload.keep_deployment(view.deployment, replicas),) if view.deployment else ()
 
 
-def _own_claim(view: View, service: Service) -> tuple[Object, ...]:
+def _own_claim(view: ServiceView, service: Service) -> tuple[Object, ...]:
     """The claim that a service has for itself goes with it, and is never changed."""
     if service.placed.way != "loader" or not own_claim(service.spec, service.settings):
         return ()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import usage
 from slipway.apis.llmkube.models.loaders import hub_token, loader
-from slipway.apis.llmkube.models.placement import Placed
+from slipway.apis.llmkube.models.placement import Placement
 from slipway.apis.llmkube.rules import loras
 from slipway.apis.llmkube.rules.hardware import affinity
 from slipway.apis.llmkube.rules.scheduling import class_name
@@ -20,7 +20,7 @@ from slipway.kube.objects import MANAGED_BY, Object, created_unix
 from slipway.kube.values.names import fitting, label_value
 from slipway.serving.containers import env, volumes
 from slipway.serving.contract.api import InvalidSpecError, World
-from slipway.serving.pods.loader import beside_engine, scratch
+from slipway.serving.pods.loader import build_adapter_loader, scratch
 from slipway.serving.pods.policies import UNMOVED
 from slipway.serving.pods.server import (
     Container,
@@ -100,7 +100,7 @@ def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer
         probe_overrides=_probe_overrides(service),
         drain=service.engine.drain(service.settings.drain_seconds, service.launch.bind),
         init_containers=_before(service),
-        sidecars=(_loader(service),) if service.looked_after else (),
+        sidecars=(_loader(service),) if service.has_adapter_loader else (),
         volumes=_volumes(service),
         image_pull_secrets=tuple(secret["name"] for secret in spec.image_pull_secrets if secret.get("name")),
         device_groups=service.settings.device_groups,
@@ -158,7 +158,7 @@ def _loader(service: Service) -> Container:
     container = Container(name=agent.CONTAINER, image=service.settings.loader_image)
     kind = "" if service.spec.runtime == "vllm" else service.spec.runtime
     size, key = service.settings.adapters.size, service.controller_key
-    return beside_engine(container, service.port, size, key, kind=kind, volume=LOADER_VOLUME)
+    return build_adapter_loader(container, service.port, size, key, kind=kind, volume=LOADER_VOLUME)
 
 
 def adapters(service: Service) -> AdapterSet:
@@ -222,7 +222,7 @@ def asks_for(service: Service, resource: str) -> bool:
     return bool({"cpu": resources.cpu, "memory": resources.host_memory or resources.memory}.get(resource))
 
 
-def _places(service: Service) -> tuple[Placed, ...]:
+def _places(service: Service) -> tuple[Placement, ...]:
     return (service.placed, service.draft) if service.draft else (service.placed,)
 
 
@@ -231,7 +231,7 @@ def _volumes(service: Service) -> tuple[Object, ...]:
         _check_place(service, volume)
     pod_volumes = [volume for place in _places(service) for volume in place.volumes]
     pod_volumes += [volume for volume, _mount in _folders(service)]
-    pod_volumes += [scratch(service.settings.adapters.size, LOADER_VOLUME)] if service.looked_after else []
+    pod_volumes += [scratch(service.settings.adapters.size, LOADER_VOLUME)] if service.has_adapter_loader else []
     # The target and its draft may lie on the same volume.
     return (*{volume["name"]: volume for volume in pod_volumes}.values(), *service.spec.extra_volumes)
 

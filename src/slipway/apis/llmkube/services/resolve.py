@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from slipway.apis.llmkube.models import placement, usage
-from slipway.apis.llmkube.models.placement import Placed, Wanted
+from slipway.apis.llmkube.models.placement import Placement, PlacementRequest
 from slipway.apis.llmkube.rules import loras, pools, quotas, ranks, service_flags
 from slipway.apis.llmkube.rules.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
 from slipway.apis.llmkube.rules.hardware import Accelerators, accelerators, gpus_of, sharing_fault
@@ -44,9 +44,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     resource: Object
     spec: InferenceServiceSpec
     model: ModelSpec
-    placed: Placed
+    placed: Placement
     """The Model's weights."""
-    draft: Placed | None
+    draft: Placement | None
     """Those of the Model for speculative decoding, where it is wanted and there is one."""
     settings: Settings
     loras: tuple[Lora, ...] = ()
@@ -102,19 +102,19 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec.rollout_policy.wait_for_idle and not self.spec.rollout_policy.force
 
     @property
-    def off(self) -> bool:
-        """Whether its own spec wants no replicas."""
+    def is_off(self) -> bool:
+        """Whether its own spec sets no replicas."""
         return self.spec.suspend or self.spec.replicas == 0
 
     @property
     def stopped(self) -> bool:
         """Whether it has no replicas, whatever an autoscaler would set."""
-        return self.off or (self.pool is not None and not self.pool.awake)
+        return self.is_off or (self.pool is not None and not self.pool.awake)
 
     @property
-    def looked_after(self) -> bool:
-        """Whether a loader stands beside the engine, for adapters."""
-        return loras.looked_after(self.spec.runtime, self.loras, self.spec.extra_args)
+    def has_adapter_loader(self) -> bool:
+        """Whether its pods have a loader for adapters."""
+        return loras.has_adapter_loader(self.spec.runtime, self.loras, self.spec.extra_args)
 
     @property
     def own_image(self) -> str:
@@ -140,7 +140,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
             port=self.port,
             bind=spec.bind_address or EVERY_ADDRESS.get(spec.runtime, self.settings.engine_address or ANYWHERE[0]),
             tasks=frozenset((TASKS[mode(spec) if spec.runtime in IMPLIED_MODE else spec.mode or "chat"],)),
-            adapters=self.looked_after,
+            adapters=self.has_adapter_loader,
             extra_args=self.renewal.args,
             hub_mirror=self.settings.hugging_face_endpoint,
             settings=_settings(spec, self.placed, self.decoding),
@@ -174,7 +174,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
     """An InferenceService that may not be valid, and what is known of it."""
 
     world: World
@@ -194,7 +194,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         each = _each(self.deployment, self.service)
         if not each and self.waits[0] == quotas.PRIORITY_TOO_LOW:
             return 0
-        written = quotas.had(self.world.resource, self.running)
+        written = quotas.count_granted(self.world.resource, self.running)
         return min(self.quota.gpus, written) // each if each else None
 
     @property
@@ -203,9 +203,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return _running(self.world, self.service)
 
     @property
-    def unstarted(self) -> Record:
-        """Its part of GPUQuotas where it cannot start, which leaves what runs as it is."""
-        return quotas.held(self.world, self.running) if self.deployment else Record()
+    def quota_while_blocked(self) -> Record:
+        """Its part of GPUQuotas while it cannot start. Running pods keep theirs."""
+        return quotas.record_while_blocked(self.world, self.running) if self.deployment else Record()
 
     def valid(self) -> Service:
         """Raises InvalidSpecError where the service cannot be served as it is written, with the reason."""
@@ -214,19 +214,19 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.service
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> ServiceView:
     service: Service | InvalidSpecError
     deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
     waits: tuple[str, str] | None = None
     try:
-        service = read(world)
-        waits = waits_for(world, service)
+        service = build_service(world)
+        waits = find_obstacle(world, service)
     except InvalidSpecError as error:
         service = error
-    view = View(world=world, service=service, deployment=deployment, waits=waits, quota=Record())
+    view = ServiceView(world=world, service=service, deployment=deployment, waits=waits, quota=Record())
     # Who cannot start for another reason takes nothing from those who can.
     if isinstance(service, InvalidSpecError):
-        return msgspec.structs.replace(view, quota=view.unstarted)
+        return msgspec.structs.replace(view, quota=view.quota_while_blocked)
     if waits:
         return msgspec.structs.replace(view, quota=_kept(view, service))
     class_value = priority(world, service)
@@ -236,10 +236,10 @@ def resolve(world: World) -> View:
     return msgspec.structs.replace(view, waits=verdict.waits, quota=verdict.record)
 
 
-def _kept(view: View, service: Service) -> Record:
+def _kept(view: ServiceView, service: Service) -> Record:
     """Of GPUQuotas, while a Model is not ready and the Deployment that there is serves on, with no more replicas than
     the service wants: it gives back what neither the one nor the other needs."""
-    record, each = view.unstarted, _each(view.deployment, service)
+    record, each = view.quota_while_blocked, _each(view.deployment, service)
     serving = min(_most(service), record.gpus // each) * each if each else 0
     gpus = max(min(record.gpus, _most(service) * _count(service)), serving)
     return msgspec.structs.replace(record, gpus=gpus, wanted=gpus)
@@ -290,8 +290,9 @@ def priority(world: World, service: Service) -> int | None:
     return number
 
 
-def read(world: World) -> Service:
-    """Raises InvalidSpecError where the service cannot be served as it is written, with the reason."""
+def build_service(world: World) -> Service:
+    """Builds the service from its resource and its Models. Raises InvalidSpecError, with the reason, if it cannot be
+    served as written."""
     resource = world.resource
     runtime = resource["spec"].get("runtime", "llamacpp")
     if runtime not in ENGINES:
@@ -304,11 +305,13 @@ def read(world: World) -> Service:
     if model is None:
         text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}"
         raise InvalidSpecError("ModelNotFound", f"{text}{suggestion(world, spec.model_ref)}")
-    needless = not usage.given_weights(resource["spec"])
+    needless = not usage.gets_cached_weights(resource["spec"])
     name = key(resource).name
-    request = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
+    request = PlacementRequest(
+        resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless
+    )
     if request.spec.hardware.accelerator == METAL:
-        nowhere = Placed(way="image", weights=Unnamed())
+        nowhere = Placement(way="image", weights=Unnamed())
         return Service(
             resource=resource, spec=spec, model=request.spec, placed=nowhere, draft=None, settings=world.settings
         )
@@ -317,7 +320,7 @@ def read(world: World) -> Service:
         text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} as the draft model"
         raise InvalidSpecError("ModelNotFound", f"{text}{suggestion(world, missing)}")
     second = (
-        Wanted(resource=draft, service=name, spec=_model_spec(draft), files=_takes_files(spec), draft=True)
+        PlacementRequest(resource=draft, service=name, spec=_model_spec(draft), files=_takes_files(spec), draft=True)
         if draft
         else None
     )
@@ -336,9 +339,9 @@ def read(world: World) -> Service:
     return service
 
 
-def _placed(request: Wanted, spec: InferenceServiceSpec, settings: Settings) -> Placed:
+def _placed(request: PlacementRequest, spec: InferenceServiceSpec, settings: Settings) -> Placement:
     try:
-        return placement.placed(request, spec, settings)
+        return placement.place_weights(request, spec, settings)
     except InvalidSpecError as error:
         name = request.resource["metadata"]["name"]
         raise InvalidSpecError(error.reason, f"The Model {name} cannot be served: {error.message}") from error
@@ -397,7 +400,7 @@ def _takes_files(spec: InferenceServiceSpec) -> bool:
     return ENGINES[spec.runtime].reads == "file"
 
 
-def _settings(spec: InferenceServiceSpec, own: Placed, decoding: SpeculativeDecoding | None) -> dict[str, Value]:
+def _settings(spec: InferenceServiceSpec, own: Placement, decoding: SpeculativeDecoding | None) -> dict[str, Value]:
     given: dict[str, Value] = {one.setting: one.value for one in service_flags.given(spec)}
     if decoding and decoding.draft_model:
         given["draft_model"] = f"{own.folder}/{decoding.draft_model}"
@@ -406,15 +409,17 @@ def _settings(spec: InferenceServiceSpec, own: Placed, decoding: SpeculativeDeco
     return given
 
 
-def waits_for(world: World, service: Service) -> tuple[str, str] | None:
-    """Reason and message while a Model is not ready that the service needs; None: it can start.
+def find_obstacle(world: World, service: Service) -> tuple[str, str] | None:
+    """Returns reason and message while a Model that the service needs is not ready, and None if it can start.
 
     A pod that loads its weights itself, or has them in its image, waits for nobody.
     """
     models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:
         obstacle = (
-            placement.unready(model, place.way) if place and model and place.way not in ("loader", "image") else None
+            placement.explain_unready(model, place.way)
+            if place and model and place.way not in ("loader", "image")
+            else None
         )
         if obstacle:
             return obstacle

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from slipway.apis.llmkube.models import usage
-from slipway.apis.llmkube.models.placement import own_claim, unready
+from slipway.apis.llmkube.models.placement import explain_unready, own_claim
 from slipway.apis.llmkube.rules import pools, service_flags
 from slipway.apis.llmkube.rules.engines import ENGINES
 from slipway.apis.llmkube.rules.fields_used import fields_used
@@ -22,9 +22,9 @@ from slipway.apis.llmkube.rules.scheduling import (
 )
 from slipway.apis.llmkube.rules.updated import stamped
 from slipway.apis.llmkube.services import autoscaling, operation, pods, runtime_settings
-from slipway.apis.llmkube.services.resolve import METAL, Service, View, mode, priority
+from slipway.apis.llmkube.services.resolve import METAL, Service, ServiceView, mode, priority
 from slipway.apis.llmkube.services.surroundings import model_of, pool_of
-from slipway.engines.definition.flags import NOT_KNOWN
+from slipway.engines.definition.flags import UNSUPPORTED_SETTING
 from slipway.engines.definition.log_patterns import Download
 from slipway.kube.objects import Object, generation, key, uid
 from slipway.kube.schemas.conditions import Condition, find
@@ -60,8 +60,8 @@ OUT_OF_REACH = Rejection(
 )
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to tell, gathered once."""
+class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state that the status reports, gathered once."""
 
     service: Service | None
     """None: it cannot be read; ``rejection`` says why."""
@@ -74,8 +74,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """How far the LoRAAdapters are that the service loads."""
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
-    observed, world = _found(view, rejection), view.world
+def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
+    observed, world = _gather_state(view, rejection), view.world
     resource = world.resource
     metadata = resource["metadata"]
     served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
@@ -112,7 +112,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     return stamped(result, resource, CONDITIONS, world.now)
 
 
-def _found(view: View, rejection: Rejection | None) -> Found:
+def _gather_state(view: ServiceView, rejection: Rejection | None) -> ServiceState:
     world, deployment = view.world, view.deployment
     service = view.service if isinstance(view.service, Service) else None
     outside = service is not None and service.model.hardware.accelerator == METAL
@@ -129,7 +129,7 @@ def _found(view: View, rejection: Rejection | None) -> Found:
         pending = Pending(*waits)
     if scheduling and scheduling.resource:
         pending = _queued(world, service, scheduling)
-    return Found(
+    return ServiceState(
         service=service,
         rejection=rejection,
         deployment=deployment,
@@ -140,15 +140,15 @@ def _found(view: View, rejection: Rejection | None) -> Found:
     )
 
 
-def _quota(view: View, rejection: Rejection | None) -> Object:
+def _quota(view: ServiceView, rejection: Rejection | None) -> Object:
     """Its part of GPUQuotas. With a plan that is refused it cannot start, however much room there is; that an object is
     refused is known only of one that starts."""
     refused = permanent(rejection)
-    record = view.unstarted if refused and not refused.of_object else view.quota
+    record = view.quota_while_blocked if refused and not refused.of_object else view.quota
     return {"quota": msgspec.to_builtins(record)} if record.names else {}
 
 
-def _adapters(observed: Found) -> Object:
+def _adapters(observed: ServiceState) -> Object:
     """What LoRAAdapters read of themselves."""
     if not (observed.service and observed.adapters):
         return {}
@@ -161,7 +161,7 @@ def _adapters(observed: Found) -> Object:
     return {"adapters": entries}
 
 
-def _adapters_loaded(observed: Found) -> Condition:
+def _adapters_loaded(observed: ServiceState) -> Condition:
     """Whether every replica has all of them; how each is, its LoRAAdapter says."""
     for one in observed.adapters:
         if one.phase == "Failed":
@@ -208,7 +208,7 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
     return diagnose(deployment, judged, limits, world.now, partial(engine.explain, download=download))
 
 
-def _desired(world: World, observed: Found) -> int:
+def _desired(world: World, observed: ServiceState) -> int:
     """Desired replicas: the number in the Deployment, which an autoscaler may have set. A member of a pool without a
     Deployment gets none, so that the others need not wait for it."""
     resource, deployment = world.resource, observed.deployment
@@ -220,7 +220,7 @@ def _desired(world: World, observed: Found) -> int:
     return 0 if resource["spec"].get("suspend") else replicas
 
 
-def _phase(world: World, observed: Found, state: Report) -> str:
+def _phase(world: World, observed: ServiceState, state: Report) -> str:
     suspended = observed.service is not None and observed.service.spec.suspend
     refused = permanent(observed.rejection)
     ready, desired = state.ready_replicas, _desired(world, observed)
@@ -237,7 +237,7 @@ def _phase(world: World, observed: Found, state: Report) -> str:
     return "Pending" if observed.pending else "Creating"
 
 
-def _of_service(world: World, observed: Found) -> Object:
+def _of_service(world: World, observed: ServiceState) -> Object:
     """What only a service that can be read has."""
     service, scheduling = observed.service, observed.scheduling
     fields: Object = {"queuePosition": 0}
@@ -254,7 +254,7 @@ def _of_service(world: World, observed: Found) -> Object:
         fields["waitingFor"] = f"{scheduling.resource}: {service.accelerators.count}"
         fields["queuePosition"] = _position(world, service, scheduling)
     model = model_of(world, service.spec.model_ref)
-    fields |= {"mode": mode(service.spec), "modelReady": model is not None and unready(model) is None}
+    fields |= {"mode": mode(service.spec), "modelReady": model is not None and explain_unready(model) is None}
     # Where nothing is made for a service there is no address either.
     outside = service.model.hardware.accelerator == METAL
     return fields if outside else fields | {"endpoint": pods.endpoint_url(service)}
@@ -268,27 +268,27 @@ def _observed_models(world: World) -> list[Object]:
             "name": key(model).name,
             "uid": uid(model),
             "generation": generation(model),
-            "ready": unready(model) is None,
+            "ready": explain_unready(model) is None,
         }
         for model in models
         if model
     ]
 
 
-def _gateway(observed: Found, route: Sequence[Condition]) -> Object:
+def _gateway(observed: ServiceState, route: Sequence[Condition]) -> Object:
     """What became of the further name at the gateway, where there is one."""
     names = observed.service.further_names if observed.service else ()
     ready = any(one.status == "True" for one in route)
     return {"gateway": {"modelName": names[0], "routeReady": ready}} if names else {}
 
 
-def _at_gateway(observed: Found, route: Sequence[Condition]) -> list[Condition]:
+def _at_gateway(observed: ServiceState, route: Sequence[Condition]) -> list[Condition]:
     if not (observed.service and observed.service.further_names and route):
         return []
     return [msgspec.structs.replace(one, type="GatewayReady") for one in route]
 
 
-def _others(view: View, observed: Found) -> tuple[Condition, ...]:
+def _others(view: ServiceView, observed: ServiceState) -> tuple[Condition, ...]:
     service, world = observed.service, view.world
     if service is None:
         return runtime_settings.invalid(world.resource["spec"], observed.rejection)
@@ -300,7 +300,7 @@ def _others(view: View, observed: Found) -> tuple[Condition, ...]:
     if observed.adapters:
         conditions.append(_adapters_loaded(observed))
     if pool := pool_of(world):
-        conditions.append(pools.granted(pool, service.pool, _obstacle(view, observed), off=service.off))
+        conditions.append(pools.granted(pool, service.pool, _obstacle(view, observed), off=service.is_off))
     if autoscaling.autoscaled(service):
         conditions.append(_scaling_active(world))
     conditions += runtime_settings.conditions(world, service)
@@ -311,7 +311,7 @@ def _others(view: View, observed: Found) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _obstacle(view: View, observed: Found) -> str:
+def _obstacle(view: ServiceView, observed: ServiceState) -> str:
     """Why the service would not start. Empty: it would."""
     refused = permanent(observed.rejection)
     return refused.message if refused else (view.waits or ("", ""))[1]
@@ -320,13 +320,13 @@ def _obstacle(view: View, observed: Found) -> str:
 def unused(service: Service, written: Object) -> dict[str, str]:
     """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
     spec = service.spec
-    reasons = dict.fromkeys(service_flags.strangers(spec, written), NOT_KNOWN)
-    reasons |= {field: f"{other} takes precedence" for field, other in service_flags.outdone(spec).items()}
+    reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, written), UNSUPPORTED_SETTING)
+    reasons |= {field: f"{other} takes precedence" for field, other in service_flags.overridden_fields(spec).items()}
     idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
     reasons |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
     retired = service.renewal.changes
     reasons |= {f"extraArgs {flag}": f"the default image does not support it, {what}" for flag, what in retired.items()}
-    reasons |= _outdone(service) | operation.without_effect(service)
+    reasons |= _overridden_fields(service) | operation.without_effect(service)
     cache = spec.model_cache
     if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
         reasons["modelCache"] = "the weights come from elsewhere"
@@ -342,13 +342,13 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     return reasons
 
 
-def _outdone(service: Service) -> dict[str, str]:
-    """Fields that another one goes before."""
+def _overridden_fields(service: Service) -> dict[str, str]:
+    """Field -> why another field takes precedence."""
     spec, count = service.spec, service.model.hardware.gpu.count
     draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
     sglang = spec.sglang_config.speculative
     rows = (
-        ("autoscaling", spec.autoscaling and service.off, "the service has no replicas"),
+        ("autoscaling", spec.autoscaling and service.is_off, "the service has no replicas"),
         ("autoscaling", spec.autoscaling and service.pool, pools.IN_POOL),
         ("replicas", spec.replicas > 1 and service.pool, pools.IN_POOL),
         (
@@ -373,7 +373,7 @@ def _outdone(service: Service) -> dict[str, str]:
     return {field: why for field, idle, why in rows if idle}
 
 
-def _gpu_available(observed: Found) -> Condition:
+def _gpu_available(observed: ServiceState) -> Condition:
     if observed.scheduling and observed.scheduling.resource:
         return Condition("GPUAvailable", "False", observed.scheduling.status, observed.scheduling.message)
     if observed.deployment is None or observed.scheduling:

@@ -162,7 +162,7 @@ def _secrets(container: Object) -> list[str]:
     """The variables with secrets that the tool would tell of; with a Secret as a whole, whatever it may have."""
     env = [(str(one.get("name")), one) for one in container.get("env", [])]
     named = [name for name, one in env if one.get("valueFrom")]
-    given = [name for name, one in env if one.get("value") and name in genai_bench.TOLD]
+    given = [name for name, one in env if one.get("value") and name in genai_bench.CREDENTIAL_VARIABLES]
     whole = [TOKEN_KEY for one in container.get("envFrom", []) if "secretRef" in one]
     return [*named, *given, *whole]
 
@@ -262,7 +262,7 @@ def _summary(view: View) -> Summary | None:
         for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
             message = ((container.get("state") or {}).get("terminated") or {}).get("message")
             if container.get("name") == SIDECAR and message:
-                return results.read(message)
+                return results.parse_summary(message)
     return None
 
 

@@ -25,7 +25,7 @@ from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.genai_bench import OPENAI, Benchmark
 from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, Watch, World
 from slipway.serving.contract.settings import Settings
-from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.watches import REFERENCES, by_reference, enqueue_nothing, owned_by, referenced_by
 from slipway.serving.pods.job import pods_of
 from slipway.serving.pods.workload import digest
 from slipway.serving.status.report import Pending
@@ -98,11 +98,11 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
     kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
         *owned_by(kind, JOB),
-        Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
+        Watch(kind=kind, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(references)}),
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
         Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
         Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
-        Watch(kind=names.FINE_TUNED_WEIGHT, enqueue=nobody, indexes=indexes),
+        Watch(kind=names.FINE_TUNED_WEIGHT, enqueue=enqueue_nothing, indexes=indexes),
         folders.NODES,
     )
 

@@ -56,7 +56,7 @@ def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adap
     if len(adapters) - len(added) > 1:
         raise _refused(adapters, "only one can replace the model")
     flags = (*(_flags(seen, added) if added else ()), *_names(seen, name))
-    extended = arguments.told(container, flags) if flags else container
+    extended = arguments.with_flags(container, flags) if flags else container
     if extended is None and added:
         raise _refused(
             adapters, "the engine's script does not end with the command: write the command as a list of words"

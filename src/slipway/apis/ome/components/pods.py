@@ -180,9 +180,9 @@ def _with_variables(main: Object, own: Sequence[Object]) -> Object:
 def _check_port(main: Object, seen: Recognised) -> None:
     """Raises InvalidSpecError for arguments that move the engine to a port of which nothing else knows."""
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
-    if declared and seen.told_port and seen.told_port not in declared:
+    if declared and seen.argument_port and seen.argument_port not in declared:
         ports = ", ".join(map(str, declared))
-        text = f"the arguments of {main['name']} set port {seen.told_port}, but its ports are {ports}"
+        text = f"the arguments of {main['name']} set port {seen.argument_port}, but its ports are {ports}"
         raise InvalidSpecError("InvalidSpec", f"{text}. Make them match")
 
 

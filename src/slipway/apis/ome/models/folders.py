@@ -18,7 +18,7 @@ from slipway.kube.caches.store import IndexFunction
 from slipway.kube.objects import NODE, Kind, Object, deleting, key, uid
 from slipway.serving.contract.api import InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
-from slipway.serving.contract.watches import nobody
+from slipway.serving.contract.watches import enqueue_nothing
 from slipway.weights import nodes
 from slipway.weights.jobs.turns import age
 from slipway.weights.nodes import Node
@@ -194,7 +194,7 @@ def _taken(mine: Claim, rival: Claim) -> str:
 # What leads to a model
 
 
-NODES = Watch(kind=NODE, enqueue=nobody, trim=nodes.trimmed)
+NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.trimmed)
 """What other kinds read to know a model's folder, in addition to models."""
 
 

@@ -24,7 +24,7 @@ from slipway.kube.objects import (
     key,
     uid,
 )
-from slipway.serving.containers.diagnosis import remains
+from slipway.serving.containers.diagnosis import may_use_volumes
 from slipway.serving.contract.api import InvalidSpecError, Plan
 from slipway.weights import nodes
 from slipway.weights.jobs.loads import Run
@@ -211,7 +211,7 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
         return None
     readers = world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
-    if any(_reads(pod, view, path) and remains(pod, world.now) for pod in readers):
+    if any(_reads(pod, view, path) and may_use_volumes(pod, world.now) for pod in readers):
         return Visit(node=node, stage="in use", says=None, offered=False)
     errand = evict(node, path, root)
     run = observed(view, errand)

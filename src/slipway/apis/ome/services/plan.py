@@ -32,7 +32,7 @@ from slipway.serving.contract.authors import DEFAULT_ACCOUNT
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods import groups, network, policies
 from slipway.serving.pods.server import Scale
-from slipway.serving.pods.workload import PORT_NAME, Rollout, child, deployment_of, kept
+from slipway.serving.pods.workload import PORT_NAME, Rollout, child, deployment_of, keep_deployment
 from slipway.serving.routing.route import Route, ScaleTarget, route_metadata
 from slipway.serving.routing.scaling import WAKE, Scaling
 from slipway.serving.routing.scaling import ScaleTarget as Target
@@ -179,7 +179,7 @@ def _workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
     rollout = _rollout(rolled, service, part.name, number)
     workload = _deployment(rolled, rollout)
     if rolled.split.kept and rolled.observed:
-        workload = kept(rolled.observed, number)
+        workload = keep_deployment(rolled.observed, number)
     budget = _budget(rolled, rollout, world)
     tried = _tried(rolled, service) if rolled.split.canary else []
     return [replicas.said(workload, number), *tried, *_scalers(rolled, rollout, service), *budget]

@@ -24,7 +24,14 @@ from slipway.kube.objects import (
 from slipway.serving.contract.api import Watch
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table
-from slipway.serving.contract.watches import NAMESPACE, REFERENCES, by_namespace, by_reference, nobody, owned_by
+from slipway.serving.contract.watches import (
+    NAMESPACE,
+    REFERENCES,
+    by_namespace,
+    by_reference,
+    enqueue_nothing,
+    owned_by,
+)
 from slipway.serving.pods import groups
 
 OWNED = (
@@ -51,7 +58,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
         *owned_by(kind, *OWNED),
         *owned_by(kind, groups.LEADER_WORKER_SET, optional=groups.INSTALLED_BY),
         *owned_by(kind, SCALED_OBJECT, optional=keda.INSTALLED_BY),
-        Watch(kind=kind, enqueue=nobody, indexes=indexes),
+        Watch(kind=kind, enqueue=enqueue_nothing, indexes=indexes),
         Watch(kind=names.SERVING_RUNTIME, enqueue=runtime, indexes={NAMESPACE: by_namespace}),
         Watch(kind=names.CLUSTER_SERVING_RUNTIME, enqueue=runtime),
         *(Watch(kind=model, enqueue=of_model(model), indexes=folder_indexes) for model in service_resolve.MODELS),

@@ -1,4 +1,4 @@
-"""Described: what the files of a source say of the model, read through ranges before any of them is fetched."""
+"""Model metadata: read from the files of a source through ranges, before any of them is fetched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slipway.artifacts.documents.model_facts import Told, facts
+from slipway.artifacts.documents.model_facts import ModelMetadata, derive_facts
 from slipway.artifacts.documents.publication import Facts
 from slipway.artifacts.facts import config
 from slipway.artifacts.files import soundness
@@ -41,7 +41,7 @@ def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
     """The files that make the model. Raises LoadError where they are none, or not all there."""
     files, paths = _Files(source, listing.entries, retry), {entry.path for entry in listing.entries}
     indexes = {path: files.json(path, MOST_INDEX) for path in paths if path.lower().endswith(soundness.INDEX)}
-    for path in [path for path, content in indexes.items() if soundness.is_left_over(path, content, paths)]:
+    for path in [path for path, content in indexes.items() if soundness.belongs_to_other_model(path, content, paths)]:
         paths.remove(path)
         del indexes[path]
     indexed = {one for path, content in indexes.items() for one in soundness.named_by(path, content)}
@@ -58,9 +58,9 @@ def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
     return chosen
 
 
-def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) -> Description:
-    """What cannot be read is not known. Raises LoadError for a source that fails, and for files that are not what their
-    names say."""
+def describe_model(source: Source, listing: Listing, chosen: Chosen, retry: Retry) -> Description:
+    """Reads the metadata of a model. Unreadable values are left out. Raises LoadError if the source fails, or if files
+    do not match their names."""
     files = _Files(source, listing.entries, retry)
     files.check(chosen.companions, soundness.json_of(chosen.weights))
     main = {"Diffusers": INDEX, "Safetensors": CONFIG}.get(chosen.format, "")
@@ -74,7 +74,7 @@ def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) ->
     else:
         tensors = files.tensors(chosen, main, shapes)
     beside = {name: files.json(name, config.MOST_BYTES) for name in config.QUANTIZATION_FILES if main == CONFIG}
-    metadata = Told(
+    metadata = ModelMetadata(
         format=chosen.format,
         tasks=listing.tasks,
         features=listing.features,
@@ -86,7 +86,7 @@ def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) ->
         template=files.template(),
     )
     most = sorted(tensors, key=lambda name: (-tensors[name], name))
-    return Description(facts(metadata), tuple(most[:1]))
+    return Description(derive_facts(metadata), tuple(most[:1]))
 
 
 class _Files:
@@ -99,7 +99,7 @@ class _Files:
         text = self._text(path, most)
         try:
             if path in (CONFIG, INDEX):
-                return config.read(text)
+                return config.parse_config(text)
             return decode_json(text, dict[str, Any], most=most)
         except DecodingError:
             return {}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from slipway.loader.transport.ahead import AHEAD, Ahead
 from slipway.loader.transport.errors import TransientError
+from slipway.loader.transport.read_ahead import AHEAD, Ahead
 from slipway.loader.transport.source import CHUNK
 
 PATIENCE = 60

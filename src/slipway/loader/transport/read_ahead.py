@@ -1,4 +1,4 @@
-"""Ahead: bytes that one thread reads while another uses those before: network, processor and disk work at once."""
+"""Read ahead: one thread reads bytes while another uses earlier ones, so network, CPU and disk work at once."""
 
 from __future__ import annotations
 

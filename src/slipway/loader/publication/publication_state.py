@@ -1,4 +1,4 @@
-"""Under way: what a publication that is not complete has done, in a manifest of the repository itself.
+"""Publication state: the progress of an incomplete publication, in a manifest of the repository itself.
 
 It names the blobs that are there, so that no collection of garbage takes them and the next loader sends none again, and
 the upload that is open. A tag points to it; when the publication is complete, or taken back, it goes.
@@ -14,7 +14,7 @@ from slipway.artifacts.documents import modelpack
 from slipway.artifacts.documents.modelpack import FILEPATH, Descriptor, Manifest
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.download.stage import Work
-from slipway.loader.publication.contents import Content, known_digest
+from slipway.loader.publication.contents import Content, promised_digest
 from slipway.loader.transport.errors import LoadError, TransientError
 from slipway.loader.transport.registry import BlobsGoneError, Registry, UploadGoneError
 from slipway.loader.transport.source import Retry
@@ -37,33 +37,33 @@ class Resume(msgspec.Struct, frozen=True):
     location: str
 
 
-class UnderWay:
+class PublicationState:
     """See ``slipway.loader.publication.upload.Notes``."""
 
     def __init__(self, registry: Registry, work: Work, retry: Retry, resume: str = "") -> None:
         """``resume``: what the loader before told; what the repository says counts before it."""
         self._registry, self._work, self._retry = registry, work, retry
         self._layers: dict[str, Descriptor] = {}
-        self._found = _resume(resume)
+        self._previous = _resume(resume)
         """The upload of the loader before."""
         self._mine: Resume | None = None
         self._digest = ""
         self._unwritten = 0
 
-    def read(self) -> None:
+    def restore(self) -> None:
         """What the loader before noted."""
         manifest = self._retry(lambda: self._registry.manifest(TAG))
         if manifest is None:
             return
         self._digest = manifest.digest
         try:
-            whole = modelpack.read(manifest.content)
+            whole = modelpack.parse_manifest(manifest.content)
         except DecodingError:
             return
         self._layers = {layer.annotations.get(KEY, ""): layer for layer in whole.layers}
         location = whole.annotations.get(UPLOAD, "")
         if location:
-            self._found = Resume(whole.annotations.get(UPLOAD_KEY, ""), location)
+            self._previous = Resume(whole.annotations.get(UPLOAD_KEY, ""), location)
 
     def blob(self, content: Content) -> str:
         """See Notes."""
@@ -72,7 +72,7 @@ class UnderWay:
 
     def upload(self, content: Content) -> str:
         """See Notes."""
-        uploads = (one for one in (self._mine, self._found) if one is not None and one.key == content.key != "")
+        uploads = (one for one in (self._mine, self._previous) if one is not None and one.key == content.key != "")
         return next((one.location for one in uploads), "")
 
     def begun(self, content: Content, location: str) -> None:
@@ -80,8 +80,8 @@ class UnderWay:
         if not content.key:
             return
         self._mine = Resume(content.key, location)
-        if self._found is not None and self._found.key == content.key:
-            self._found = None
+        if self._previous is not None and self._previous.key == content.key:
+            self._previous = None
         text = msgspec.json.encode(self._mine).decode()
         self._work.meter.resume = text if len(text) <= LONGEST_RESUME else ""
         if content.size > WORTH:
@@ -98,16 +98,16 @@ class UnderWay:
         )
         self._layers[content.key or digest] = note
         self._mine, self._work.meter.resume = None, ""
-        if self._found is not None and self._found.key == content.key:
-            self._found = None
+        if self._previous is not None and self._previous.key == content.key:
+            self._previous = None
         if duplicate:
             return
         self._unwritten += content.size
-        if self._unwritten > WORTH or not known_digest(content):
+        if self._unwritten > WORTH or not promised_digest(content):
             self._write()
 
     def _write(self) -> None:
-        open_ = self._mine or self._found
+        open_ = self._mine or self._previous
         upload = {UPLOAD: open_.location, UPLOAD_KEY: open_.key} if open_ else {}
         whole = Manifest(
             schema_version=2,
@@ -146,7 +146,7 @@ def cancel(registry: Registry, retry: Retry, resume: str = "") -> None:
     manifest = retry(lambda: registry.manifest(TAG))
     if manifest is not None:
         with suppress(DecodingError):
-            locations.append(modelpack.read(manifest.content).annotations.get(UPLOAD, ""))
+            locations.append(modelpack.parse_manifest(manifest.content).annotations.get(UPLOAD, ""))
         retry(lambda: registry.delete_manifest(manifest.digest))
     for location in filter(None, dict.fromkeys(locations)):
         with suppress(LoadError, TransientError, UploadGoneError):
