@@ -235,7 +235,7 @@ def test_a_model_that_fails_is_an_alert_that_says_why(prometheus: Prometheus) ->
     assert alert["labels"]["kind"] == "models.krypton.ai"
     named = f"{prometheus.namespace}/{alert['labels']['name']}"
     assert alert["annotations"]["summary"] == f"{named} has failed: ImagePullBackOff."
-    assert alert["annotations"]["runbook_url"].endswith("/docs/how-to/monitoring.md#slipwaymodelfailed")
+    assert alert["annotations"]["runbook_url"].endswith("/docs/reference/monitoring/alerts.md#slipwaymodelfailed")
 
 
 def failed(alert: Object, prometheus: Prometheus) -> bool:

@@ -198,7 +198,7 @@ def test_vendors_are_those_that_the_role_knows() -> None:
 
 def test_what_the_page_and_the_documentation_show_can_be_read(api: FakeApi, read: Read, tmp_path: Path) -> None:
     has_node(api, "gpu-1", H100, allocatable={"nvidia.com/gpu": "8"})
-    page = (COLLECTION / "docs" / "how-to" / "gpu-nodes.md").read_text()
+    page = (COLLECTION / "docs" / "reference" / "nodes" / "inventory.md").read_text()
     shown = page.split("<!-- elsewhere: tests/unit/plugins/test_nodes.py -->\n```yaml\n")[1].split("```")[0]
     for text in (shown, import_module(PLUGIN).EXAMPLES):
         options = {**yaml.safe_load(text), "cache_connection": str(tmp_path / "cache")}

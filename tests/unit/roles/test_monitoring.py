@@ -31,7 +31,8 @@ PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes", "proces
 FOREIGN = frozenset((Path(__file__).parent / "monitoring_metrics.txt").read_text().split())
 """Metrics of engines and exporters, as their projects document them."""
 SUFFIXES = ("_bucket", "_sum", "_count")
-PAGE = ROOT / "docs/how-to/monitoring.md"
+ALERTS_PAGE = ROOT / "docs/reference/monitoring/alerts.md"
+METRICS_PAGE = ROOT / "docs/reference/monitoring/metrics.md"
 
 
 def role(**given: Any) -> Rendered:
@@ -180,19 +181,19 @@ def test_alerts_do_not_take_for_failures_what_is_settled() -> None:
 
 
 def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on() -> None:
-    sections = anchors(PAGE)
+    sections = anchors(ALERTS_PAGE)
     for alert in alerts():
         notes = alert["annotations"]
         assert alert["labels"]["severity"] in ("critical", "warning"), alert
         assert set(notes) == {"summary", "description", "runbook_url"}, alert
         assert "\n" not in notes["summary"] + notes["description"], alert
         page, _hash, section = notes["runbook_url"].partition("#")
-        assert page.endswith("/docs/how-to/monitoring.md"), alert
+        assert page.endswith("/docs/reference/monitoring/alerts.md"), alert
         assert section in sections, alert
 
 
 def test_every_section_is_of_an_alert_and_says_what_to_do() -> None:
-    text = PAGE.read_text().split("## Alerts\n")[1]
+    text = ALERTS_PAGE.read_text()
     sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL))
 
     assert set(sections) == {alert["alert"] for alert in alerts()}
@@ -465,7 +466,7 @@ def test_a_dashboard_fits_into_a_config_map() -> None:
 
 
 def test_the_page_tells_every_dashboard_and_every_recorded_series() -> None:
-    text = "\n".join(prose(PAGE))
+    text = "\n".join(prose(METRICS_PAGE))
 
     assert [board["title"] for board in dashboards().values() if board["title"] not in text] == []
     assert [rule["record"] for rule in rules() if "record" in rule and f"`{rule['record']}`" not in text] == []
