@@ -104,19 +104,21 @@ async def hub(root: Path, tmp_path: Path) -> AsyncIterator[RunningHub]:
     running = RunningHub(root, "")
 
     @web.middleware
-    async def record(request: web.Request, handler: Any) -> web.StreamResponse:
+    async def replace(request: web.Request, handler: Any) -> web.StreamResponse:
         response = await running.interfere(request) if running.interfere else None
-        if response is None:
-            response = await handler(request)
+        return await handler(request) if response is None else response
+
+    async def record(request: web.Request, response: web.StreamResponse) -> None:
+        """Runs before the first byte of the answer, so the record is complete when a client has it."""
         headers = request.headers
         path = request.raw_path.partition("?")[0]
         running.seen.append(
             Seen(request.method, path, headers.get("Range", ""), headers.get("Authorization", ""), response.status)
         )
-        return response
 
     app = application(root, tokens)
-    app.middlewares.insert(0, record)
+    app.middlewares.insert(0, replace)
+    app.on_response_prepare.append(record)
     server = TestServer(app)
     await server.start_server()
     running.endpoint = f"http://127.0.0.1:{server.port}"
