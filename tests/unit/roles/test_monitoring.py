@@ -20,7 +20,6 @@ from slipway.serving.status.report import SETTLED
 from tests import documents, goldens
 
 from ...docs.pages import ROOT, anchors, prose
-from ..ansible_files import role_variables
 from ..docs.test_coverage import metrics
 from .rendering import Rendered
 
@@ -331,10 +330,9 @@ def test_a_target_is_called_as_its_service_is_at_the_gateway(labels: dict[str, s
 
 def test_gateway_and_controller_are_read_where_their_roles_say() -> None:
     for name, container in (("gateway", "__gateway_control"), ("controller", "__controller_container")):
-        text = role_variables(ROOT / f"roles/{name}")
         [job] = [job for job in jobs() if job["job_name"] == f"slipway-{name}"]
 
-        assert wanted_port(job["relabel_configs"]) in [port["name"] for port in text[container]["ports"]]
+        assert wanted_port(job["relabel_configs"]) in [port["name"] for port in Rendered(name)[container]["ports"]]
         assert job["honor_labels"], "its series name the namespace of a model"
         assert job["kubernetes_sd_configs"][0]["namespaces"] == {"names": ["slipway-system"]}
         label = job["kubernetes_sd_configs"][0]["selectors"][0]["label"]
