@@ -26,6 +26,7 @@ WRITES = {
     "PATCH inferenceservices/status": 10,
     "PATCH services": 8,
     "PATCH deployments": 4,
+    "PATCH persistentvolumeclaims": 1,
     "PATCH serviceaccounts": 1,
     "PATCH roles": 1,
     "PATCH rolebindings": 1,

@@ -6,11 +6,12 @@ import contextlib
 from typing import Any
 
 from slipway.apis.ome.models.resolve import View
-from slipway.apis.ome.models.storage import use_of
+from slipway.apis.ome.models.storage import mount_of, use_of
 from slipway.apis.ome.models.table import MODELS
+from slipway.apis.ome.models.volumes import claim, claim_name
 from slipway.artifacts.documents.report import Report, written
 from slipway.artifacts.facts.config import ModelFacts
-from slipway.kube.objects import JOB, Key, deleting, key
+from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME, Key, controller_owner, deleting, key
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Reference, World
 from slipway.serving.contract.settings import Settings
@@ -32,6 +33,7 @@ class Cluster:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.jobs: dict[Key, dict[str, Any]] = {}
         self.pods: dict[str, dict[str, Any]] = {}
+        self.volumes: dict[str, dict[str, Any]] = {}
         self.others: list[dict[str, Any]] = []
         """Claims, and pods that read files."""
         self.disks: dict[str, dict[str, str]] = {}
@@ -92,17 +94,44 @@ class Cluster:
         spec = {"volumes": [{"name": "model", "hostPath": {"path": path}}]}
         self.others.append({"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
 
+    def claim(self, name: str, namespace: str = "chat", service: str = "uid-service") -> str:
+        """A service makes a claim for a model. Returns its name."""
+        model = self.models[name]
+        mount = mount_of(model, self.settings)
+        owner = {"kind": "InferenceService", "name": "chat", "uid": service}
+        made = claim(claim_name(mount.uid, mount.path, namespace, service), namespace, mount.mark)
+        reference = {"apiVersion": "ome.io/v1beta1", **owner, "controller": True}
+        made["metadata"] |= {"uid": self._uid(), "ownerReferences": [reference]}
+        made["metadata"]["labels"] |= {MANAGED_BY: "slipway"}
+        self.others.append(made)
+        return key(made).name
+
+    def unclaim(self, name: str) -> None:
+        """A claim is gone, and Kubernetes releases its volume."""
+        self.others = [one for one in self.others if key(one).name != name]
+        volume = self.volumes.get(name, {})
+        if "deletionTimestamp" in volume.get("metadata", {}):
+            del self.volumes[name]
+        elif volume:
+            volume["status"] = {"phase": "Released"}
+
     # What the controller does
 
     def world(self, name: str) -> World:
         model = self.models[name]
-        children = {(JOB, place): job for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]}
-        everything = [*self.models.values(), *self.nodes.values(), *self.others]
+        owner = model["metadata"]["uid"]
+        jobs = {(JOB, place): job for place, job in self.jobs.items() if job["owner"] == owner}
+        volumes = {
+            (PERSISTENT_VOLUME, key(one)): one
+            for one in self.volumes.values()
+            if controller_owner(one).uid == owner  # type: ignore[union-attr]
+        }
+        everything = [*self.models.values(), *self.nodes.values(), *self.others, *self.volumes.values()]
         pinned = {Reference(JOB, *place): job for place, job in self.jobs.items()}
         return World(
             resource=model,
-            children=children,
-            pods=[self.pods[job["metadata"]["uid"]] for job in children.values()],
+            children=jobs | volumes,
+            pods=[self.pods[job["metadata"]["uid"]] for job in jobs.values()],
             routed=[],
             settings=self.settings,
             now=self.now,
@@ -190,7 +219,11 @@ class Cluster:
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]
         model["spec"] |= plan.self_patch.get("spec", {})
-        children = {key(child): child for child in plan.children}
+        children = {key(child): child for child in plan.children if child["kind"] == "Job"}
+        self._apply_volumes(model, [child for child in plan.children if child["kind"] == "PersistentVolume"])
+        going = {(one.namespace, one.name) for one in plan.discarded}
+        for one in [other for other in self.others if key(other) in going]:
+            one["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
         for place, job in list(self.jobs.items()):
             fresh = children.get(place) if job["owner"] == owner else job
             if fresh is None or _words(fresh) != _words(job):
@@ -203,11 +236,31 @@ class Cluster:
                 _mark(node, "annotations", patch.annotations)
                 _mark(node, "labels", patch.labels)
 
+    def _apply_volumes(self, model: dict[str, Any], planned: list[dict[str, Any]]) -> None:
+        owner = self._owner(model)
+        for name, volume in list(self.volumes.items()):
+            if controller_owner(volume).uid == owner["uid"] and name not in map(_name, planned):  # type: ignore[union-attr]
+                volume["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
+                if not any(key(one).name == name for one in self.others):  # as it is bound
+                    del self.volumes[name]
+        for volume in planned:
+            fresh = {**volume, "metadata": {**volume["metadata"], "uid": self._uid(), "ownerReferences": [owner]}}
+            self.volumes.setdefault(_name(volume), fresh)
+
+    def _owner(self, model: dict[str, Any]) -> dict[str, Any]:
+        """As the caches have it for what is in another namespace."""
+        metadata = model["metadata"]
+        by = {"apiVersion": "ome.io/v1beta1", "kind": model["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+        return by | {"controller": True} | ({"namespace": metadata["namespace"]} if "namespace" in metadata else {})
+
     def _start(self, model: dict[str, Any], place: Key, child: dict[str, Any]) -> None:
         uid, stamp = self._uid(), timestamp(self.now)
-        name, owner = model["metadata"]["name"], model["metadata"]["uid"]
-        by = {"apiVersion": "ome.io/v1beta1", "kind": model["kind"], "name": name, "uid": owner, "controller": True}
-        metadata = child["metadata"] | {"uid": uid, "creationTimestamp": stamp, "ownerReferences": [by]}
+        owner = model["metadata"]["uid"]
+        metadata = child["metadata"] | {
+            "uid": uid,
+            "creationTimestamp": stamp,
+            "ownerReferences": [self._owner(model)],
+        }
         self.jobs[place] = child | {"metadata": metadata, "owner": owner}
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": place.name, "uid": uid, "controller": True}
         pod = {"name": place.name, "uid": f"pod-{uid}", "creationTimestamp": stamp, "ownerReferences": [reference]}
@@ -227,6 +280,10 @@ class Cluster:
         label = f"{LABEL}clusterbasemodel.{model}"
         states = {name: node["metadata"]["labels"].get(label) for name, node in self.nodes.items()}
         return {name: text for name, text in states.items() if text}
+
+
+def _name(obj: dict[str, Any]) -> str:
+    return key(obj).name
 
 
 def _words(job: dict[str, Any]) -> list[str]:

@@ -35,14 +35,16 @@ def words_of(cluster: Cluster) -> list[str]:
 
 
 def writable(cluster: Cluster) -> set[tuple[str, str]]:
-    """Folders of the nodes that pods of Jobs may write to, with the namespace of the Job."""
+    """Folders of the nodes that pods of Jobs may write to, with the namespace of the model; ``ome``: of the cluster."""
     host_folders = set()
     for place, job in cluster.jobs.items():
-        pod = job["spec"]["template"]["spec"]
+        pod, namespace = job["spec"]["template"]["spec"], job["metadata"]["ownerReferences"][0].get("namespace", "ome")
+        if place.namespace != "ome":  # a forged one
+            continue
         volumes = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
         for container in (*pod["containers"], *pod.get("initContainers", ())):
             mounts = container.get("volumeMounts", ())
-            host_folders |= {(place.namespace, volumes[one["name"]]) for one in mounts if not one.get("readOnly")}
+            host_folders |= {(namespace, volumes[one["name"]]) for one in mounts if not one.get("readOnly")}
     return host_folders
 
 

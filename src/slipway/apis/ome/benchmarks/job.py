@@ -8,9 +8,10 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.benchmarks.resolve import RESULTS, RESULTS_VOLUME, SPEC, TOKEN_KEY, View, spec_digest
+from slipway.apis.ome.models import volumes as model_volumes
 from slipway.artifacts.documents import benchmark as results
 from slipway.artifacts.documents.benchmark import Summary
-from slipway.kube.objects import JOB, MANAGED_BY, Object, created_unix, generation, key
+from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, created_unix, generation, key
 from slipway.kube.schemas.conditions import Condition
 from slipway.kube.schemas.merge import merged
 from slipway.kube.values.names import label_value
@@ -23,6 +24,7 @@ from slipway.serving.pods.server import Container, Mount, variables
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, container_spec, restricted
 from slipway.serving.status.builder import build_status, permanent, verdict
 from slipway.serving.status.report import Pending
+from slipway.weights import nodes
 from slipway.weights.sources.credentials import Access, mounted
 
 CONTAINER, SIDECAR = "genai-bench", "summary"
@@ -64,10 +66,10 @@ def plan(view: View) -> Plan:
     if view.fault:
         raise view.fault
     if view.kept and view.made:
-        return Plan(children=(_kept(view.made),))
+        return Plan(children=(*_kept_claims(view, view.made), _kept(view.made)))
     if view.made or view.pending:
         return Plan(children=())
-    return Plan(children=(_made(view, view.world.resource["spec"].get("podOverride") or {}),))
+    return Plan(children=(*_claims(view), _made(view, view.world.resource["spec"].get("podOverride") or {})))
 
 
 def granted(view: View, planned: Plan) -> frozenset[Freedom]:
@@ -80,6 +82,21 @@ def _kept(observed: Object) -> Object:
     metadata = {field: observed["metadata"].get(field) or {} for field in ("name", "namespace", "labels")}
     metadata["annotations"] = {SPEC: observed["metadata"]["annotations"][SPEC]}
     return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": metadata, "spec": observed["spec"]}
+
+
+def _claims(view: View) -> tuple[Object, ...]:
+    """For the files of a model on nodes."""
+    volumes = view.job.access.volumes if view.job else ()
+    mark, namespace = nodes.mark(view.job.node_label if view.job else ""), key(view.world.resource).namespace
+    return tuple(model_volumes.claim(name, namespace, mark) for name in model_volumes.names_in([{"volumes": volumes}]))
+
+
+def _kept_claims(view: View, made: Object) -> tuple[Object, ...]:
+    """Those of a Job that runs."""
+    used = model_volumes.names_of([made])
+    over = any(ended(made, outcome) is not None for outcome in ("Complete", "Failed"))
+    observed = [one for (kind, _name), one in view.world.children.items() if kind == PERSISTENT_VOLUME_CLAIM]
+    return () if over else model_volumes.wanted(view.world.resource, (), (), observed, used)
 
 
 def _made(view: View, override: Object) -> Object:

@@ -15,11 +15,12 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders
+from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.types.benchmark import BenchmarkJobSpec, Endpoint, InferenceServiceReference
 from slipway.apis.ome.types.model import StorageSpec
 from slipway.artifacts.locations.paths import fault_inside
 from slipway.kube.caches.store import Change
-from slipway.kube.objects import JOB, Key, Object, annotations_of, deleting, generation, key
+from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, annotations_of, deleting, generation, key
 from slipway.kube.schemas.conditions import find
 from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.genai_bench import OPENAI, Benchmark
@@ -97,7 +98,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
     """What benchmarks read: their Jobs, the service that they measure, and its model."""
     kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
-        *owned_by(kind, JOB),
+        *owned_by(kind, JOB, PERSISTENT_VOLUME_CLAIM),
         Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
         Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
@@ -250,8 +251,10 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
         raise InvalidSpecError("TokenizerUnknown", f"This job cannot read the files of the model {name}. {text}")
     if mount.claim:
         volume = volumes.claim(MODEL_VOLUME, mount.claim, read_only=True)
+    elif mount.leaving:
+        raise InvalidSpecError("TokenizerUnknown", f"The model {name} is being deleted. {text}")
     else:
-        volume = volumes.of_the_node(MODEL_VOLUME, mount.path, "Directory")
+        volume = volumes.claim(MODEL_VOLUME, model_volumes.name_for(mount, world.resource), read_only=True)
     return mount.path, mounted(volume, mount.path, sub_path=mount.sub_path, read_only=True), mount.node_label
 
 

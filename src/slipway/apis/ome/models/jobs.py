@@ -138,12 +138,13 @@ def donor_of(view: View, errand: Errand) -> str | None:
 
 
 def _name(view: View, errand: Errand) -> Key:
-    """Models of the cluster have their Jobs, and their Secrets, where the operator says."""
-    name = key(view.resource).name
+    """What needs a folder of a node runs in the operator's namespace, for all models. What reads a claim of the model's
+    namespace runs there."""
+    namespace, name = key(view.resource)
     identity = "\0".join((uid(view.resource), errand.what, *errand.place))
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
-    beginning = f"{name[:40].rstrip('-.')}-{errand.what}-{digest}"
-    return Key(view.namespace, beginning)
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    beginning = f"{name[:34].rstrip('-.')}-{errand.what}-{digest}"
+    return Key((not errand.node and namespace) or view.job_namespace, beginning)
 
 
 def _owner(view: View, runner: Runner, errand: Errand) -> tuple[Container, ...]:
@@ -192,9 +193,16 @@ def _guard(view: View, stored: Stored) -> tuple[str, ...]:
     return view.world.settings.sources.options(guarded=stored.scheme != "s3" or bool(stored.spec.key))
 
 
+def secret_of(view: View, stored: Stored) -> str:
+    """The Secret with a model's credentials, where its Jobs run; empty: it names none. The operator puts those that a
+    namespace may use there, named after it: its authors reach no others."""
+    namespace, secret = key(view.resource).namespace, stored.spec.key or ""
+    return f"{namespace}.{secret}" if secret and namespace not in ("", view.job_namespace) else secret
+
+
 def _source(view: View, stored: Stored) -> Access:
     """How the loader reaches the source, with what the model's Secret has for that and nothing else."""
-    settings, secret, parameters = view.world.settings, stored.spec.key or "", stored.spec.parameters
+    settings, secret, parameters = view.world.settings, secret_of(view, stored), stored.spec.parameters
     access = of_operator(settings.loader)
     match stored.scheme:
         case "hf":

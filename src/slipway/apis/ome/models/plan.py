@@ -14,9 +14,11 @@ from slipway.apis.ome.models.jobs import Errand, donor_of, evict, inspection, is
 from slipway.apis.ome.models.resolve import MOUNTED, REPOSITORY, View, repository_of
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.models.turns import Desired, has_turn, may_write
+from slipway.apis.ome.models.volumes import names_in, path_of, usable, volume
 from slipway.apis.ome.types.model import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.artifacts.facts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
 from slipway.kube.objects import (
+    PERSISTENT_VOLUME_CLAIM,
     Object,
     annotations_of,
     as_object,
@@ -25,7 +27,7 @@ from slipway.kube.objects import (
     uid,
 )
 from slipway.serving.containers.diagnosis import remains
-from slipway.serving.contract.api import InvalidSpecError, Plan
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference
 from slipway.weights import nodes
 from slipway.weights.jobs.loads import Run
 from slipway.weights.nodes import Node, Record, State
@@ -70,16 +72,43 @@ def plan(view: View) -> Plan:
 
 
 def finalize(view: View) -> Plan | None:
-    """Ends in any case: a node that is lost, or that nothing works on, is waited for only so long."""
-    return _visiting(view, visits(view)) if view.nodes else None
+    """Ends in any case: a node that is lost, or that nothing works on, is waited for only so long. What the garbage
+    collector does not see is gone before."""
+    elsewhere = view.jobs if key(view.resource).namespace and not view.late else ()
+    return _visiting(view, visits(view)) if view.nodes or view.held or elsewhere else None
 
 
 def _visiting(view: View, done: Sequence[Visit]) -> Plan:
     """What the nodes need for the model, and are to say of it."""
+    jobs = (made(view, visit.errand) for visit in done if visit.errand)
     return Plan(
-        children=tuple(made(view, visit.errand) for visit in done if visit.errand),
+        children=(*_volumes(view, done), *jobs),
+        discarded=_discarded(view),
         metadata_patches=tuple(nodes.noted(one.node, view.label, one.says, offered=one.offered) for one in done),
     )
+
+
+def _volumes(view: View, done: Sequence[Visit]) -> Iterator[Object]:
+    """One for each claim for a folder that is the model's somewhere. The claim of a model that goes keeps its volume,
+    as pods may still use it."""
+    kept = {path for one in done if one.says for path in one.says.kept}
+    there = {key(one).name: one for one in view.volumes}
+    for one in view.claims:
+        if one.path in kept and usable(there.get(one.name), one.claim):
+            yield volume(uid(view.resource), one)
+
+
+def _discarded(view: View) -> tuple[Reference, ...]:
+    """The claims that are to go: all of a model that goes or has lost its folder, and those for a folder that it has no
+    more and no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
+    stays = isinstance(view.stored, Stored) and not view.leaving
+    going = (one for one in view.claims if not stays or not (_stays(view, one.path) or _readers(view, one.path)))
+    return tuple(Reference(PERSISTENT_VOLUME_CLAIM, *key(one.claim)) for one in going)
+
+
+def _stays(view: View, path: str) -> bool:
+    """Whether a folder is the one that the model is to have."""
+    return isinstance(view.stored, Stored) and not view.leaving and view.stored.path == path
 
 
 def visits(view: View) -> tuple[Visit, ...]:
@@ -93,12 +122,14 @@ def visits(view: View) -> tuple[Visit, ...]:
 
 def _there(view: View, node: Node, errand: Errand | None) -> Visit:
     stored, record = view.valid(), view.record(node)
+    reads = "" if stored.url else stored.path
     if record is not None and record.has(stored.wanted, node):
+        record = msgspec.structs.replace(record, reads=reads)
         return _left_behind(view, node, record)
     desired = Desired(stored, record)
     if desired.lacks_room(view.resource, node):
         return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
-    update = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
+    update = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot, reads=reads)
     if errand is None or stored.scheme == "vendor":
         return Visit(node=node, stage="loading", says=msgspec.structs.replace(update, state="Ready"))
     seal = record.seal_of(stored.path) if record and stored.url else ""
@@ -184,9 +215,12 @@ def _withdrawn(view: View) -> Plan | None:
             continue
         former = record.moved(record.path)
         rest = msgspec.structs.replace(record, state="Failed", path="", former=former) if former else None
-        notes.append(nodes.noted(node, view.label, record if node.name in busy else rest, offered=False))
-    finalizer = names.MODEL_FINALIZERS[view.resource["kind"]]
-    return Plan(children=(), metadata_patches=tuple(notes), finalizer=finalizer) if notes or busy else None
+        note = record if node.name in busy else rest
+        notes.append(nodes.noted(node, view.label, note, offered=False, mountable=False))
+    finalizer, discarded = names.MODEL_FINALIZERS[view.resource["kind"]], _discarded(view)
+    if not (notes or busy or discarded or view.volumes):
+        return None
+    return Plan(children=(), discarded=discarded, metadata_patches=tuple(notes), finalizer=finalizer)
 
 
 def _gone(view: View, node: Node) -> Visit:
@@ -210,8 +244,7 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     root = storage.root_of(path, world.settings)
     if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
         return None
-    readers = world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
-    if any(_reads(pod, view, path) and remains(pod, world.now) for pod in readers):
+    if _readers(view, path) or _mountable(view, path):
         return Visit(node=node, stage="in use", says=None, offered=False)
     errand = evict(node, path, root)
     run = observed(view, errand)
@@ -221,13 +254,26 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     return Visit(node=node, stage="leaving", says=None, offered=False, errand=again, run=run)
 
 
+def _mountable(view: View, path: str) -> bool:
+    """Whether pods may still mount a folder that others may have next."""
+    return not _stays(view, path) and any(path_of(one) == path for one in view.held)
+
+
+def _readers(view: View, path: str) -> bool:
+    """Whether pods of services read a folder."""
+    pods = view.world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
+    return any(_reads(pod, view, path) and remains(pod, view.world.now) for pod in pods)
+
+
 def _reads(pod: Object, view: View, path: str) -> bool:
-    """Whether a pod may read the model, and mounts its folder."""
+    """Whether a pod may read the model, and mounts its folder: by a claim, or by itself as versions before 0.5 had
+    it."""
     if key(view.resource).namespace not in ("", key(pod).namespace):
         return False
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
-    mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in volumes}
-    return path in mounted
+    spec = pod.get("spec") or {}
+    mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
+    claims = {one.name for one in view.claims if one.path == path}
+    return path in mounted or not claims.isdisjoint(names_in([spec]))
 
 
 # What the files say

@@ -11,11 +11,13 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage, turns
 from slipway.apis.ome.models.storage import KINDS, Stored
+from slipway.apis.ome.models.volumes import Claimed, by_model, claimed
 from slipway.apis.ome.settings import ome
 from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import (
     JOB,
     NODE,
+    PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     Key,
@@ -26,6 +28,8 @@ from slipway.kube.objects import (
     key,
     uid,
 )
+from slipway.kube.values.times import unix_time
+from slipway.serving.containers.diagnosis import GONE_SECONDS, LONGEST_GRACE_SECONDS
 from slipway.serving.contract.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import owned_by, stops
@@ -36,6 +40,8 @@ from slipway.weights.nodes import Node, Record
 MARK, CLAIM, USE, REPOSITORY = "mark", "claim", "use", "repository"
 """Indexes of models: the mark that nodes have for them; their claim; how pods say that they read their folder; their
 namespace and source, in whatever revision."""
+OF_MODEL = "of-model"
+"""Index of claims: the mark of the model whose folder they are for."""
 MOUNTED = "mounted"
 """Index of pods: the folders of nodes that they read."""
 
@@ -50,21 +56,39 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Of nodes, for this model."""
     nodes: tuple[Node, ...]
     """Those that it is for, that say something of it, or that a Job of it is pinned to."""
+    claims: tuple[Claimed, ...] = ()
+    """By which pods read a folder that it has, had or might have."""
 
     @property
     def leaving(self) -> bool:
         return deleting(self.resource)
 
     @property
-    def namespace(self) -> str:
-        """Where its Jobs run."""
-        return key(self.resource).namespace or ome(self.world.settings).namespace
+    def job_namespace(self) -> str:
+        """Where its Jobs on nodes run."""
+        return ome(self.world.settings).namespace
 
     @property
     def jobs(self) -> list[Object]:
-        """Its Jobs. Those of other namespaces are of somebody who says that they are a model's of the cluster."""
+        """Its Jobs on nodes. In other namespaces authors may say that Jobs are a model's."""
         children = self.world.children.items()
-        return [job for (kind, name), job in children if kind == JOB and name.namespace == self.namespace]
+        return [job for (kind, name), job in children if kind == JOB and name.namespace == self.job_namespace]
+
+    @property
+    def volumes(self) -> list[Object]:
+        """By which pods of services read its folders."""
+        return [one for (kind, _name), one in self.world.children.items() if kind == PERSISTENT_VOLUME]
+
+    @property
+    def held(self) -> list[Object]:
+        """The volumes that pods may still use. A claim that does not go, because a pod takes forever to end, is waited
+        for only so long: its folder goes to no other namespace before its volume is gone."""
+        claims = {one.name: one.claim for one in self.claims}
+        gone = self.world.now - LONGEST_GRACE_SECONDS - GONE_SECONDS
+        ends = {
+            key(one).name: claims.get(key(one).name, one)["metadata"].get("deletionTimestamp") for one in self.volumes
+        }
+        return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > gone]
 
     @property
     def late(self) -> bool:
@@ -92,7 +116,18 @@ def resolve(world: World) -> View:
     busy = set(map(nodes.node_of, view.jobs))
     all_nodes = (nodes.read(node) for node in world.list(NODE))
     mine = [one for one in all_nodes if one.name in busy or _says(one, label) or view.is_for(one)]
-    return msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
+    view = msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
+    return msgspec.structs.replace(view, claims=_claims(view))
+
+
+def _claims(view: View) -> tuple[Claimed, ...]:
+    claims = view.world.list(PERSISTENT_VOLUME_CLAIM, OF_MODEL, nodes.mark(view.label))
+    if not claims:
+        return ()
+    records = (view.record(node) for node in view.nodes)
+    paths = {path for record in records if record for path in record.paths}
+    paths |= folders.wished_paths(view.resource, view.world.settings)
+    return claimed(claims, view.resource, sorted(paths))
 
 
 def _stored(world: World) -> Stored | InvalidSpecError:
@@ -113,10 +148,17 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
     """What models of one kind read. Those of the other kinds may want the same folder, or their turn on a node."""
     others = (one for one in KINDS.values() if one != kind)
     return (
-        *(msgspec.structs.replace(watch, indexes=turns.of_jobs(settings)) for watch in owned_by(kind, JOB)),
+        *(
+            msgspec.structs.replace(watch, indexes=turns.of_jobs(settings))
+            for watch in owned_by(kind, JOB, elsewhere=ome(settings).namespace)
+        ),
+        *(
+            msgspec.structs.replace(watch, indexes={folders.FOLDER: folders.by_folder})
+            for watch in owned_by(kind, PERSISTENT_VOLUME, elsewhere="")
+        ),
         *(Watch(kind=one, enqueue=_sharing(kind, settings), indexes=_indexes(settings)) for one in (kind, *others)),
         Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind)),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind), indexes={OF_MODEL: by_model}),
         Watch(kind=POD, enqueue=_of_reader(kind), indexes={MOUNTED: by_mounted}),
     )
 
@@ -185,8 +227,12 @@ def _sharing(kind: Kind, settings: Settings) -> Enqueue:
 
 
 def _of_claim(kind: Kind) -> Enqueue:
+    """The models of a kind whose files are on a claim, or whose folder a claim is for."""
+
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
-        return [key(one) for one in listers.list(kind, CLAIM, _place(*change.key))]
+        marks = {mark for claim in (change.old, change.new) if claim for mark in by_model(claim)}
+        models = (one for mark in marks for one in listers.list(kind, MARK, mark))
+        return {key(one) for one in (*models, *listers.list(kind, CLAIM, _place(*change.key)))}
 
     return enqueue
 

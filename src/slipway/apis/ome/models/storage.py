@@ -17,11 +17,21 @@ from slipway.apis.ome.types.model import StorageSpec
 from slipway.artifacts.locations.huggingface import what_to_write
 from slipway.artifacts.locations.paths import fault_inside
 from slipway.artifacts.locations.redaction import redact_url
-from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Key, Kind, Object, annotations_of, key, labels
+from slipway.kube.objects import (
+    PERSISTENT_VOLUME_CLAIM,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    deleting,
+    key,
+    labels,
+    uid,
+)
 from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.serving.contract.settings import Settings
 from slipway.spelling import did_you_mean
-from slipway.weights.nodes import Placement, placement
+from slipway.weights.nodes import Placement, mark, placement
 from slipway.weights.sources.source import CLAIM, Request, SourceError, clean, parse
 
 FETCHED = ("hf", "s3", "gs", "http", "https")
@@ -75,6 +85,12 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     namespace: str
     """Of the model; empty: it is of the cluster."""
+    uid: str
+    """Of the model."""
+    mark: str
+    """What the model's label of nodes ends with."""
+    leaving: bool = False
+    """Whether the model is being deleted."""
     path: str
     """In containers; of the node, too, where there is no claim. Empty: there is nothing to mount."""
     claim: str = ""
@@ -106,6 +122,9 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
         name=name,
         kind=kind_of(model),
         namespace=namespace,
+        uid=uid(model),
+        mark=mark(node_label(model)),
+        leaving=deleting(model),
         path=stored.path if stored.claim or stored.root else "",
         claim=stored.claim.name if stored.claim else "",
         claim_namespace=stored.claim.namespace if stored.claim else "",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.components import grants, keda, overlay, replicas, scaling
 from slipway.apis.ome.components.pods import router_account
+from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.services import canary, trust
 from slipway.apis.ome.services.resolve import View, resolve
 from slipway.apis.ome.services.rollout import APP, Rolled, canary_name, roll, startup_seconds
@@ -17,6 +18,7 @@ from slipway.apis.ome.services.service import Part, Service
 from slipway.apis.sealed import refuse
 from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.objects import (
+    PERSISTENT_VOLUME_CLAIM,
     ROLE,
     ROLE_BINDING,
     SCALED_OBJECT,
@@ -56,7 +58,15 @@ def plan(view: View) -> Plan:
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
             children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
-    return Plan(children=tuple(children))
+    return Plan(children=(*_claims(service, world, children), *children))
+
+
+def _claims(service: Service, world: World, planned: Sequence[Object]) -> tuple[Object, ...]:
+    """For the models on nodes that its pods mount, and those that pods of an earlier spec still do."""
+    observed = [one for (kind, _name), one in world.children.items() if kind == PERSISTENT_VOLUME_CLAIM]
+    used = model_volumes.names_of(world.children.values())
+    used |= model_volumes.names_in(pod.get("spec") or {} for pod in world.pods)
+    return model_volumes.wanted(service.resource, service.mounts, planned, observed, used)
 
 
 def _routed(rolled: Rolled, service: Service) -> Object:
@@ -87,15 +97,14 @@ def _guards(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...
 
 
 def granted(view: View, plan: Plan) -> frozenset[Freedom]:
-    """What a ClusterServingRuntime says, which is the operator's, and the models' folders on the nodes. Raises
-    InvalidSpecError."""
+    """What a ClusterServingRuntime says, which is the operator's. Raises InvalidSpecError."""
     service = view.valid()
-    folders, alone = {mount.path for mount in service.mounts if not mount.claim}, _alone(view, service)
+    alone = _alone(view, service)
     queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
     scaled = _queries(view, service) if queries else {}
     workloads, files = [one for one in plan.children if templates(one)], trust.files_of(service, view.world.settings)
     return frozenset().union(
-        *(grants.granted(one, alone.get(one["metadata"]["name"]), folders, files) for one in workloads),
+        *(grants.granted(one, alone.get(one["metadata"]["name"]), files) for one in workloads),
         *(grants.granted_query(one, scaled.get(one["metadata"]["name"])) for one in queries),
     )
 

@@ -1,0 +1,294 @@
+"""Pods read models of nodes by claims: a volume is of one folder of one model, for the claim of one service."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slipway.apis.ome.models.volumes import PREFIX, usable
+from slipway.serving.contract.settings import Settings
+from slipway.weights.nodes import RECORDS
+
+from .cluster import Cluster
+from .services import model, plan, runtime, service, world
+
+URI = "hf://acme/tiny"
+SHARED = Settings(apis={"ome": {"sharedRoots": ["/mnt/shared"]}})
+
+
+def nodes_of(cluster: Cluster, name: str) -> list[str]:
+    """The nodes that a volume is for, as the scheduler and the kubelet decide it."""
+    terms = cluster.volumes[name]["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    keys = [one["key"] for term in terms for one in term["matchExpressions"]]
+    labels = {node: one["metadata"]["labels"] for node, one in cluster.nodes.items()}
+    return sorted(node for node, own in labels.items() if all(one in own for one in keys))
+
+
+def test_a_service_reads_a_model_by_one_volume_on_all_nodes_that_have_it() -> None:
+    cluster = Cluster("a", "b")
+    cluster.create("tiny", URI)
+    name = cluster.claim("tiny")
+    assert cluster.volumes == {}
+    cluster.settle()
+    volume = cluster.volumes[name]
+    spec, [claim] = volume["spec"], cluster.others
+    assert spec["local"] == {"path": "/raid/models/tiny"}
+    assert spec["accessModes"] == ["ReadOnlyMany"]
+    assert spec["persistentVolumeReclaimPolicy"] == "Retain"
+    assert {spec["claimRef"][field] for field in ("namespace", "name", "uid")} == {
+        "chat",
+        name,
+        claim["metadata"]["uid"],
+    }
+    assert volume["metadata"]["labels"].items() >= claim["spec"]["selector"]["matchLabels"].items()
+    assert nodes_of(cluster, name) == ["a", "b"]
+
+
+@pytest.mark.parametrize("uri", ["hf://acme/tiny", "local:///raid/models/chat/tiny", "vendor://acme"])
+def test_a_volume_is_for_nodes_on_which_the_directory_is_this_models(uri: str) -> None:
+    cluster = Cluster("a", "b")
+    cluster.label("b", disk="fast")
+    cluster.create("tiny", uri, "BaseModel", nodeSelector={"disk": "fast"})
+    name = cluster.claim("tiny")
+    cluster.settle()
+    assert nodes_of(cluster, name) == ["b"]
+    cluster.label("a", disk="fast")
+    cluster.label("b", disk=None)
+    cluster.settle()
+    assert nodes_of(cluster, name) == ["a"]
+
+
+def test_a_claim_of_another_namespace_gets_no_volume_of_a_base_model() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    cluster.claim("tiny", "search")
+    mine = cluster.claim("tiny", "chat")
+    cluster.settle()
+    assert list(cluster.volumes) == [mine]
+
+
+def test_a_claim_that_another_owner_made_gets_no_volume() -> None:
+    """Its name is a digest of its owner, too."""
+    cluster = Cluster("a")
+    cluster.create("tiny", URI)
+    cluster.claim("tiny")
+    cluster.others[0]["metadata"]["ownerReferences"][0]["uid"] = "uid-other"
+    cluster.settle()
+    assert cluster.volumes == {}
+
+
+@pytest.mark.parametrize("path", ["/raid/models/chat/tiny", "/raid/models/chat/other"])
+def test_a_recreated_model_does_not_get_the_volumes_of_the_former_one(path: str) -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    name = cluster.claim("tiny")
+    cluster.settle()
+    del cluster.models["tiny"]  # its finalizer was removed
+    cluster.create("tiny", URI, "BaseModel", path=path)
+    cluster.settle()
+    assert nodes_of(cluster, name) == []
+
+
+def test_a_pod_that_takes_for_ever_to_end_delays_a_model_for_a_bounded_time_and_gets_no_files_of_others() -> None:
+    """Kubernetes keeps the claim as long as the pod is there, whoever made it."""
+    cluster = Cluster("a", settings=SHARED)
+    cluster.create("tiny", URI, "BaseModel", path="/mnt/shared/tiny")
+    name = cluster.claim("tiny")
+    cluster.settle()
+    cluster.delete("tiny")
+    cluster.settle()
+    assert cluster.reason("tiny") == "InUse"
+    cluster.now += 3600 + 300
+    cluster.settle()
+    assert cluster.models == {}
+    cluster.create("next", "hf://acme/next", "BaseModel", "search", path="/mnt/shared/tiny")
+    cluster.settle()
+    assert cluster.disks["a"] == {"/mnt/shared/tiny": URI}
+    cluster.unclaim(name)
+    cluster.volumes.clear()
+    cluster.settle()
+    assert cluster.disks["a"] == {"/mnt/shared/tiny": "hf://acme/next"}
+
+
+def test_a_model_whose_nodes_are_lost_goes_only_after_its_volumes() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    name = cluster.claim("tiny")
+    cluster.settle()
+    cluster.leave("a")
+    cluster.delete("tiny")
+    cluster.settle()
+    assert list(cluster.models) == ["tiny"]
+    cluster.unclaim(name)
+    cluster.settle()
+    assert (cluster.models, cluster.volumes) == ({}, {})
+
+
+def test_a_model_that_goes_waits_until_its_volume_is_gone() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    name = cluster.claim("tiny")
+    cluster.settle()
+    cluster.delete("tiny")
+    cluster.settle()
+    assert "deletionTimestamp" in cluster.others[0]["metadata"], "the claim is not deleted"
+    assert cluster.disks["a"] == {"/raid/models/chat/tiny": URI}
+    assert cluster.reason("tiny") == "InUse"
+    cluster.unclaim(name)
+    cluster.settle()
+    assert cluster.models == {}
+    assert cluster.volumes == {}
+    assert cluster.disks["a"] == {}
+
+
+def test_a_directory_goes_to_another_namespace_only_without_volumes() -> None:
+    cluster = Cluster("a", settings=SHARED)
+    shared = {"path": "/mnt/shared/tiny"}
+    cluster.create("first", URI, "BaseModel", "chat", **shared)
+    name = cluster.claim("first")
+    cluster.settle()
+    del cluster.models["first"]  # its finalizer was removed, and its claim is still there
+    cluster.create("second", "hf://acme/other", "BaseModel", "search", **shared)
+    cluster.create("third", "hf://acme/third", "BaseModel", "search", path="/mnt/shared/third")
+    cluster.settle()
+    assert cluster.disks["a"]["/mnt/shared/tiny"] == URI
+    assert cluster.reason("second") == "WaitingForTurn"
+    assert "may still read the directory /mnt/shared/tiny" in cluster.message("second")
+    assert cluster.reason("third") == "OnNodes", "a model that is blocked keeps others waiting"
+    del cluster.volumes[name]
+    cluster.settle()
+    assert cluster.disks["a"]["/mnt/shared/tiny"] == "hf://acme/other"
+
+
+def test_a_model_with_another_path_keeps_the_former_one_while_pods_read_it() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI)
+    former = cluster.claim("tiny")
+    cluster.read("/raid/models/tiny")
+    cluster.settle()
+    cluster.change("tiny", path="/raid/models/new")
+    newer = cluster.claim("tiny")
+    cluster.settle()
+    assert nodes_of(cluster, former) == nodes_of(cluster, newer) == ["a"]
+    assert "/raid/models/tiny" in cluster.disks["a"]
+    cluster.others = [one for one in cluster.others if one["kind"] != "Pod"]
+    cluster.unclaim(former)
+    cluster.settle()
+    assert list(cluster.volumes) == [newer]
+    assert list(cluster.disks["a"]) == ["/raid/models/new"]
+
+
+def test_a_claim_that_was_made_anew_gets_a_new_volume() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI)
+    name = cluster.claim("tiny")
+    cluster.settle()
+    first = cluster.volumes[name]["metadata"]["uid"]
+    cluster.unclaim(name)
+    cluster.settle()
+    assert cluster.claim("tiny") == name
+    cluster.settle()
+    assert cluster.volumes[name]["metadata"]["uid"] != first
+
+
+def test_a_volume_that_is_released_is_not_used_again() -> None:
+    claim = {"metadata": {"uid": "uid-2"}}
+    assert usable(None, claim)
+    assert usable({"spec": {"claimRef": {"uid": "uid-2"}}, "status": {"phase": "Bound"}}, claim)
+    assert not usable({"spec": {"claimRef": {"uid": "uid-1"}}}, claim)
+    assert not usable({"spec": {"claimRef": {"uid": "uid-2"}}, "status": {"phase": "Released"}}, claim)
+
+
+def test_jobs_of_all_models_run_where_only_the_operator_may_create_pods() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    cluster.create("tiny-too", URI, "BaseModel", namespace="search")
+    cluster.reconcile_all()
+    assert {place.namespace for place in cluster.jobs} == {"ome"}
+    assert len(cluster.jobs) == 2
+
+
+def test_a_namespace_reaches_only_secrets_that_are_named_after_it() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel", key="search.hf-token")
+    cluster.create("whole", URI, key="hf-token")
+    cluster.reconcile_all()
+    secrets = {
+        one["valueFrom"]["secretKeyRef"]["name"]
+        for job in cluster.jobs.values()
+        for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
+        if "secretKeyRef" in one.get("valueFrom", {})
+    }
+    assert secrets == {"chat.search.hf-token", "hf-token"}
+
+
+def test_a_failed_load_names_the_secret_that_the_loader_reads() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel", key="hf-token")
+    cluster.reconcile_all()
+    for place in cluster.working():
+        cluster.run(place, fails="401 Unauthorized")
+    assert "the Secret chat.hf-token in the namespace ome" in cluster.message("tiny")
+
+
+@pytest.mark.parametrize("uri", [URI, "local:///raid/models/chat/tiny"])
+def test_a_model_that_an_earlier_version_loaded_is_not_loaded_again(uri: str) -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", uri, "BaseModel")
+    cluster.settle()
+    metadata = cluster.nodes["a"]["metadata"]
+    metadata["labels"] = {name: text for name, text in metadata["labels"].items() if not name.startswith(RECORDS)}
+    records = {name: json.loads(text) for name, text in metadata["annotations"].items()}
+    metadata["annotations"] = {
+        name: json.dumps({field: value for field, value in record.items() if field != "reads"})
+        for name, record in records.items()
+    }
+    name = cluster.claim("tiny")
+    cluster.reconcile("tiny")
+    assert cluster.jobs == {}
+    assert cluster.reason("tiny") == "OnNodes"
+    assert nodes_of(cluster, name) == ["a"]
+
+
+# Services
+
+
+def claims(planned: Any) -> list[str]:
+    return [one["metadata"]["name"] for one in planned.children if one["kind"] == "PersistentVolumeClaim"]
+
+
+def mounted(planned: Any) -> list[dict[str, Any]]:
+    deployments = [one for one in planned.children if one["kind"] == "Deployment"]
+    return [volume for one in deployments for volume in one["spec"]["template"]["spec"]["volumes"]]
+
+
+def test_a_service_makes_the_claims_that_its_pods_mount_read_only() -> None:
+    planned = plan(world(service(), model(), runtime()))
+    [claim] = claims(planned)
+    assert claim.startswith(PREFIX)
+    assert "-" not in claim, "a claim of a pod's own could have this name"
+    [volume] = mounted(planned)
+    assert volume["persistentVolumeClaim"] == {"claimName": claim, "readOnly": True}
+
+
+def test_a_service_keeps_the_claim_of_pods_of_an_earlier_spec() -> None:
+    before = world(service(), model(), runtime())
+    old = next(one for one in plan(before).children if one["kind"] == "PersistentVolumeClaim")
+    name = old["metadata"]["name"]
+    changed = model(storage={"storageUri": "hf://meta/tiny", "path": "/raid/models/new"})
+    volume = {"persistentVolumeClaim": {"claimName": name}}
+    pod = {"metadata": {"name": "p", "namespace": "models"}, "spec": {"volumes": [volume]}}
+    with_pod = world(service(), changed, runtime(), children=(old,), pods=(pod,))
+    assert len(claims(plan(with_pod))) == 2
+    assert name in claims(plan(with_pod))
+    without = world(service(), changed, runtime(), children=(old,))
+    assert len(claims(plan(without))) == 1
+    assert name not in claims(plan(without))
+
+
+def test_a_model_that_is_being_deleted_gets_no_claim() -> None:
+    leaving = model()
+    leaving["metadata"] |= {"deletionTimestamp": "2026-11-21T09:00:00Z"}
+    assert claims(plan(world(service(), leaving, runtime()))) == []
