@@ -123,11 +123,22 @@ async def test_children_of_an_owner_that_is_only_not_seen_stay(server, bench):
     assert f"{JOBS}/load" in server.objects
 
 
-async def test_children_of_an_owner_that_may_not_be_read_stay(server, bench):
+@pytest.mark.parametrize("answer", [refuse(403, "Forbidden"), refuse(404, "NotFound")])
+async def test_children_of_an_owner_that_cannot_be_read_stay(server, bench, answer):
+    """A 404 that names no object is about the type, as while its definition is replaced."""
     await bench.sync(owner(), [job()])
     await bench.expectations.met("owner-uid")
-    server.fault("GET", MODELS, refuse(403, "Forbidden"))
+    server.fault("GET", MODELS, answer)
     await bench.applier.collect(Key("chat", "tiny"), "")
+    assert f"{JOBS}/load" in server.objects
+
+
+@pytest.mark.parametrize("answer", [refuse(403, "Forbidden"), refuse(409, "Conflict")])
+async def test_a_namesake_does_not_wait_for_what_cannot_be_deleted(server, bench, answer):
+    await bench.sync(owner(), [job()])
+    await bench.expectations.met("owner-uid")
+    server.fault("DELETE", JOBS, answer)
+    await bench.applier.collect(Key("chat", "tiny"), "next")
     assert f"{JOBS}/load" in server.objects
 
 

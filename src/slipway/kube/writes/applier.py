@@ -284,13 +284,18 @@ class Applier:
         if not strays:
             return
         try:
-            live = await self._look(self._owner_kind, owner, cached=False)
+            live_uid = uid(await self._client.get(self._owner_kind, owner, cached=False))
         except ForbiddenError:  # not a namespace of ours, so that we do not know
             return
+        except NotFoundError as error:
+            if error.name != owner.name:  # the whole type is missing, as while its definition is replaced
+                return
+            live_uid = ""
         for kind, child in strays:
             controller = controller_owner(child)
-            if live is None or (controller and controller.uid != uid(live)):
-                await self._delete_exactly(kind, child)
+            if controller and controller.uid != live_uid:
+                with suppress(ForbiddenError, ConflictError):  # a later look tries again, and the owner waits for none
+                    await self._delete_exactly(kind, child)
 
     async def _delete_exactly(self, kind: Kind, obj: Object) -> None:
         """Deletes an object in the version that the cache shows."""
