@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -27,6 +27,8 @@ MESSAGE_LENGTH = 300
 """Bytes of a message, of which JSON makes no more than twice as many."""
 MOST_FORMER = 8
 """Paths that a record remembers beside its own."""
+MOST_READ = 2
+"""The same of folders with files of others. With the longest paths, a record is still shorter than RECORD_BYTES."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 NAME_FIELD = "metadata.name"
 COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": operator.gt, "Lt": operator.lt}
@@ -228,6 +230,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """Further folders that it may have left there."""
     reads: str = ""
     """A folder with files that others put there."""
+    read_before: tuple[str, ...] = ()
+    """Further folders with files of others that pods may still read."""
     boot: str = ""
     """Of the node when it was looked at last."""
     size: int = 0
@@ -256,7 +260,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     @property
     def kept(self) -> tuple[str, ...]:
         """All folders that pods may read as the model's."""
-        return (*self.paths, *((self.reads,) if self.reads else ()))
+        return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
+
+    def read(self, path: str, still: Container[str]) -> tuple[str, ...]:
+        """``read_before`` of the record that follows this one and reads another path. ``still``: what pods read."""
+        before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
+        return tuple(one for one in before if one != path and one in still)[-MOST_READ:]
 
     def moved(self, path: str) -> tuple[str, ...]:
         """``former`` of the record that follows this one with another path."""
@@ -284,7 +293,7 @@ def noted(
     ``mountable``: whether they may mount its folders there."""
     annotation = f"{RECORDS}{mark(label)}"
     before = decoded(node.records.get(annotation, ""))
-    kept_labels: dict[str, str | None] = {kept_label(before.of, one): None for one in before.kept} if before else {}
+    kept_labels: dict[str, str | None] = dict.fromkeys(_kept_before(node, mark(label), before))
     if record is None:
         return MetadataPatch(node.reference, {annotation: None}, {label: None, **kept_labels})
     note = msgspec.structs.replace(record, message=_shortened(record.message))
@@ -292,6 +301,14 @@ def noted(
     kept_labels |= {kept_label(record.of, one): mark(label) for one in record.kept} if mountable else {}
     state = record.state if offered else None
     return MetadataPatch(node.reference, {annotation: text}, {label: state, **kept_labels})
+
+
+def _kept_before(node: Node, mark: str, record: Record | None) -> Iterable[str]:
+    """The labels of a model's folders on a node: those of its record, or if that was deleted, all with the model's
+    mark."""
+    if record is not None:
+        return [kept_label(record.of, one) for one in record.kept]
+    return [name for name, value in node.labels.items() if name.startswith(RECORDS) and value == mark]
 
 
 def kept_label(of: str, path: str) -> str:

@@ -94,14 +94,12 @@ class Cluster:
         spec = {"volumes": [{"name": "model", "hostPath": {"path": path}}]}
         self.others.append({"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
 
-    def claim(self, name: str, namespace: str = "chat", service: str = "uid-service") -> str:
-        """A service makes a claim for a model. Returns its name."""
+    def claim(self, name: str, namespace: str = "chat") -> str:
+        """A service of a namespace makes its claim for a model. Returns its name."""
         model = self.models[name]
         mount = mount_of(model, self.settings)
-        owner = {"kind": "InferenceService", "name": "chat", "uid": service}
-        made = claim(claim_name(mount.uid, mount.path, namespace, service), namespace, mount.mark)
-        reference = {"apiVersion": "ome.io/v1beta1", **owner, "controller": True}
-        made["metadata"] |= {"uid": self._uid(), "ownerReferences": [reference]}
+        made = claim(claim_name(mount.uid, mount.path, namespace), namespace, mount.mark)
+        made["metadata"] |= {"uid": self._uid()}
         made["metadata"]["labels"] |= {MANAGED_BY: "slipway"}
         self.others.append(made)
         return key(made).name

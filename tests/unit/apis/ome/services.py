@@ -116,7 +116,7 @@ def made(asked: World, kind: str | Kind, name: str) -> Any:
 
 def objects(asked: World) -> list[str]:
     """Its children, ``kind name``, but for claims: see test_model_volumes.py."""
-    children = (one for one in plan(asked).children if one["kind"] != "PersistentVolumeClaim")
+    children = plan(asked).children
     return sorted(f"{one['kind']} {one['metadata']['name']}" for one in children)
 
 

@@ -12,13 +12,14 @@ from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
 from slipway.apis.ome.benchmarks.job import SUMMARY_SECONDS
 from slipway.apis.ome.benchmarks.resolve import SPEC, TOKENIZER_ANNOTATION
+from slipway.apis.ome.models.storage import use_of
 from slipway.apis.ome.models.volumes import claim_name
 from slipway.artifacts.documents.benchmark import Run, Summary, written
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, Key, Object
 from slipway.kube.values.times import unix_time
 from slipway.serving.containers.freedoms import NO_LABELS
-from slipway.serving.contract.api import InvalidSpecError, Rejection, World
+from slipway.serving.contract.api import USES, InvalidSpecError, Rejection, World
 from slipway.serving.contract.authors import planned as judged
 from slipway.serving.contract.settings import Loader, Settings
 from tests import worlds
@@ -71,8 +72,7 @@ def made(planned: World) -> Object:
 
 
 def claims_of(planned: World) -> list[str]:
-    children = worlds.plan(BENCHMARKS, planned).children
-    return [one["metadata"]["name"] for one in children if one["kind"] == "PersistentVolumeClaim"]
+    return [one["metadata"]["name"] for one in worlds.plan(BENCHMARKS, planned).shared]
 
 
 def pod_of(planned: World) -> Object:
@@ -158,9 +158,11 @@ def test_else_it_is_read_from_the_model_on_a_node_that_has_it() -> None:
     assert option(planned, "--model-tokenizer") == "/raid/models/acme/tiny"
     assert pod_of(planned)["nodeSelector"] == {"models.ome.io/clusterbasemodel.tiny": "Ready"}
     [claim] = claims_of(planned)
-    assert claim == claim_name("u-tiny", "/raid/models/acme/tiny", "models", "u1")
+    assert claim == claim_name("u-tiny", "/raid/models/acme/tiny", "models")
     volume = next(volume for volume in pod_of(planned)["volumes"] if volume["name"] == "model")
     assert volume["persistentVolumeClaim"] == {"claimName": claim, "readOnly": True}
+    annotations = made(planned)["spec"]["template"]["metadata"]["annotations"]
+    assert annotations[USES] == use_of("/raid/models/acme/tiny"), "the model would delete the claim with its path"
     mount = next(mount for mount in tool(planned)["volumeMounts"] if mount["name"] == volume["name"])
     assert (mount["mountPath"], mount["readOnly"]) == ("/raid/models/acme/tiny", True)
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
+from slipway.apis.ome.models.folders import mount
+from slipway.apis.ome.models.plan import plan as model_plan
+from slipway.apis.ome.models.resolve import resolve
+from slipway.apis.ome.models.storage import use_of
 from slipway.apis.ome.models.volumes import PREFIX, usable
+from slipway.kube.objects import deleting, key
+from slipway.serving.contract.api import USES, InvalidSpecError
 from slipway.serving.contract.settings import Settings
 from slipway.weights.nodes import RECORDS
 
@@ -24,6 +30,13 @@ def nodes_of(cluster: Cluster, name: str) -> list[str]:
     keys = [one["key"] for term in terms for one in term["matchExpressions"]]
     labels = {node: one["metadata"]["labels"] for node, one in cluster.nodes.items()}
     return sorted(node for node, own in labels.items() if all(one in own for one in keys))
+
+
+def pod_with(claim: str, path: str) -> dict[str, Any]:
+    """A pod of a service that mounts a model by a claim."""
+    metadata = {"name": "reader", "namespace": "chat", "uid": "uid-reader", "annotations": {USES: use_of(path)}}
+    volume = {"name": "model", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+    return {"kind": "Pod", "metadata": metadata, "spec": {"volumes": [volume]}, "status": {"phase": "Running"}}
 
 
 def test_a_service_reads_a_model_by_one_volume_on_all_nodes_that_have_it() -> None:
@@ -69,14 +82,52 @@ def test_a_claim_of_another_namespace_gets_no_volume_of_a_base_model() -> None:
     assert list(cluster.volumes) == [mine]
 
 
-def test_a_claim_that_another_owner_made_gets_no_volume() -> None:
-    """Its name is a digest of its owner, too."""
+def test_claims_of_a_former_model_of_the_name_are_deleted() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
-    cluster.claim("tiny")
-    cluster.others[0]["metadata"]["ownerReferences"][0]["uid"] = "uid-other"
+    former = cluster.claim("tiny")
+    del cluster.models["tiny"]  # its finalizer was removed
+    cluster.create("tiny", URI)
+    mine = cluster.claim("tiny")
     cluster.settle()
-    assert cluster.volumes == {}
+    assert list(cluster.volumes) == [mine]
+    assert [key(one).name for one in cluster.others if deleting(one)] == [former]
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, claims: int, *nodes: str) -> int:
+    """How often a look at a model with pods of a former directory examines one of them."""
+    examined = list[str]()
+    monkeypatch.setattr("slipway.apis.ome.models.resolve._mounts", lambda _pod, path, _claims: examined.append(path))
+    cluster = Cluster(*nodes)
+    cluster.create("tiny", URI)
+    for number in range(claims):
+        cluster.claim("tiny", f"chat-{number}")
+    cluster.settle()
+    cluster.change("tiny", path="/raid/models/new")
+    for number in range(20):
+        cluster.read("/raid/models/tiny")
+        cluster.others[-1]["metadata"]["name"] = f"pod-{number}"
+    examined.clear()
+    model_plan(resolve(cluster.world("tiny")))
+    return len(examined)
+
+
+def test_a_look_at_a_model_costs_the_same_for_each_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks(monkeypatch, 40, "a", "b") == looks(monkeypatch, 1, "a") > 0
+
+
+@pytest.mark.parametrize("kind", ["ClusterBaseModel", "FineTunedWeight"])
+def test_a_service_gets_no_claim_for_a_model_that_another_one_keeps_from_its_directory(kind: str) -> None:
+    """The model deletes such claims: the service would create them again and again."""
+    cluster = Cluster("a")
+    cluster.create("first", URI, path="/raid/models/tiny")
+    cluster.settle()
+    cluster.now += 1
+    cluster.create("second", "hf://acme/other", kind, path="/raid/models/tiny")
+    cluster.settle()
+    assert cluster.reason("second") == "PathTaken"
+    with pytest.raises(InvalidSpecError, match="already uses the directory"):
+        mount(cluster.world("second"), cluster.models["second"])
 
 
 @pytest.mark.parametrize("path", ["/raid/models/chat/tiny", "/raid/models/chat/other"])
@@ -180,6 +231,37 @@ def test_a_model_with_another_path_keeps_the_former_one_while_pods_read_it() -> 
     assert list(cluster.disks["a"]) == ["/raid/models/new"]
 
 
+def test_a_model_with_another_local_path_keeps_the_former_volume_while_pods_read_it() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", "local:///raid/models/tiny")
+    former = cluster.claim("tiny")
+    cluster.settle()
+    cluster.others.append(pod_with(former, "/raid/models/tiny"))
+    cluster.change("tiny", storageUri="local:///raid/models/new", path=None)
+    newer = cluster.claim("tiny")
+    assert newer != former
+    cluster.settle()
+    assert nodes_of(cluster, former) == nodes_of(cluster, newer) == ["a"]
+    cluster.others.pop(-2)
+    cluster.settle()
+    cluster.unclaim(former)
+    cluster.settle()
+    assert list(cluster.volumes) == [newer]
+
+
+def test_labels_of_a_record_that_was_deleted_go_with_the_model() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI)
+    cluster.settle()
+    cluster.nodes["a"]["metadata"]["annotations"] = {}
+    cluster.change("tiny", path="/raid/models/new")
+    cluster.settle()
+    cluster.delete("tiny")
+    cluster.settle()
+    assert cluster.models == {}
+    assert [one for one in cluster.nodes["a"]["metadata"]["labels"] if one.startswith(RECORDS)] == []
+
+
 def test_a_claim_that_was_made_anew_gets_a_new_volume() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
@@ -198,6 +280,7 @@ def test_a_volume_that_is_released_is_not_used_again() -> None:
     assert usable(None, claim)
     assert usable({"spec": {"claimRef": {"uid": "uid-2"}}, "status": {"phase": "Bound"}}, claim)
     assert not usable({"spec": {"claimRef": {"uid": "uid-1"}}}, claim)
+    assert not usable({"spec": {"claimRef": {}}}, claim), "it may be bound to a former claim of the name"
     assert not usable({"spec": {"claimRef": {"uid": "uid-2"}}, "status": {"phase": "Released"}}, claim)
 
 
@@ -256,7 +339,7 @@ def test_a_model_that_an_earlier_version_loaded_is_not_loaded_again(uri: str) ->
 
 
 def claims(planned: Any) -> list[str]:
-    return [one["metadata"]["name"] for one in planned.children if one["kind"] == "PersistentVolumeClaim"]
+    return [one["metadata"]["name"] for one in planned.shared]
 
 
 def mounted(planned: Any) -> list[dict[str, Any]]:
@@ -273,19 +356,21 @@ def test_a_service_makes_the_claims_that_its_pods_mount_read_only() -> None:
     assert volume["persistentVolumeClaim"] == {"claimName": claim, "readOnly": True}
 
 
-def test_a_service_keeps_the_claim_of_pods_of_an_earlier_spec() -> None:
-    before = world(service(), model(), runtime())
-    old = next(one for one in plan(before).children if one["kind"] == "PersistentVolumeClaim")
-    name = old["metadata"]["name"]
-    changed = model(storage={"storageUri": "hf://meta/tiny", "path": "/raid/models/new"})
-    volume = {"persistentVolumeClaim": {"claimName": name}}
-    pod = {"metadata": {"name": "p", "namespace": "models"}, "spec": {"volumes": [volume]}}
-    with_pod = world(service(), changed, runtime(), children=(old,), pods=(pod,))
-    assert len(claims(plan(with_pod))) == 2
-    assert name in claims(plan(with_pod))
-    without = world(service(), changed, runtime(), children=(old,))
-    assert len(claims(plan(without))) == 1
-    assert name not in claims(plan(without))
+def test_the_services_of_a_namespace_share_a_claim() -> None:
+    one, other = (plan(world(service(name=name), model(), runtime())) for name in ("chat", "talk"))
+    assert claims(one) == claims(other)
+    assert len(claims(one)) == 1
+
+
+@pytest.mark.parametrize(
+    "spec", [{"storageClassName": "fast"}, {"volumeName": "of-a-tenant"}, {"selector": {"matchLabels": {"mine": "1"}}}]
+)
+def test_a_claim_of_another_author_is_not_mounted_as_the_models(spec: dict[str, Any]) -> None:
+    """It may be from before the admission policies were there."""
+    [planned] = plan(world(service(), model(), runtime())).shared
+    plan(world(service(), model(), runtime(), planned))
+    with pytest.raises(InvalidSpecError, match="does not belong to Slipway"):
+        plan(world(service(), model(), runtime(), {**planned, "spec": {**planned["spec"], **spec}}))
 
 
 def test_a_model_that_is_being_deleted_gets_no_claim() -> None:

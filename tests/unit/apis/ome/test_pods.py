@@ -44,7 +44,7 @@ MODEL = Mount(
     format_version="1.0.0",
     wanted="abc",
 )
-CLAIMED = claim_name(MODEL.uid, MODEL.path, "models", "uid-chat")
+CLAIMED = claim_name(MODEL.uid, MODEL.path, "models")
 CLAIM = replace(MODEL, claim="weights", claim_namespace="models", sub_path="llama", node_label="", path="/mnt/llama")
 
 

@@ -7,18 +7,28 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.apis.ome import names
-from slipway.apis.ome.benchmarks.resolve import RESULTS, RESULTS_VOLUME, SPEC, TOKEN_KEY, View, spec_digest
+from slipway.apis.ome.benchmarks.resolve import (
+    MODEL_VOLUME,
+    RESULTS,
+    RESULTS_VOLUME,
+    SPEC,
+    TOKEN_KEY,
+    Job,
+    View,
+    spec_digest,
+)
 from slipway.apis.ome.models import volumes as model_volumes
+from slipway.apis.ome.models.storage import use_of
 from slipway.artifacts.documents import benchmark as results
 from slipway.artifacts.documents.benchmark import Summary
-from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, created_unix, generation, key
+from slipway.kube.objects import JOB, MANAGED_BY, Object, created_unix, generation, key
 from slipway.kube.schemas.conditions import Condition
 from slipway.kube.schemas.merge import merged
 from slipway.kube.values.names import label_value
 from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.diagnosis import Diagnosis, Failure, Limits, diagnose, sentence
 from slipway.serving.containers.freedoms import Freedom, freedoms
-from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Rejection, StatusResult, World
 from slipway.serving.pods.job import Task, ended, job, last_error, without_pods
 from slipway.serving.pods.server import Container, Mount, variables
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, container_spec, restricted
@@ -66,10 +76,12 @@ def plan(view: View) -> Plan:
     if view.fault:
         raise view.fault
     if view.kept and view.made:
-        return Plan(children=(*_kept_claims(view, view.made), _kept(view.made)))
+        return Plan(children=(_kept(view.made),))
     if view.made or view.pending:
         return Plan(children=())
-    return Plan(children=(*_claims(view), _made(view, view.world.resource["spec"].get("podOverride") or {})))
+    claims = _claims(view)
+    model_volumes.check_free(view.world, claims)
+    return Plan(children=(_made(view, view.world.resource["spec"].get("podOverride") or {}),), shared=claims)
 
 
 def granted(view: View, planned: Plan) -> frozenset[Freedom]:
@@ -89,14 +101,6 @@ def _claims(view: View) -> tuple[Object, ...]:
     volumes = view.job.access.volumes if view.job else ()
     mark, namespace = nodes.mark(view.job.node_label if view.job else ""), key(view.world.resource).namespace
     return tuple(model_volumes.claim(name, namespace, mark) for name in model_volumes.names_in([{"volumes": volumes}]))
-
-
-def _kept_claims(view: View, made: Object) -> tuple[Object, ...]:
-    """Those of a Job that runs."""
-    used = model_volumes.names_of([made])
-    over = any(ended(made, outcome) is not None for outcome in ("Complete", "Failed"))
-    observed = [one for (kind, _name), one in view.world.children.items() if kind == PERSISTENT_VOLUME_CLAIM]
-    return () if over else model_volumes.wanted(view.world.resource, (), (), observed, used)
 
 
 def _made(view: View, override: Object) -> Object:
@@ -129,7 +133,7 @@ def _made(view: View, override: Object) -> Object:
     manifest = job(task)
     manifest["metadata"]["annotations"] = {SPEC: spec_digest(world)}
     template = manifest["spec"]["template"]
-    template["metadata"]["annotations"] = {"logging-forward": "true"}
+    template["metadata"]["annotations"] = {"logging-forward": "true", **_uses(desired)}
     node = {"nodeSelector": {desired.node_label: names.READY}} if desired.node_label else {}
     template["spec"] |= {
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -138,6 +142,12 @@ def _made(view: View, override: Object) -> Object:
     }
     template["spec"] = _overridden(template["spec"], override)
     return manifest
+
+
+def _uses(desired: Job) -> Object:
+    """What the pod says that it reads, so that the model keeps it there."""
+    paths = [mount.path for mount in desired.access.mounts if mount.volume == MODEL_VOLUME]
+    return {USES: " ".join(map(use_of, paths))} if desired.node_label and paths else {}
 
 
 def _sidecar(view: View, access: Access) -> Object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,7 +27,15 @@ from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.genai_bench import OPENAI, Benchmark
 from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, Watch, World
 from slipway.serving.contract.settings import Settings
-from slipway.serving.contract.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.contract.watches import (
+    NAMESPACE,
+    REFERENCES,
+    by_namespace,
+    by_reference,
+    nobody,
+    owned_by,
+    referenced_by,
+)
 from slipway.serving.pods.job import pods_of
 from slipway.serving.pods.workload import digest
 from slipway.serving.status.report import Pending
@@ -98,8 +107,9 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
     """What benchmarks read: their Jobs, the service that they measure, and its model."""
     kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
-        *owned_by(kind, JOB, PERSISTENT_VOLUME_CLAIM),
-        Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
+        *owned_by(kind, JOB),
+        Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: by_reference(references), NAMESPACE: by_namespace}),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(model_volumes.of_claim, kind=kind)),
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
         Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
         Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),

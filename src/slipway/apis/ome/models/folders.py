@@ -81,8 +81,7 @@ def settle(world: World, model: Object) -> Stored:
 
 def mount(world: World, model: Object) -> Mount:
     """How pods read a model. Raises InvalidSpecError if they may not, or if there is nothing that can be served."""
-    namespaced = bool(key(model).namespace)
-    return mount_of(model, world.settings, settle(world, model) if namespaced else None)
+    return mount_of(model, world.settings, settle(world, model))
 
 
 def wished_paths(model: Object, settings: Settings) -> frozenset[str]:

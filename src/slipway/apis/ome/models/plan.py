@@ -11,22 +11,20 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage
 from slipway.apis.ome.models.jobs import Errand, donor_of, evict, inspection, is_bound, load, made, observed
-from slipway.apis.ome.models.resolve import MOUNTED, REPOSITORY, View, repository_of
+from slipway.apis.ome.models.resolve import REPOSITORY, View, repository_of
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.models.turns import Desired, has_turn, may_write
-from slipway.apis.ome.models.volumes import names_in, path_of, usable, volume
+from slipway.apis.ome.models.volumes import path_of, usable, volume
 from slipway.apis.ome.types.model import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.artifacts.facts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
 from slipway.kube.objects import (
     PERSISTENT_VOLUME_CLAIM,
     Object,
     annotations_of,
-    as_object,
     deleting,
     key,
     uid,
 )
-from slipway.serving.containers.diagnosis import remains
 from slipway.serving.contract.api import InvalidSpecError, Plan, Reference
 from slipway.weights import nodes
 from slipway.weights.jobs.loads import Run
@@ -101,8 +99,8 @@ def _volumes(view: View, done: Sequence[Visit]) -> Iterator[Object]:
 def _discarded(view: View) -> tuple[Reference, ...]:
     """The claims that are to go: all of a model that goes or has lost its folder, and those for a folder that it has no
     more and no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
-    stays = isinstance(view.stored, Stored) and not view.leaving
-    going = (one for one in view.claims if not stays or not (_stays(view, one.path) or _readers(view, one.path)))
+    needed = (view.read | {view.stored.path}) if isinstance(view.stored, Stored) and not view.leaving else frozenset()
+    going = (one for one in view.claims if one.path not in needed)
     return tuple(Reference(PERSISTENT_VOLUME_CLAIM, *key(one.claim)) for one in going)
 
 
@@ -123,13 +121,21 @@ def visits(view: View) -> tuple[Visit, ...]:
 def _there(view: View, node: Node, errand: Errand | None) -> Visit:
     stored, record = view.valid(), view.record(node)
     reads = "" if stored.url else stored.path
+    before = record.read(reads, view.read) if record is not None else ()
     if record is not None and record.has(stored.wanted, node):
-        record = msgspec.structs.replace(record, reads=reads)
+        record = msgspec.structs.replace(record, reads=reads, read_before=before)
         return _left_behind(view, node, record)
     desired = Desired(stored, record)
     if desired.lacks_room(view.resource, node):
         return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
-    update = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot, reads=reads)
+    update = Record(
+        state="Updating",
+        of=uid(view.resource),
+        wanted=stored.wanted,
+        boot=node.boot,
+        reads=reads,
+        read_before=before,
+    )
     if errand is None or stored.scheme == "vendor":
         return Visit(node=node, stage="loading", says=msgspec.structs.replace(update, state="Ready"))
     seal = record.seal_of(stored.path) if record and stored.url else ""
@@ -244,7 +250,7 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     root = storage.root_of(path, world.settings)
     if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
         return None
-    if _readers(view, path) or _mountable(view, path):
+    if path in view.read or _mountable(view, path):
         return Visit(node=node, stage="in use", says=None, offered=False)
     errand = evict(node, path, root)
     run = observed(view, errand)
@@ -257,23 +263,6 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
 def _mountable(view: View, path: str) -> bool:
     """Whether pods may still mount a folder that others may have next."""
     return not _stays(view, path) and any(path_of(one) == path for one in view.held)
-
-
-def _readers(view: View, path: str) -> bool:
-    """Whether pods of services read a folder."""
-    pods = view.world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
-    return any(_reads(pod, view, path) and remains(pod, view.world.now) for pod in pods)
-
-
-def _reads(pod: Object, view: View, path: str) -> bool:
-    """Whether a pod may read the model, and mounts its folder: by a claim, or by itself as versions before 0.5 had
-    it."""
-    if key(view.resource).namespace not in ("", key(pod).namespace):
-        return False
-    spec = pod.get("spec") or {}
-    mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
-    claims = {one.name for one in view.claims if one.path == path}
-    return path in mounted or not claims.isdisjoint(names_in([spec]))
 
 
 # What the files say

@@ -4,14 +4,15 @@ clock that decides which namespaces are next."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from functools import cached_property
 
 import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage, turns
 from slipway.apis.ome.models.storage import KINDS, Stored
-from slipway.apis.ome.models.volumes import Claimed, by_model, claimed
+from slipway.apis.ome.models.volumes import Claimed, by_model, claimed, names_in
 from slipway.apis.ome.settings import ome
 from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import (
@@ -24,12 +25,13 @@ from slipway.kube.objects import (
     Kind,
     Object,
     annotations_of,
+    as_object,
     deleting,
     key,
     uid,
 )
 from slipway.kube.values.times import unix_time
-from slipway.serving.containers.diagnosis import GONE_SECONDS, LONGEST_GRACE_SECONDS
+from slipway.serving.containers.diagnosis import GONE_SECONDS, LONGEST_GRACE_SECONDS, remains
 from slipway.serving.contract.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import owned_by, stops
@@ -46,7 +48,7 @@ MOUNTED = "mounted"
 """Index of pods: the folders of nodes that they read."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A model that may not be valid, and the nodes that have to do with it."""
 
     world: World
@@ -57,7 +59,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
     """Those that it is for, that say something of it, or that a Job of it is pinned to."""
     claims: tuple[Claimed, ...] = ()
-    """By which pods read a folder that it has, had or might have."""
+    """By which pods read a folder that it has, had or might have. Those without a path are for none of them."""
 
     @property
     def leaving(self) -> bool:
@@ -89,6 +91,29 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             key(one).name: claims.get(key(one).name, one)["metadata"].get("deletionTimestamp") for one in self.volumes
         }
         return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > gone]
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The folders that pods of services and benchmarks read. Computed once, for all claims and nodes."""
+        by_path: dict[str, set[str]] = {path: set() for path in self.paths}
+        for one in self.claims:
+            if one.path:
+                by_path[one.path].add(one.name)
+        return frozenset(path for path, claims in by_path.items() if self._is_read(path, claims))
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """The folders that it has, had or might have."""
+        records = (self.record(node) for node in self.nodes)
+        there = {path for record in records if record for path in record.kept}
+        return folders.wished_paths(self.resource, self.world.settings) | there
+
+    def _is_read(self, path: str, claims: Container[str]) -> bool:
+        readers, use = (names.INFERENCE_SERVICE, names.BENCHMARK_JOB), storage.use_of(path)
+        pods = (pod for kind in readers for pod in self.world.listers.pods_of(kind, MOUNTED, use))
+        namespace, now = key(self.resource).namespace, self.world.now
+        mine = (pod for pod in pods if namespace in ("", key(pod).namespace))
+        return any(_mounts(pod, path, claims) and remains(pod, now) for pod in mine)
 
     @property
     def late(self) -> bool:
@@ -122,12 +147,14 @@ def resolve(world: World) -> View:
 
 def _claims(view: View) -> tuple[Claimed, ...]:
     claims = view.world.list(PERSISTENT_VOLUME_CLAIM, OF_MODEL, nodes.mark(view.label))
-    if not claims:
-        return ()
-    records = (view.record(node) for node in view.nodes)
-    paths = {path for record in records if record for path in record.paths}
-    paths |= folders.wished_paths(view.resource, view.world.settings)
-    return claimed(claims, view.resource, sorted(paths))
+    return claimed(claims, view.resource, sorted(view.paths)) if claims else ()
+
+
+def _mounts(pod: Object, path: str, claims: Container[str]) -> bool:
+    """Whether a pod mounts a folder: by a claim, or by itself as versions before 0.5 had it."""
+    spec = pod.get("spec") or {}
+    mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
+    return path in mounted or any(name in claims for name in names_in([spec]))
 
 
 def _stored(world: World) -> Stored | InvalidSpecError:

@@ -1,6 +1,8 @@
 """Volumes: how pods of any namespace read a folder of their node, without the right to mount one. Pure.
 
-A service makes a claim, and the model that has the folder makes a volume for that claim alone. A label of nodes tells
+The services of a namespace share a claim for each model, so that the number of claims does not grow with the services.
+The model that has the folder makes a volume for that claim alone, and deletes the claim when nothing of the model needs
+it. A label of nodes tells
 which folders are a model's, and the volume is for these nodes. So the kubelet mounts nothing of a model that has lost
 its folder, and the next model waits until the volumes are gone. Admission policies let pods mount such claims
 read-only, and only the controller create them.
@@ -15,18 +17,22 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models.storage import Mount
+from slipway.kube.caches.store import Change
 from slipway.kube.objects import (
     MANAGED_BY,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
+    Key,
+    Kind,
     Object,
     as_object,
-    controller_owner,
     key,
     labels,
     uid,
 )
 from slipway.serving.containers.freedoms import templates
+from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, World
+from slipway.serving.contract.watches import NAMESPACE
 from slipway.serving.pods.workload import MANAGER
 from slipway.weights.nodes import kept_label
 
@@ -49,16 +55,16 @@ class Claimed(msgspec.Struct, frozen=True):
         return key(self.claim).name
 
 
-def claim_name(of: str, path: str, namespace: str, owner: str) -> str:
-    """Of the claim by which the resource with the uid ``owner`` reads a folder of the model with the uid ``of``, and of
-    the claim's volume."""
-    identity = f"{of}\0{path}\0{namespace}\0{owner}"
+def claim_name(of: str, path: str, namespace: str) -> str:
+    """Of the claim by which pods of a namespace read a folder of the model with the uid ``of``, and of the claim's
+    volume."""
+    identity = f"{of}\0{path}\0{namespace}"
     return f"{PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def name_for(mount: Mount, resource: Object) -> str:
-    """The name of a resource's claim for a model."""
-    return claim_name(mount.uid, mount.path, key(resource).namespace, uid(resource))
+    """The name of the claim for a model in a resource's namespace."""
+    return claim_name(mount.uid, mount.path, key(resource).namespace)
 
 
 def claim(name: str, namespace: str, mark: str) -> Object:
@@ -95,6 +101,7 @@ def volume(of: str, claimed: Claimed) -> Object:
                 "uid": uid(claimed.claim),
             },
             "local": {"path": claimed.path},
+            "mountOptions": ["ro"],
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [belongs]}]}},
             "persistentVolumeReclaimPolicy": "Retain",
             "storageClassName": "",
@@ -103,11 +110,31 @@ def volume(of: str, claimed: Claimed) -> Object:
     }
 
 
+def check_free(world: World, claims: Iterable[Object]) -> None:
+    """Raises InvalidSpecError if an object that is not the controller's has the name of one of these claims. Admission
+    policies prevent that only while they are installed, and what such a claim has is not the model's."""
+    for one in claims:
+        place = key(one)
+        observed = world.get(Reference(PERSISTENT_VOLUME_CLAIM, *place))
+        if observed is not None and not _is_ours(observed, one):
+            text = f"The PersistentVolumeClaim {place} does not belong to Slipway, but has the name of a model's claim."
+            raise InvalidSpecError("NameTaken", f"{text} Delete it.")
+
+
+def _is_ours(observed: Object, planned: Object) -> bool:
+    """Whether a claim can only be bound to the volume that the controller makes for it."""
+    spec, expected = observed.get("spec") or {}, planned["spec"]
+    same = all(spec.get(field) == expected[field] for field in ("accessModes", "selector", "storageClassName"))
+    return same and spec.get("volumeName", "") in ("", key(planned).name)
+
+
 def usable(volume: Object | None, claim: Object) -> bool:
-    """Whether a volume that is there, if any, is or can be bound to this very claim, not to one of its name before."""
-    bound = as_object(((volume or {}).get("spec") or {}).get("claimRef")).get("uid", "")
-    phase = ((volume or {}).get("status") or {}).get("phase", "")
-    return bound in ("", uid(claim)) and phase not in ("Released", "Failed")
+    """Whether a volume that is there, if any, is bound to this very claim, not to one of its name before."""
+    if volume is None:
+        return True
+    bound = as_object((volume.get("spec") or {}).get("claimRef")).get("uid", "")
+    phase = (volume.get("status") or {}).get("phase", "")
+    return bound == uid(claim) and phase not in ("Released", "Failed")
 
 
 def path_of(volume: Object) -> str:
@@ -126,15 +153,14 @@ def by_model(claim: Object) -> Iterable[str]:
 
 
 def claimed(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[Claimed, ...]:
-    """The claims for these folders of a model, of namespaces whose services may use it."""
+    """The claims for a model. Those of other namespaces than may use it, or of a former model of its name, are for no
+    folder: their path is empty."""
     result = list[Claimed]()
     for one in claims:
-        (namespace, name), owner = key(one), controller_owner(one)
-        if owner is None or key(model).namespace not in ("", namespace):
-            continue
-        expected = {claim_name(uid(model), path, namespace, owner.uid): path for path in paths}
-        if path := expected.get(name, ""):
-            result.append(Claimed(path, one))
+        namespace, name = key(one)
+        allowed = paths if key(model).namespace in ("", namespace) else ()
+        expected = {claim_name(uid(model), path, namespace): path for path in allowed}
+        result.append(Claimed(expected.get(name, ""), one))
     return tuple(result)
 
 
@@ -150,23 +176,18 @@ def names_of(workloads: Iterable[Object]) -> frozenset[str]:
     return names_in(pod.get("spec") or {} for workload in workloads for _place, pod in templates(workload))
 
 
-def wanted(
-    resource: Object,
-    mounts: Iterable[Mount],
-    workloads: Iterable[Object],
-    observed: Iterable[Object],
-    used: Collection[str],
-) -> tuple[Object, ...]:
-    """A resource's claims: those that its ``workloads`` mount, and of the ``observed`` ones those that are still
-    ``used``, such as by pods of the spec before. A model that is being deleted gets none: what has its claim may end,
-    and then it can go."""
+def wanted(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
+    """The claims that a resource's ``workloads`` mount. A model that is being deleted gets none: what has its claim may
+    end, and then it can go."""
     mounted, namespace = names_of(workloads), key(resource).namespace
-    marks = {name_for(one, resource): (one.mark, one.leaving) for one in mounts if one.path and not one.claim}
-    new = {name: mark for name, (mark, leaving) in marks.items() if name in mounted and not leaving}
-    gone = {name for name, (_mark, leaving) in marks.items() if leaving}
-    kept = {
-        key(one).name: labels(one).get(names.VOLUME_OF_LABEL, "")
-        for one in observed
-        if key(one).name in used and key(one).name not in gone and "deletionTimestamp" not in one["metadata"]
-    }
-    return tuple(claim(name, namespace, mark) for name, mark in {**kept, **new}.items())
+    read = (one for one in mounts if one.path and not one.claim and not one.leaving)
+    marks = {name_for(one, resource): one.mark for one in read}
+    return tuple(claim(name, namespace, mark) for name, mark in marks.items() if name in mounted)
+
+
+def of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
+    """The resources of a kind that may need a claim again which is gone, or that another author created. The kind has
+    the index NAMESPACE."""
+    if (change.old and change.new) or not change.key.name.startswith(PREFIX):
+        return ()
+    return [key(one) for one in listers.list(kind, NAMESPACE, change.key.namespace)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -18,7 +18,6 @@ from slipway.apis.ome.services.service import Part, Service
 from slipway.apis.sealed import refuse
 from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.objects import (
-    PERSISTENT_VOLUME_CLAIM,
     ROLE,
     ROLE_BINDING,
     SCALED_OBJECT,
@@ -58,15 +57,9 @@ def plan(view: View) -> Plan:
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
             children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
-    return Plan(children=(*_claims(service, world, children), *children))
-
-
-def _claims(service: Service, world: World, planned: Sequence[Object]) -> tuple[Object, ...]:
-    """For the models on nodes that its pods mount, and those that pods of an earlier spec still do."""
-    observed = [one for (kind, _name), one in world.children.items() if kind == PERSISTENT_VOLUME_CLAIM]
-    used = model_volumes.names_of(world.children.values())
-    used |= model_volumes.names_in(pod.get("spec") or {} for pod in world.pods)
-    return model_volumes.wanted(service.resource, service.mounts, planned, observed, used)
+    claims = model_volumes.wanted(service.resource, service.mounts, children)
+    model_volumes.check_free(world, claims)
+    return Plan(children=tuple(children), shared=claims)
 
 
 def _routed(rolled: Rolled, service: Service) -> Object:

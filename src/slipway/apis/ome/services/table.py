@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from slipway.apis.ome import names, readiness
 from slipway.apis.ome.components import keda, pods
-from slipway.apis.ome.models import folders
+from slipway.apis.ome.models import folders, volumes
 from slipway.apis.ome.services import plan as service_plan
 from slipway.apis.ome.services import resolve as service_resolve
 from slipway.apis.ome.services import status as service_status
@@ -37,7 +39,6 @@ OWNED = (
     HORIZONTAL_POD_AUTOSCALER,
     POD_DISRUPTION_BUDGET,
     NETWORK_POLICY,
-    PERSISTENT_VOLUME_CLAIM,
 )
 
 
@@ -47,6 +48,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
     indexes = {
         REFERENCES: by_reference(service_watches.references),
         service_watches.CHOOSES: service_watches.by_choice,
+        NAMESPACE: by_namespace,
     }
     of_model, weight, folder_indexes = service_watches.of_model, names.FINE_TUNED_WEIGHT, folders.indexes(settings)
     return (
@@ -62,6 +64,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
             enqueue=of_model(weight),
             indexes={service_watches.BASE: service_watches.by_base, **folder_indexes},
         ),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(volumes.of_claim, kind=kind)),
         folders.NODES,
     )
 
