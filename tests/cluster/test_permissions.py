@@ -430,6 +430,7 @@ GOOD: Object = {
         "kind": "PersistentVolumeClaim",
         "namespace": "default",
         "name": "slipway.ome.test",
+        "uid": "00000000-0000-0000-0000-000000000000",
     },
     "local": {"path": "/mnt/models/x"},
     "nodeAffinity": {
@@ -450,6 +451,8 @@ GOOD: Object = {
         ({"local": None, "hostPath": {"path": "/mnt/models/x"}}, "node directories for models"),
         ({"accessModes": ["ReadWriteOnce"]}, "read-only"),
         ({"claimRef": {**GOOD["claimRef"], "name": "data"}}, "its own claims"),
+        ({"claimRef": {**GOOD["claimRef"], "uid": None}}, "its own claims"),
+        ({"nodeAffinity": None}, "for the nodes that record the model"),
         ({"persistentVolumeReclaimPolicy": "Delete"}, "keep their files"),
     ],
 )
@@ -461,6 +464,8 @@ def test_the_controllers_account_may_make_volumes_of_models_only(cluster: Cluste
     with pytest.raises(DynamicApiError, match=told):
         controller.create({**volume, "spec": spec})
     controller.create(volume)
+    with pytest.raises(DynamicApiError, match="may not change the spec"):
+        controller.patch("PersistentVolume", "", "slipway.ome.test", {"spec": {"mountOptions": ["rw"]}})
     controller.delete("PersistentVolume", "", "slipway.ome.test")
     cluster.wait_gone("PersistentVolume", "", "slipway.ome.test")
 

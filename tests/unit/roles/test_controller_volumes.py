@@ -39,6 +39,7 @@ def test_the_controller_makes_volumes_of_directories_for_models_only() -> None:
     assert below.startswith("has(object.spec.local) && (")
     assert '["ReadOnlyMany"]' in modes
     assert "claimRef.?name" in claim
+    assert 'claimRef.?uid.orValue("") != ""' in claim
     assert f'one.key.startsWith("{RECORDS}")' in nodes
 
 
@@ -53,6 +54,8 @@ def test_what_the_controller_plans_is_what_the_policy_allows() -> None:
     [term] = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert [(one["key"].startswith(RECORDS), one["operator"]) for one in term["matchExpressions"]] == [(True, "Exists")]
     assert made["spec"]["claimRef"]["name"] == made["metadata"]["name"]
+    assert made["spec"]["claimRef"]["uid"]
+    assert made["spec"]["mountOptions"] == ["ro"]
     assert (made["spec"]["accessModes"], made["spec"]["persistentVolumeReclaimPolicy"]) == (["ReadOnlyMany"], "Retain")
 
 
@@ -65,13 +68,16 @@ def test_pods_mount_claims_of_models_read_only() -> None:
     assert f'startsWith("{PREFIX}") || one.persistentVolumeClaim.?readOnly.orValue(false)' in only
 
 
-def test_others_neither_make_nor_change_claims_of_models() -> None:
+def test_others_neither_make_nor_change_nor_delete_claims_of_models() -> None:
     spec = policies()["claims"]
     (condition,) = spec["matchConditions"]
     assert f'username != "{ACCOUNT}"' in condition["expression"]
     (rule,) = spec["matchConstraints"]["resourceRules"]
-    assert (rule["resources"], rule["operations"]) == (["persistentvolumeclaims"], ["CREATE", "UPDATE"])
-    create, change = expressions(spec)
-    assert create == 'request.operation == "UPDATE"'
+    assert (rule["resources"], rule["operations"]) == (["persistentvolumeclaims"], ["CREATE", "UPDATE", "DELETE"])
+    create, change, delete = expressions(spec)
+    assert create == 'request.operation != "CREATE"'
+    assert delete.startswith(
+        'request.operation != "DELETE" || request.userInfo.username == "system:kube-controller-manager"'
+    )
     for field in ("labels", "finalizers", "ownerReferences"):
         assert f"object.metadata.?{field} == oldObject.metadata.?{field}" in change
