@@ -470,6 +470,20 @@ def test_the_controllers_account_may_make_volumes_of_models_only(cluster: Cluste
     cluster.wait_gone("PersistentVolume", "", "slipway.ome.test")
 
 
+def test_the_controllers_account_neither_changes_nor_deletes_volumes_of_others(cluster: Cluster) -> None:
+    """Not even one that is called like those of models."""
+    controller, name = Cluster(cluster.kubeconfig, "slipway-controller"), "slipway.ome.others"
+    spec = GOOD | {"claimRef": {**GOOD["claimRef"], "name": name}}
+    cluster.create({"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+    ours = {"metadata": {"labels": {"app.kubernetes.io/managed-by": "slipway"}}}
+    with pytest.raises(DynamicApiError, match="made by someone else"):
+        controller.patch("PersistentVolume", "", name, ours)
+    with pytest.raises(DynamicApiError, match="made by someone else"):
+        controller.delete("PersistentVolume", "", name)
+    cluster.delete("PersistentVolume", "", name)
+    cluster.wait_gone("PersistentVolume", "", name)
+
+
 def test_others_change_pods_as_before(cluster: Cluster, a_pod: Object) -> None:
     namespace, name = a_pod["metadata"]["namespace"], a_pod["metadata"]["name"]
     changed = cluster.patch("Pod", namespace, name, {"metadata": {"annotations": {"note": "x"}}})

@@ -79,5 +79,5 @@ def test_others_neither_make_nor_change_nor_delete_claims_of_models() -> None:
     assert delete.startswith(
         'request.operation != "DELETE" || request.userInfo.username == "system:kube-controller-manager"'
     )
-    for field in ("labels", "finalizers", "ownerReferences"):
+    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
         assert f"object.metadata.?{field} == oldObject.metadata.?{field}" in change
