@@ -29,6 +29,7 @@ from .ome import (
     files,
     folder,
     llamacpp,
+    on_node,
     router,
     sglang,
 )
@@ -157,6 +158,7 @@ def test_a_model_of_a_restricted_namespace_is_loaded_served_and_removed_with_the
     ome.wait_routed(namespace, name)
     assert chat(gateway_url, name).status == 200
     assert files(node, place) == ["tiny.gguf"]
+    assert on_node(node, f"stat --format=%u {place}/.slipway-owner && cat {place}/.slipway-owner") == f"0\n{namespace}"
     assert len(volumes_of(ome, namespace)) == 1
     ome.delete("Namespace", "", namespace)
     wait("the files go", PATIENCE, lambda: files(node, place), lambda there: not there)
@@ -207,14 +209,28 @@ def test_a_tenant_can_neither_write_to_a_model_nor_change_its_claim(
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
     }
     assert "are for claims of Slipway" in refused("create", "--filename=-", stdin=json.dumps(other))
-    unprotected = json.dumps({"metadata": {"finalizers": None}})
-    message = refused("patch", "persistentvolumeclaims", claim, "--type=merge", f"--patch={unprotected}")
-    assert "Only Slipway may change" in message
+    for change in ({"finalizers": None}, {"annotations": {"volume.beta.kubernetes.io/storage-class": "standard"}}):
+        body = json.dumps({"metadata": change})
+        message = refused("patch", "persistentvolumeclaims", claim, "--type=merge", f"--patch={body}")
+        assert "Only Slipway may change" in message
     assert "Only Slipway may delete" in refused("delete", "persistentvolumeclaims", claim)
     volume["persistentVolumeClaim"] = {"claimName": claim, "readOnly": True}
-    ome.kubectl(
-        "create", "--filename=-", "--dry-run=server", "--namespace", ome_namespace, account, stdin=json.dumps(pod)
-    )
+    container["command"] = ["sh", "-c", "test -f /m/tiny.gguf && ! touch /m/mine && ! rm -f /m/tiny.gguf"]
+    pod["spec"]["restartPolicy"] = "Never"
+    ome.kubectl("create", "--filename=-", "--namespace", ome_namespace, account, stdin=json.dumps(pod))
+    phase = wait("the pod ends", PATIENCE, lambda: phase_of(ome, ome_namespace, "writer"), ENDED.__contains__)
+    log = ome.logs(ome_namespace, "writer")
+    assert (phase, log.count("Read-only file system")) == ("Succeeded", 2), log
+    [node] = ome.nodes()
+    assert files(node, folder(models["gguf"])) == ["tiny.gguf"]
+
+
+ENDED = ("Succeeded", "Failed")
+
+
+def phase_of(ome: OME, namespace: str, name: str) -> str:
+    pod = ome.get("Pod", namespace, name)
+    return pod["status"]["phase"] if pod else ""
 
 
 @pytest.mark.usefixtures("runtimes")

@@ -128,6 +128,18 @@ def occupied(world: World, node: Node, path: str) -> bool:
     return False
 
 
+def loaded_by_others(world: World, node: Node, path: str) -> bool:
+    """Whether another model of the same owner than the world's has its files in a folder of a node."""
+    mine = world.resource
+    for one in overlapping(world.listers, world.settings, path):
+        if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
+            continue
+        record = nodes.recorded(node, nodes.mark(storage.node_label(one.model)), uid(one.model))
+        if record and record.seal_of(path):
+            return True
+    return False
+
+
 def overlap(one: str, other: str) -> bool:
     """Whether two folders are the same, or one is inside the other."""
     return _within(one, other) or _within(other, one)

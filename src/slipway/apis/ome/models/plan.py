@@ -10,7 +10,18 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage
-from slipway.apis.ome.models.jobs import Errand, donor_of, evict, inspection, is_bound, load, made, observed
+from slipway.apis.ome.models.jobs import (
+    Errand,
+    begun_replacing,
+    donor_of,
+    evict,
+    inspection,
+    is_bound,
+    load,
+    made,
+    may_replace,
+    observed,
+)
 from slipway.apis.ome.models.resolve import REPOSITORY, View, repository_of
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.models.turns import Desired, has_turn, may_write
@@ -143,7 +154,8 @@ def _there(view: View, node: Node, errand: Errand | None) -> Visit:
         update, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
     )
     errand = errand.to(node)
-    errand = errand.knowing(seal, _donor(view, stored, node, errand))
+    replaces = bool(stored.url) and _replaces(view, stored, node, errand, seal)
+    errand = errand.knowing(seal, _donor(view, stored, node, errand), replaces)
     run = observed(view, errand)
     report, again = run.report, None if run.outlived(view.world.now) else errand
     if report is not None and report.fault:
@@ -171,6 +183,15 @@ def _donor(view: View, stored: Stored, node: Node, errand: Errand) -> str:
     if begun is not None and (not begun or begun in {path for path, _state in candidates}):
         return begun
     return next((path for path, state in candidates if state == "Ready"), "")
+
+
+def _replaces(view: View, stored: Stored, node: Node, errand: Errand, seal: str) -> bool:
+    """Whether a load replaces a folder that has no mark of the namespace: not if a record of the node shows that files
+    were loaded there for the namespace, as by an earlier version. A load that has begun goes on unchanged."""
+    begun = begun_replacing(view, errand)
+    if begun is not None or not may_replace(view):
+        return bool(begun)
+    return not seal and not folders.loaded_by_others(view.world, node, stored.path)
 
 
 def _donors(view: View, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:

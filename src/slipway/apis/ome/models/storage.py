@@ -41,6 +41,8 @@ KINDS: dict[str, Kind] = {
     kind.kind: kind for kind in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL, names.FINE_TUNED_WEIGHT)
 }
 NOT_ALLOWED = "PathNotAllowed"
+OWN = ".slipway"
+"""How the names begin that the loader needs for itself."""
 LONGEST_PATH = 512
 LONGEST = 64 << 10
 """What a spec may take in memory, about: 600 names of nodes."""
@@ -183,8 +185,10 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    """Whether a pod can have a volume at a path: Kubernetes takes no colon there."""
-    return len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
+    """Whether a pod can have a volume at a path: Kubernetes takes no colon there, and the loader needs some names for
+    itself."""
+    valid = len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
+    return valid and f"/{OWN}" not in path
 
 
 class _Cached(NamedTuple):
