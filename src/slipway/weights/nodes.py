@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -262,10 +262,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         """All folders that pods may read as the model's."""
         return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
 
-    def read(self, path: str, still: Container[str]) -> tuple[str, ...]:
-        """``read_before`` of the record that follows this one and reads another path. ``still``: what pods read."""
+    def read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
+        """``read_before`` of the record that follows this one and reads another path. ``still``: whether pods read a
+        folder."""
         before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
-        return tuple(one for one in before if one != path and one in still)[-MOST_READ:]
+        return tuple(one for one in before if one != path and still(one))[-MOST_READ:]
 
     def moved(self, path: str) -> tuple[str, ...]:
         """``former`` of the record that follows this one with another path."""

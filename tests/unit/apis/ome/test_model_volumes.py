@@ -9,12 +9,14 @@ import pytest
 
 from slipway.apis.ome.models.folders import mount
 from slipway.apis.ome.models.plan import plan as model_plan
-from slipway.apis.ome.models.resolve import resolve
+from slipway.apis.ome.models.resolve import View, resolve
 from slipway.apis.ome.models.storage import use_of
 from slipway.apis.ome.models.volumes import PREFIX, usable
-from slipway.kube.objects import deleting, key
+from slipway.kube.objects import Key, deleting, key
+from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import USES, InvalidSpecError
 from slipway.serving.contract.settings import Settings
+from slipway.weights.jobs.loads import EVICTION_SECONDS
 from slipway.weights.nodes import RECORDS
 
 from .cluster import Cluster
@@ -114,6 +116,17 @@ def looks(monkeypatch: pytest.MonkeyPatch, claims: int, *nodes: str) -> int:
 
 def test_a_look_at_a_model_costs_the_same_for_each_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks(monkeypatch, 40, "a", "b") == looks(monkeypatch, 1, "a") > 0
+
+
+def test_a_look_at_a_model_that_leaves_no_directory_examines_no_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any author can annotate pods with the directory of another namespace's model."""
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    cluster.claim("tiny")
+    cluster.settle()
+    cluster.read("/raid/models/chat/tiny")
+    monkeypatch.setattr(View, "_has_readers", lambda _view, path, _claims: pytest.fail(f"looks for readers of {path}"))
+    model_plan(resolve(cluster.world("tiny")))
 
 
 @pytest.mark.parametrize("kind", ["ClusterBaseModel", "FineTunedWeight"])
@@ -291,6 +304,67 @@ def test_jobs_of_all_models_run_where_only_the_operator_may_create_pods() -> Non
     cluster.reconcile_all()
     assert {place.namespace for place in cluster.jobs} == {"ome"}
     assert len(cluster.jobs) == 2
+
+
+def begun_earlier(cluster: Cluster, name: str) -> Key:
+    """The only Job as versions before 0.5 made it: in the model's namespace, under another name."""
+    ((place, job),) = cluster.jobs.items()
+    earlier = Key("chat", f"{name}-load-0123456789")
+    del cluster.jobs[place]
+    cluster.jobs[earlier] = {**job, "metadata": {**job["metadata"], "name": earlier.name, "namespace": "chat"}}
+    return earlier
+
+
+@pytest.mark.parametrize("kind", ["BaseModel", "ClusterBaseModel"])
+def test_a_load_waits_until_that_of_an_earlier_version_has_gone(kind: str) -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, kind, path="/raid/models/chat/tiny")
+    cluster.reconcile("tiny")
+    earlier = begun_earlier(cluster, "tiny")
+    if kind != "BaseModel":  # these had their Jobs in the operator's namespace
+        job = cluster.jobs.pop(earlier)
+        job["metadata"]["namespace"] = "ome"
+        cluster.jobs[Key("ome", earlier.name)] = job
+    cluster.reconcile("tiny")
+    assert cluster.jobs == {}, "the earlier one is not wanted, and the next one waits"
+    cluster.reconcile("tiny")
+    assert [place.namespace for place in cluster.jobs] == ["ome"]
+
+
+def test_files_are_removed_after_the_load_of_an_earlier_version_has_gone() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    cluster.reconcile("tiny")
+    begun_earlier(cluster, "tiny")
+    cluster.delete("tiny")
+    cluster.reconcile("tiny")
+    assert cluster.jobs == {}
+    cluster.reconcile("tiny")
+    (job,) = cluster.jobs.values()
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"][1] == "evict"
+
+
+def test_the_load_of_an_earlier_version_ends_when_its_model_loses_the_directory() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    cluster.reconcile("tiny")
+    begun_earlier(cluster, "tiny")
+    cluster.nodes["a"]["metadata"]["annotations"] = {}
+    cluster.create("operators", "hf://acme/other", path="/raid/models/chat/tiny")
+    cluster.reconcile("tiny")
+    assert cluster.reason("tiny") == "PathTaken"
+    assert cluster.jobs == {}
+
+
+def test_a_job_of_an_earlier_version_that_does_not_go_is_waited_for_only_so_long() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    cluster.reconcile("tiny")
+    earlier = begun_earlier(cluster, "tiny")
+    cluster.jobs[earlier]["metadata"]["deletionTimestamp"] = timestamp(cluster.now)
+    assert cluster.plan("tiny").children == ()
+    cluster.now += EVICTION_SECONDS + 1
+    assert [one["kind"] for one in cluster.plan("tiny").children] == ["Job"]
 
 
 def test_a_namespace_reaches_only_secrets_that_are_named_after_it() -> None:

@@ -20,11 +20,12 @@ from slipway.apis.ome.models.jobs import (
     load,
     made,
     may_replace,
+    name_of,
     observed,
 )
 from slipway.apis.ome.models.resolve import REPOSITORY, View, repository_of
 from slipway.apis.ome.models.storage import KINDS, Stored
-from slipway.apis.ome.models.turns import Desired, has_turn, may_write
+from slipway.apis.ome.models.turns import Desired, has_turn
 from slipway.apis.ome.models.volumes import path_of, usable, volume
 from slipway.apis.ome.types.model import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.artifacts.facts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
@@ -110,8 +111,8 @@ def _volumes(view: View, done: Sequence[Visit]) -> Iterator[Object]:
 def _discarded(view: View) -> tuple[Reference, ...]:
     """The claims that are to go: all of a model that goes or has lost its folder, and those for a folder that it has no
     more and no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
-    needed = (view.read | {view.stored.path}) if isinstance(view.stored, Stored) and not view.leaving else frozenset()
-    going = (one for one in view.claims if one.path not in needed)
+    stays = isinstance(view.stored, Stored) and not view.leaving
+    going = (one for one in view.claims if not stays or not (_stays(view, one.path) or view.is_read(one.path)))
     return tuple(Reference(PERSISTENT_VOLUME_CLAIM, *key(one.claim)) for one in going)
 
 
@@ -132,7 +133,7 @@ def visits(view: View) -> tuple[Visit, ...]:
 def _there(view: View, node: Node, errand: Errand | None) -> Visit:
     stored, record = view.valid(), view.record(node)
     reads = "" if stored.url else stored.path
-    before = record.read(reads, view.read) if record is not None else ()
+    before = record.read(reads, view.is_read) if record is not None else ()
     if record is not None and record.has(stored.wanted, node):
         record = msgspec.structs.replace(record, reads=reads, read_before=before)
         return _left_behind(view, node, record)
@@ -169,10 +170,16 @@ def _there(view: View, node: Node, errand: Errand | None) -> Visit:
     if run.failed_since is not None:
         failed = msgspec.structs.replace(update, state="Failed", message=run.fault[1])
         return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
-    if run.made is not None or has_turn(view.world, node, desired):
+    if run.made is not None or (not _is_written(view, node, errand) and has_turn(view.world, node, desired)):
         return Visit(node=node, stage="loading", says=update, errand=again, run=run)
     kept = record if record is None or record.state == "Failed" else update
     return Visit(node=node, stage="waiting", says=kept)
+
+
+def _is_written(view: View, node: Node, errand: Errand) -> bool:
+    """Whether another Job of the model may still write on a node: from before the node's restart, or of an earlier
+    version. It is not wanted any more, and goes."""
+    return any(nodes.node_of(job) == node.name and key(job) != name_of(view, errand) for job in view.writers)
 
 
 def _donor(view: View, stored: Stored, node: Node, errand: Errand) -> str:
@@ -233,7 +240,7 @@ def _withdrawn(view: View) -> Plan | None:
         return None
     if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):
         return None
-    busy = {nodes.node_of(job) for job in view.jobs}
+    busy = {nodes.node_of(job) for job in (*view.jobs, *view.writers)}
     lost = folders.wished_paths(view.resource, view.world.settings)
     notes = []
     for node in view.nodes:
@@ -252,7 +259,7 @@ def _withdrawn(view: View) -> Plan | None:
 
 def _gone(view: View, node: Node) -> Visit:
     record = view.record(node)
-    if any(nodes.node_of(job) == node.name and may_write(job) for job in view.jobs):
+    if any(nodes.node_of(job) == node.name for job in view.writers):
         return Visit(node=node, stage="leaving", says=record, offered=False)
     path = next(iter(record.paths), "") if record else ""
     leaving = _without(view, node, path) if path else None
@@ -271,7 +278,7 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     root = storage.root_of(path, world.settings)
     if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
         return None
-    if path in view.read or _mountable(view, path):
+    if view.is_read(path) or _mountable(view, path):
         return Visit(node=node, stage="in use", says=None, offered=False)
     errand = evict(node, path, root)
     run = observed(view, errand)

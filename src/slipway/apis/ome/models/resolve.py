@@ -77,6 +77,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [job for (kind, name), job in children if kind == JOB and name.namespace == self.job_namespace]
 
     @property
+    def writers(self) -> list[Object]:
+        """Its Jobs that may still fill a folder of a node. Versions before 0.5 had them in the model's own
+        namespace."""
+        places = (self.job_namespace, key(self.resource).namespace)
+        jobs = (job for (kind, name), job in self.world.children.items() if kind == JOB and name.namespace in places)
+        return [job for job in jobs if turns.still_writes(job, self.world.now)]
+
+    @property
     def volumes(self) -> list[Object]:
         """By which pods of services read its folders."""
         return [one for (kind, _name), one in self.world.children.items() if kind == PERSISTENT_VOLUME]
@@ -92,14 +100,16 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         }
         return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > gone]
 
+    def is_read(self, path: str) -> bool:
+        """Whether pods of services or benchmarks read a folder. Looked up once for all claims and nodes, and only for
+        folders that the model leaves: any author may say that pods read a folder."""
+        if path not in self._readings:
+            self._readings[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
+        return self._readings[path]
+
     @cached_property
-    def read(self) -> frozenset[str]:
-        """The folders that pods of services and benchmarks read. Computed once, for all claims and nodes."""
-        by_path: dict[str, set[str]] = {path: set() for path in self.paths}
-        for one in self.claims:
-            if one.path:
-                by_path[one.path].add(one.name)
-        return frozenset(path for path, claims in by_path.items() if self._is_read(path, claims))
+    def _readings(self) -> dict[str, bool]:
+        return {}
 
     @cached_property
     def paths(self) -> frozenset[str]:
@@ -108,7 +118,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         there = {path for record in records if record for path in record.kept}
         return folders.wished_paths(self.resource, self.world.settings) | there
 
-    def _is_read(self, path: str, claims: Container[str]) -> bool:
+    def _has_readers(self, path: str, claims: Container[str]) -> bool:
         readers, use = (names.INFERENCE_SERVICE, names.BENCHMARK_JOB), storage.use_of(path)
         pods = (pod for kind in readers for pod in self.world.listers.pods_of(kind, MOUNTED, use))
         namespace, now = key(self.resource).namespace, self.world.now

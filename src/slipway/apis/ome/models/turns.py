@@ -237,7 +237,7 @@ def _held(world: World, node: Node) -> Held:
     listers, now, written = world.listers, world.now, list[Written]()
     for job in listers.list(JOB, PINNED, node.name):
         owner = controller_owner(job)
-        if owner and _may_write(job, now) and (record := _record_of(node, owner)):
+        if owner and still_writes(job, now) and (record := _record_of(node, owner)):
             written.append(Written(owner.uid, record.path))
     return Held(loads=_loads(listers, node, now), written=written, at_once=ome(world.settings).loads_at_once)
 
@@ -357,8 +357,9 @@ def _author(job: Object) -> str:
     return owner.namespace if owner and KINDS[owner.kind].namespaced else ""
 
 
-def _may_write(job: Object, now: float) -> bool:
-    """One that is deleted and does not go, as on a lost node, is waited for only so long."""
+def still_writes(job: Object, now: float) -> bool:
+    """Whether a Job may still write. One that is deleted and does not go, as on a lost node, is waited for only so
+    long."""
     return may_write(job) and not is_late(job["metadata"].get("deletionTimestamp"), now)
 
 
