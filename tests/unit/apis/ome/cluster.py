@@ -6,13 +6,15 @@ import contextlib
 from typing import Any
 
 from slipway.apis.ome.models.resolve import View
-from slipway.apis.ome.models.storage import mount_of, use_of
+from slipway.apis.ome.models.storage import KINDS, mount_of, use_of
 from slipway.apis.ome.models.table import MODELS
 from slipway.apis.ome.models.volumes import claim, claim_name
 from slipway.artifacts.documents.report import Report, written
 from slipway.artifacts.facts.config import ModelFacts
-from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME, Key, controller_owner, deleting, key
+from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME, Key, deleting, key, owner_reference
 from slipway.kube.schemas.conditions import timestamp
+from slipway.kube.writes.applier import by_owner, children_of
+from slipway.kube.writes.owners import OWNER_ELSEWHERE, owner_text, with_owner
 from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Reference, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table
@@ -117,13 +119,9 @@ class Cluster:
 
     def world(self, name: str) -> World:
         model = self.models[name]
-        owner = model["metadata"]["uid"]
-        jobs = {(JOB, place): job for place, job in self.jobs.items() if job["owner"] == owner}
-        volumes = {
-            (PERSISTENT_VOLUME, key(one)): one
-            for one in self.volumes.values()
-            if controller_owner(one).uid == owner  # type: ignore[union-attr]
-        }
+        mine = [(place, job) for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]]
+        jobs = {(JOB, place): job for place, job in mine if children_of(model) in by_owner(job)}
+        volumes = {(PERSISTENT_VOLUME, key(one)): one for one in self._volumes_of(model)}
         everything = [*self.models.values(), *self.nodes.values(), *self.others, *self.volumes.values()]
         pinned = {Reference(JOB, *place): job for place, job in self.jobs.items()}
         return World(
@@ -235,31 +233,23 @@ class Cluster:
                 _mark(node, "labels", patch.labels)
 
     def _apply_volumes(self, model: dict[str, Any], planned: list[dict[str, Any]]) -> None:
-        owner = self._owner(model)
-        for name, volume in list(self.volumes.items()):
-            if controller_owner(volume).uid == owner["uid"] and name not in map(_name, planned):  # type: ignore[union-attr]
+        for volume in self._volumes_of(model):
+            name = _name(volume)
+            if name not in map(_name, planned):
                 volume["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
                 if not any(key(one).name == name for one in self.others):  # as it is bound
                     del self.volumes[name]
         for volume in planned:
-            fresh = {**volume, "metadata": {**volume["metadata"], "uid": self._uid(), "ownerReferences": [owner]}}
+            fresh = _owned(model, {**volume, "metadata": {**volume["metadata"], "uid": self._uid()}})
             self.volumes.setdefault(_name(volume), fresh)
 
-    def _owner(self, model: dict[str, Any]) -> dict[str, Any]:
-        """As the caches have it for what is in another namespace."""
-        metadata = model["metadata"]
-        by = {"apiVersion": "ome.io/v1beta1", "kind": model["kind"], "name": metadata["name"], "uid": metadata["uid"]}
-        return by | {"controller": True} | ({"namespace": metadata["namespace"]} if "namespace" in metadata else {})
+    def _volumes_of(self, model: dict[str, Any]) -> list[dict[str, Any]]:
+        return [one for one in self.volumes.values() if children_of(model) in by_owner(one)]
 
     def _start(self, model: dict[str, Any], place: Key, child: dict[str, Any]) -> None:
         uid, stamp = self._uid(), timestamp(self.now)
-        owner = model["metadata"]["uid"]
-        metadata = child["metadata"] | {
-            "uid": uid,
-            "creationTimestamp": stamp,
-            "ownerReferences": [self._owner(model)],
-        }
-        self.jobs[place] = child | {"metadata": metadata, "owner": owner}
+        metadata = child["metadata"] | {"uid": uid, "creationTimestamp": stamp}
+        self.jobs[place] = _owned(model, child | {"metadata": metadata}) | {"owner": model["metadata"]["uid"]}
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": place.name, "uid": uid, "controller": True}
         pod = {"name": place.name, "uid": f"pod-{uid}", "creationTimestamp": stamp, "ownerReferences": [reference]}
         self.pods[uid] = {"metadata": pod, "status": {"phase": "Running"}}
@@ -278,6 +268,15 @@ class Cluster:
         label = f"{LABEL}clusterbasemodel.{model}"
         states = {name: node["metadata"]["labels"].get(label) for name, node in self.nodes.items()}
         return {name: text for name, text in states.items() if text}
+
+
+def _owned(model: dict[str, Any], child: dict[str, Any]) -> dict[str, Any]:
+    """A child as it is written, and then kept in the caches."""
+    kind, metadata = KINDS[model["kind"]], child["metadata"]
+    if key(model).namespace in ("", key(child).namespace):
+        return {**child, "metadata": {**metadata, "ownerReferences": [owner_reference(kind, model)]}}
+    annotations = metadata.get("annotations", {}) | {OWNER_ELSEWHERE: owner_text(kind, model)}
+    return with_owner({**child, "metadata": {**metadata, "annotations": annotations}})
 
 
 def _name(obj: dict[str, Any]) -> str:
