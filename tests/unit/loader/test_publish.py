@@ -63,11 +63,11 @@ def begin(oci: Oci, hub_url: str) -> Begin:
     """A loader that publishes, as a pod starts one. Each has nothing but what the registry keeps."""
 
     def run(
-        policy: Policy = HASTY, repository: str = REPOSITORY, meter: Meter | None = None, **wish: Any
+        policy: Policy = HASTY, repository: str = REPOSITORY, meter: Meter | None = None, **fields: Any
     ) -> Publication:
         source = open_source(SOURCE, {"HF_ENDPOINT": hub_url}, Access())
         work = Work(policy, threading.Event(), meter or Meter())
-        return publish(source, target(oci, repository), PublishRequest(name="acme/llama", url=SOURCE, **wish), work)
+        return publish(source, target(oci, repository), PublishRequest(name="acme/llama", url=SOURCE, **fields), work)
 
     return run
 

@@ -40,13 +40,6 @@ def test_every_module_is_in_the_action_group_of_those_that_take_its_options() ->
         assert membership == (None if group == "slipway" else [f"slipway.inference.{group}"])
 
 
-def test_the_modules_of_kubernetes_core_take_the_options_of_the_group() -> None:
-    """Else a default for the group would make the tasks of all roles fail."""
-    common = pytest.importorskip("ansible_collections.kubernetes.core.plugins.module_utils.args_common")
-    for name, spec in _auth.ARGUMENTS.items():
-        assert set(spec.get("aliases", [])) <= set(common.AUTH_ARG_SPEC[name].get("aliases", [])), name
-
-
 def test_every_error_code_is_documented_and_no_other() -> None:
     codes = re.findall(r"v\(([a-z_]+)\)", words(returned("model")["error_code"]))
     assert sorted(codes) == sorted(HINTS)

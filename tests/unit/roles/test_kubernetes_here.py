@@ -16,7 +16,9 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.parsing.vault import VaultLib, VaultSecret
 from ansible.plugins.action.normal import ActionModule as AnyModule
+from ansible_collections.kubernetes.core.plugins.module_utils import args_common
 from ansible_collections.slipway.inference.plugins.action import k8s
+from ansible_collections.slipway.inference.plugins.module_utils import _auth
 from ansible_collections.slipway.inference.plugins.plugin_utils import _kubernetes_here
 
 from .cluster_api import ClusterApi
@@ -280,3 +282,9 @@ def test_a_missing_collection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ansible_collections.kubernetes.core", None)
     with pytest.raises(AnsibleActionFail, match="ansible-galaxy collection install kubernetes"):
         action.run()
+
+
+def test_the_modules_of_kubernetes_core_take_the_options_of_the_group() -> None:
+    """Otherwise a default for the group makes the tasks of all roles fail."""
+    for name, spec in _auth.ARGUMENTS.items():
+        assert set(spec.get("aliases", [])) <= set(args_common.AUTH_ARG_SPEC[name].get("aliases", [])), name
