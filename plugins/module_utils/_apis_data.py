@@ -647,7 +647,11 @@ APIS: Mapping[str, Any] = {
                     "resources": ["scaledobjects"],
                     "verbs": ["get", "list", "watch", "create", "patch", "delete"],
                 },
-                {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "list", "watch"]},
+                {
+                    "apiGroups": [""],
+                    "resources": ["persistentvolumeclaims"],
+                    "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+                },
                 {
                     "apiGroups": ["rbac.authorization.k8s.io"],
                     "resources": ["roles"],
@@ -685,6 +689,11 @@ APIS: Mapping[str, Any] = {
                     "verbs": ["update"],
                 },
                 {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]},
+                {
+                    "apiGroups": [""],
+                    "resources": ["persistentvolumes"],
+                    "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+                },
             ],
             "own": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]}],
             "wake": [],

@@ -22,6 +22,14 @@ LLAMACPP, ENGINES = "ghcr.io/ggml-org/llama.cpp:server-v0.5.0", "slipway/test-en
 ROUTER = "docker.io/lmsysorg/sglang-router:v0.3.2"
 ELIGIBLE = "tests.slipway.inference/eligible"
 """Label of nodes that a test has chosen."""
+PLAIN: Object = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""Of containers whose images say nothing of their user, or root."""
 SMALL = {"requests": {"cpu": "5m", "memory": "16Mi"}, "limits": {"memory": "512Mi"}}
 PROBE = {"periodSeconds": 1, "failureThreshold": 300}
 
@@ -29,8 +37,8 @@ PROBE = {"periodSeconds": 1, "failureThreshold": 300}
 class OME(Cluster):
     """One test cluster, its models those of OME."""
 
-    def namespace(self, prefix: str = "ome", restricted: bool = False) -> str:
-        """A new namespace without a Pod Security level: pods mount folders of their node."""
+    def namespace(self, prefix: str = "ome", restricted: bool = True) -> str:
+        """A new namespace at the restricted Pod Security level: pods mount no folders of their node."""
         return super().namespace(prefix, restricted)
 
     # --- what tests create -------------------------------------------------------------------------------------------
@@ -165,6 +173,7 @@ def llamacpp(file: str = "tiny.gguf") -> Object:
     return {
         "image": LLAMACPP,
         "args": [*words, "--ctx-size", "512"],
+        "securityContext": PLAIN,
         "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, **PROBE},
     }
 
@@ -173,7 +182,8 @@ def sglang(*words: str, probed: bool = True) -> Object:
     """The runner of SGLang's stand-in. ``words``: further arguments; ``probed``: whether it answers requests."""
     start = ["python3", "-m", "sglang.launch_server", "--host", "0.0.0.0", "--port", "8080"]
     probe = {"startupProbe": {"httpGet": {"path": "/health", "port": 8080}, **PROBE}} if probed else {}
-    return {"image": ENGINES, "command": [*start, "--model-path", "$(MODEL_PATH)", *words], **probe}
+    command = [*start, "--model-path", "$(MODEL_PATH)", *words]
+    return {"image": ENGINES, "command": command, "securityContext": PLAIN, **probe}
 
 
 def vllm() -> Object:
@@ -182,6 +192,7 @@ def vllm() -> Object:
     return {
         "image": ENGINES,
         "command": [*words, "--model", "$(MODEL_PATH)"],
+        "securityContext": PLAIN,
         "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, **PROBE},
     }
 
@@ -210,4 +221,5 @@ def router(*, parts: bool = False) -> Object:
         ],
         "readinessProbe": {"httpGet": {"path": "/readiness", "port": 8080}, "periodSeconds": 1},
         "resources": SMALL,
+        "securityContext": PLAIN,
     }

@@ -40,13 +40,14 @@ CONTROLLER_ONLY = [
     ("get", "", "configmaps"),
     ("create", "batch", "jobs"),
     ("patch", "", "persistentvolumeclaims"),
+    ("create", "", "persistentvolumes"),
     ("list", "", "nodes"),
     ("patch", "", "nodes"),
     ("list", "", "namespaces"),
     ("create", "rbac.authorization.k8s.io", "roles"),
 ]
 """Permissions that only the controller has. It needs them for model files, caches, accelerator discovery, quotas, node
-labels, router roles, upload addresses and workloads that receive models."""
+labels, volumes of models, router roles, upload addresses and workloads that receive models."""
 CONTROLLER = [
     ("watch", "krypton.ai", "models"),
     ("patch", "krypton.ai", "models/status"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,14 +17,19 @@ from .ome import (
     BENCHMARK,
     ELIGIBLE,
     ENGINES,
+    JOBS,
     MODEL,
     OME,
+    PLAIN,
+    ROOT,
     RUNTIME,
     SERVICE,
     SMALL,
+    TINY,
     files,
     folder,
     llamacpp,
+    on_node,
     router,
     sglang,
 )
@@ -36,6 +42,8 @@ SAFETENSORS: Object = {
     "modelFramework": {"name": "transformers"},
     "modelArchitecture": "OPTForCausalLM",
 }
+PREFIX = "slipway.ome."
+"""Of claims and volumes of models."""
 IMAGES: Object = {"modelFormat": {"name": "diffusers"}, "modelFramework": {"name": "diffusers"}}
 
 
@@ -122,9 +130,107 @@ def test_a_service_without_a_runtime_gets_the_one_that_fits_and_answers(
     [mount] = [one for one in server["volumeMounts"] if one["mountPath"] == folder(models["gguf"])]
     assert mount["readOnly"] is True
     assert pod["spec"]["nodeSelector"] == {f"models.ome.io/clusterbasemodel.{models['gguf']}": "Ready"}
+    assert [volume for volume in pod["spec"]["volumes"] if "hostPath" in volume] == []
     ome.delete(SERVICE, ome_namespace, name)
     ome.wait_gone(SERVICE, ome_namespace, name)
     wait("its pods go", PATIENCE, lambda: ome.pods(ome_namespace, name), lambda pods: not pods)
+    assert volumes_of(ome, ome_namespace), "the next service of the namespace reads the model by the same volume"
+
+
+def volumes_of(ome: OME, namespace: str) -> list[str]:
+    """The volumes by which pods of a namespace read models."""
+    volumes = ome.list("PersistentVolume")
+    mine = (one for one in volumes if one["spec"].get("claimRef", {}).get("namespace") == namespace)
+    return [one["metadata"]["name"] for one in mine if one["metadata"]["name"].startswith(PREFIX)]
+
+
+def test_a_model_of_a_restricted_namespace_is_loaded_served_and_removed_with_the_namespace(
+    ome: OME, runtimes: dict[str, str], gateway_url: str
+) -> None:
+    """Its load runs in the operator's namespace, and goes on when its own one ends."""
+    namespace, name, [node] = ome.namespace(), unique("own"), ome.nodes()
+    place = f"{ROOT}/{namespace}/{name}"
+    storage = {"storageUri": TINY, "path": place}
+    ome.create({"kind": "BaseModel", "metadata": {"name": name, "namespace": namespace}, "spec": {"storage": storage}})
+    ome.make_service(namespace, name, name)
+    status = ome.wait_serving(namespace, name)["status"]
+    assert status["runtime"]["name"] == runtimes["gguf"]
+    ome.wait_routed(namespace, name)
+    assert chat(gateway_url, name).status == 200
+    assert files(node, place) == ["tiny.gguf"]
+    assert on_node(node, f"stat --format=%u {place}/.slipway-owner && cat {place}/.slipway-owner") == f"0\n{namespace}"
+    assert len(volumes_of(ome, namespace)) == 1
+    ome.delete("Namespace", "", namespace)
+    wait("the files go", PATIENCE, lambda: files(node, place), lambda there: not there)
+    wait("the namespace goes", PATIENCE, lambda: ome.get("Namespace", "", namespace), lambda one: one is None)
+    assert volumes_of(ome, namespace) == []
+    assert [job for job in ome.list("Job", JOBS) if job["metadata"]["name"].startswith(name)] == []
+
+
+@pytest.mark.usefixtures("runtimes")
+def test_a_tenant_can_neither_write_to_a_model_nor_change_its_claim(
+    ome: OME, ome_namespace: str, models: dict[str, str]
+) -> None:
+    name, account = unique("tenant"), f"--as=system:serviceaccount:{ome_namespace}:default"
+    ome.make_service(ome_namespace, name, models["gguf"])
+    ome.wait_serving(ome_namespace, name)
+    claims = ome.list("PersistentVolumeClaim", ome_namespace)
+    claim = next(one["metadata"]["name"] for one in claims if one["metadata"]["name"].startswith(PREFIX))
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": ome_namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    ome.create(
+        {
+            "kind": "RoleBinding",
+            "metadata": {"name": "tenant", "namespace": ome_namespace},
+            "roleRef": role,
+            "subjects": [subject],
+        }
+    )
+
+    def refused(*arguments: str, stdin: str = "") -> str:
+        with pytest.raises(AssertionError) as caught:
+            ome.kubectl(*arguments, "--namespace", ome_namespace, account, stdin=stdin)
+        return str(caught.value)
+
+    mounted = {"name": "m", "mountPath": "/m"}
+    container = {"name": "c", "image": ENGINES, "securityContext": PLAIN, "volumeMounts": [mounted]}
+    volume = {"name": "m", "persistentVolumeClaim": {"claimName": claim}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "writer"},
+        "spec": {"containers": [container], "volumes": [volume]},
+    }
+    assert "Set readOnly: true" in refused("create", "--filename=-", stdin=json.dumps(pod))
+    other = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": f"{PREFIX}mine"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    }
+    assert "are for claims of Slipway" in refused("create", "--filename=-", stdin=json.dumps(other))
+    for change in ({"finalizers": None}, {"annotations": {"volume.kubernetes.io/selected-node": "other"}}):
+        body = json.dumps({"metadata": change})
+        message = refused("patch", "persistentvolumeclaims", claim, "--type=merge", f"--patch={body}")
+        assert "Only Slipway may change" in message
+    assert "Only Slipway may delete" in refused("delete", "persistentvolumeclaims", claim)
+    volume["persistentVolumeClaim"] = {"claimName": claim, "readOnly": True}
+    container["command"] = ["sh", "-c", "test -f /m/tiny.gguf && ! touch /m/mine && ! rm -f /m/tiny.gguf"]
+    pod["spec"]["restartPolicy"] = "Never"
+    ome.kubectl("create", "--filename=-", "--namespace", ome_namespace, account, stdin=json.dumps(pod))
+    phase = wait("the pod ends", PATIENCE, lambda: phase_of(ome, ome_namespace, "writer"), ENDED.__contains__)
+    log = ome.logs(ome_namespace, "writer")
+    assert (phase, log.count("Read-only file system")) == ("Succeeded", 2), log
+    [node] = ome.nodes()
+    assert files(node, folder(models["gguf"])) == ["tiny.gguf"]
+
+
+ENDED = ("Succeeded", "Failed")
+
+
+def phase_of(ome: OME, namespace: str, name: str) -> str:
+    pod = ome.get("Pod", namespace, name)
+    return pod["status"]["phase"] if pod else ""
 
 
 @pytest.mark.usefixtures("runtimes")

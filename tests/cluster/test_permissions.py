@@ -422,6 +422,68 @@ def test_the_controllers_account_may_say_which_models_a_node_has(cluster: Cluste
         assert live_node["metadata"]["annotations"].get(annotation) == text
 
 
+GOOD: Object = {
+    "accessModes": ["ReadOnlyMany"],
+    "capacity": {"storage": "1Mi"},
+    "claimRef": {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": "default",
+        "name": "slipway.ome.test",
+        "uid": "00000000-0000-0000-0000-000000000000",
+    },
+    "local": {"path": "/mnt/models/x"},
+    "nodeAffinity": {
+        "required": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "weights.slipway.inference/x", "operator": "Exists"}]}]
+        }
+    },
+    "persistentVolumeReclaimPolicy": "Retain",
+    "storageClassName": "",
+}
+"""A volume of the controller's kind."""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"local": {"path": "/etc"}}, "node directories for models"),
+        ({"local": None, "hostPath": {"path": "/mnt/models/x"}}, "node directories for models"),
+        ({"accessModes": ["ReadWriteOnce"]}, "read-only"),
+        ({"claimRef": {**GOOD["claimRef"], "name": "data"}}, "its own claims"),
+        ({"claimRef": {**GOOD["claimRef"], "uid": None}}, "its own claims"),
+        ({"nodeAffinity": None}, "for the nodes that record the model"),
+        ({"persistentVolumeReclaimPolicy": "Delete"}, "keep their files"),
+    ],
+)
+def test_the_controllers_account_may_make_volumes_of_models_only(cluster: Cluster, change: Object, told: str) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    metadata = {"name": "slipway.ome.test", "labels": {"app.kubernetes.io/managed-by": "slipway"}}
+    volume: Object = {"kind": "PersistentVolume", "metadata": metadata, "spec": GOOD}
+    spec = {field: value for field, value in {**GOOD, **change}.items() if value is not None}
+    with pytest.raises(DynamicApiError, match=told):
+        controller.create({**volume, "spec": spec})
+    controller.create(volume)
+    with pytest.raises(DynamicApiError, match="may not change the spec"):
+        controller.patch("PersistentVolume", "", "slipway.ome.test", {"spec": {"mountOptions": ["rw"]}})
+    controller.delete("PersistentVolume", "", "slipway.ome.test")
+    cluster.wait_gone("PersistentVolume", "", "slipway.ome.test")
+
+
+def test_the_controllers_account_neither_changes_nor_deletes_volumes_of_others(cluster: Cluster) -> None:
+    """Not even one that is called like those of models."""
+    controller, name = Cluster(cluster.kubeconfig, "slipway-controller"), "slipway.ome.others"
+    spec = GOOD | {"claimRef": {**GOOD["claimRef"], "name": name}}
+    cluster.create({"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+    ours = {"metadata": {"labels": {"app.kubernetes.io/managed-by": "slipway"}}}
+    with pytest.raises(DynamicApiError, match="made by someone else"):
+        controller.patch("PersistentVolume", "", name, ours)
+    with pytest.raises(DynamicApiError, match="made by someone else"):
+        controller.delete("PersistentVolume", "", name)
+    cluster.delete("PersistentVolume", "", name)
+    cluster.wait_gone("PersistentVolume", "", name)
+
+
 def test_others_change_pods_as_before(cluster: Cluster, a_pod: Object) -> None:
     namespace, name = a_pod["metadata"]["namespace"], a_pod["metadata"]["name"]
     changed = cluster.patch("Pod", namespace, name, {"metadata": {"annotations": {"note": "x"}}})

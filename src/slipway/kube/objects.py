@@ -68,6 +68,7 @@ DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets")
 JOB = Kind("batch", "v1", "Job", "jobs")
 CRON_JOB = Kind("batch", "v1", "CronJob", "cronjobs")
 PERSISTENT_VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 HORIZONTAL_POD_AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 POD_DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 SCALED_OBJECT = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
@@ -97,6 +98,8 @@ class OwnerReference(NamedTuple):
     kind: str
     name: str
     uid: str
+    namespace: str = ""
+    """The object's, but for owners in other namespaces: see :mod:`slipway.kube.writes.owners`."""
 
 
 def key(obj: Object) -> Key:
@@ -164,7 +167,13 @@ def controller_owner(obj: Object) -> OwnerReference | None:
     """The one owner reference with ``controller: true``, if there is one."""
     for reference in obj["metadata"].get("ownerReferences") or []:
         if reference.get("controller"):
-            return OwnerReference(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
+            return OwnerReference(
+                reference["apiVersion"],
+                reference["kind"],
+                reference["name"],
+                reference["uid"],
+                reference.get("namespace", obj["metadata"].get("namespace", "")),
+            )
     return None
 
 

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 from slipway.artifacts.locations.redaction import redact_url
 from slipway.loader.cli import registry_commands, report_commands
 from slipway.loader.cli.termination import write_termination_message
-from slipway.loader.disk.evict import evict, own
+from slipway.loader.disk.evict import evict
 from slipway.loader.disk.folder import Folder
+from slipway.loader.disk.owner import own, renew
 from slipway.loader.download.transfer import Policy
 from slipway.loader.transport.errors import LoadError, StoppedError
 from slipway.serving.wire.agent import CONTROLLER_KEY, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
@@ -114,9 +115,15 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         help="refuse to remove anything outside of DIR (default: the mounted volume)",
     )
     two.set_defaults(run=run_evict)
-    owner = subcommands.add_parser("own", help="give a folder to the user that fills it")
+    owner = subcommands.add_parser("own", help="give a folder to a namespace, and to the user that fills it")
     owner.add_argument("folder", type=folder, metavar="DIR")
-    owner.add_argument("--user", type=count, required=True, metavar="UID")
+    owner.add_argument("--user", type=count, metavar="UID", help="who fills the folder (default: its owner stays)")
+    owner.add_argument(
+        "--namespace",
+        metavar="NAME",
+        help="whose folder it is to be (empty: the operator's); that of another namespace is replaced by a new one",
+    )
+    owner.add_argument("--known", action="store_true", help="a folder without a mark is the namespace's already")
     owner.set_defaults(run=run_own)
     three = subcommands.add_parser(
         "serve", parents=[listen, guarded], help="download adapters and load them into an engine"
@@ -161,8 +168,10 @@ def run_evict(options: argparse.Namespace) -> str:
 
 def run_own(options: argparse.Namespace) -> str:
     """Runs ``own``; returns a sentence about the outcome. Raises LoadError."""
-    own(options.folder, options.user)
-    return f"{options.folder} belongs to the user {options.user}"
+    replaced = options.namespace is not None and renew(options.folder, options.namespace, known=options.known)
+    if options.user is not None:
+        own(options.folder, options.user)
+    return f"{options.folder} is {'a new folder' if replaced else 'as it should be'}"
 
 
 def run_serve(options: argparse.Namespace) -> str:

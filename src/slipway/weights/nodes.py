@@ -6,9 +6,10 @@ annotation with a record, which outlives the Jobs that bring the weights. Both a
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -19,12 +20,15 @@ from slipway.serving.contract.api import MetadataPatch, Reference
 
 State = Literal["Ready", "Updating", "Failed"]
 RECORDS = "weights.slipway.inference/"
-"""Prefix of the annotations of nodes with what lies there; the rest is that of the label."""
+"""Prefix of the annotations of nodes with what lies there; the rest is that of the label. And of the labels that say
+which folders are a model's; the rest is a digest, and the value the rest of the model's own label."""
 RECORD_BYTES = 8192
 MESSAGE_LENGTH = 300
 """Bytes of a message, of which JSON makes no more than twice as many."""
 MOST_FORMER = 8
 """Paths that a record remembers beside its own."""
+MOST_READ = 2
+"""The same of folders with files of others. With the longest paths, a record is still shorter than RECORD_BYTES."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 NAME_FIELD = "metadata.name"
 COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": operator.gt, "Lt": operator.lt}
@@ -93,14 +97,16 @@ def difference(old: Object | None, new: Object | None, prefix: str) -> Differenc
     if one == other:
         return Difference(everybody=False)
     state_labels = [
-        {name: value for name, value in node.labels.items() if name.startswith(prefix)} for node in (one, other)
+        {name: value for name, value in node.labels.items() if name.startswith((prefix, RECORDS))}
+        for node in (one, other)
     ]
     placed = [
         {name: value for name, value in node.labels.items() if name not in state_labels[0] | state_labels[1]}
         for node in (one, other)
     ]
     fixed = [(node.uid, node.boot, node.ready) for node in (one, other)]
-    marks = {name.removeprefix(prefix) for name, _value in state_labels[0].items() ^ state_labels[1].items()}
+    changed = state_labels[0].items() ^ state_labels[1].items()
+    marks = {value if name.startswith(RECORDS) else name.removeprefix(prefix) for name, value in changed}
     marks |= {name.removeprefix(RECORDS) for name, _text in one.records.items() ^ other.records.items()}
     return Difference(everybody=placed[0] != placed[1] or fixed[0] != fixed[1], marks=frozenset(marks))
 
@@ -222,6 +228,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     path: str = ""
     former: tuple[str, ...] = ()
     """Further folders that it may have left there."""
+    reads: str = ""
+    """A folder with files that others put there."""
+    read_before: tuple[str, ...] = ()
+    """Further folders with files of others that pods may still read."""
     boot: str = ""
     """Of the node when it was looked at last."""
     size: int = 0
@@ -247,6 +257,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         """All folders that may be there, its own last."""
         return tuple(dict.fromkeys((*self.former, *((self.path,) if self.path else ()))))
 
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """All folders that pods may read as the model's."""
+        return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
+
+    def read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
+        """``read_before`` of the record that follows this one and reads another path. ``still``: whether pods read a
+        folder."""
+        before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
+        return tuple(one for one in before if one != path and still(one))[-MOST_READ:]
+
     def moved(self, path: str) -> tuple[str, ...]:
         """``former`` of the record that follows this one with another path."""
         return tuple(one for one in self.paths if one != path)[-MOST_FORMER:]
@@ -266,14 +287,35 @@ def decoded(text: str) -> Record | None:
         return None
 
 
-def noted(node: Node, label: str, record: Record | None, *, offered: bool = True) -> MetadataPatch:
-    """Has a node say this of a model, or nothing any more. ``offered``: whether pods may select the node by it."""
+def noted(
+    node: Node, label: str, record: Record | None, *, offered: bool = True, mountable: bool = True
+) -> MetadataPatch:
+    """Has a node say this of a model, or nothing any more. ``offered``: whether pods may select the node by it;
+    ``mountable``: whether they may mount its folders there."""
     annotation = f"{RECORDS}{mark(label)}"
+    before = decoded(node.records.get(annotation, ""))
+    kept_labels: dict[str, str | None] = dict.fromkeys(_kept_before(node, mark(label), before))
     if record is None:
-        return MetadataPatch(node.reference, {annotation: None}, {label: None})
+        return MetadataPatch(node.reference, {annotation: None}, {label: None, **kept_labels})
     note = msgspec.structs.replace(record, message=_shortened(record.message))
     text = msgspec.json.encode(note).decode()
-    return MetadataPatch(node.reference, {annotation: text}, {label: record.state if offered else None})
+    kept_labels |= {kept_label(record.of, one): mark(label) for one in record.kept} if mountable else {}
+    state = record.state if offered else None
+    return MetadataPatch(node.reference, {annotation: text}, {label: state, **kept_labels})
+
+
+def _kept_before(node: Node, mark: str, record: Record | None) -> Iterable[str]:
+    """The labels of a model's folders on a node: those of its record, or if that was deleted, all with the model's
+    mark."""
+    if record is not None:
+        return [kept_label(record.of, one) for one in record.kept]
+    return [name for name, value in node.labels.items() if name.startswith(RECORDS) and value == mark]
+
+
+def kept_label(of: str, path: str) -> str:
+    """The label of nodes on which a folder is that of the model with the uid ``of``."""
+    identity = f"{of}\0{path}"
+    return f"{RECORDS}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def _shortened(message: str) -> str:

@@ -25,9 +25,25 @@ from slipway.controller.settings import ControllerSettings
 from slipway.kube.api.client import Client
 from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, NETWORK_POLICY, NODE, POD, SERVICE, Key, Kind, Object, key
+from slipway.kube.objects import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    JOB,
+    MANAGED_BY,
+    NETWORK_POLICY,
+    NODE,
+    PERSISTENT_VOLUME,
+    POD,
+    SERVICE,
+    Key,
+    Kind,
+    Object,
+    controller_owner,
+    key,
+)
 from slipway.kube.runtime.lease import LeaderElector
 from slipway.kube.writes.applier import OWNER as OWNER_INDEX
+from slipway.kube.writes.owners import OWNER_ELSEWHERE
 from slipway.serving.contract.api import USES, Api, Watch
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import by_namespace, enqueue_nothing, owned_by
@@ -372,6 +388,21 @@ def test_of_the_spec_of_a_pod_only_the_devices_that_it_holds_are_kept() -> None:
     without = prepared(cached(), POD, {**pod, "spec": {"containers": [plain]}})
     assert without is not None
     assert "spec" not in without
+
+
+@pytest.mark.parametrize("namespace", ["ome", "chat", "evil"])
+def test_only_where_the_operator_writes_an_annotation_names_an_owner_of_another_namespace(namespace: str) -> None:
+    client: Client = None  # type: ignore[assignment]
+    seen = Caches(client, [*APIS], SETTINGS)
+    metadata = owned("load", "tiny", namespace)["metadata"] | {"labels": {MANAGED_BY: "slipway"}, "ownerReferences": []}
+    metadata["annotations"] = {OWNER_ELSEWHERE: "ome.io/v1beta1 BaseModel chat/tiny u-1"}
+    job = prepared(seen, JOB, {"metadata": metadata, "spec": {}})
+    owner = controller_owner(job) if job else None
+    expected = ("chat", "tiny", "u-1") if namespace == "ome" else None
+    assert (owner and (owner.namespace, owner.name, owner.uid)) == expected
+    volume = prepared(seen, PERSISTENT_VOLUME, {"metadata": {**metadata, "namespace": ""}, "spec": {}})
+    assert volume is not None
+    assert controller_owner(volume) is not None
 
 
 def test_services_are_kept_whole_where_they_are_children_and_in_part_where_others_route_by_them() -> None:

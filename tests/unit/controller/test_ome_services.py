@@ -12,7 +12,7 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.services.table import SERVICES
-from slipway.kube.objects import DEPLOYMENT, SERVICE, Kind
+from slipway.kube.objects import DEPLOYMENT, PERSISTENT_VOLUME_CLAIM, SERVICE, Kind
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.groups import LEADER_WORKER_SET
@@ -26,6 +26,7 @@ WRITES = {
     "PATCH inferenceservices/status": 10,
     "PATCH services": 8,
     "PATCH deployments": 4,
+    "POST persistentvolumeclaims": 1,
     "PATCH serviceaccounts": 1,
     "PATCH roles": 1,
     "PATCH rolebindings": 1,
@@ -133,7 +134,8 @@ class Life:
         return str(service["metadata"]["annotations"][ROUTE]) if service else ""
 
     def gone(self) -> bool:
-        kept = {MODEL.kind, RUNTIME.kind, "Event"}
+        """The namespace's claim for the model stays for the next service."""
+        kept = {MODEL.kind, RUNTIME.kind, PERSISTENT_VOLUME_CLAIM.kind, "Event"}
         return {obj["kind"] for obj in self.server.objects.values()} <= kept
 
 

@@ -149,7 +149,7 @@ async def test_limited_to_namespaces_it_asks_for_nothing_elsewhere_and_makes_not
     places = {(request.resource, request.namespace) for request in _asked_of(server)}
     assert {namespace for _unused, namespace in places} == {"team-a", SYSTEM, ""}
     wide = {api.resource.kind.plural for api in APIS if not api.resource.kind.namespaced}
-    wide |= {"namespaces", "nodes", "priorityclasses"}
+    wide |= {"namespaces", "nodes", "persistentvolumes", "priorityclasses"}
     assert {resource for resource, namespace in places if not namespace} == wide
     assert {resource for resource, namespace in places if namespace == SYSTEM} == {"configmaps"}
 

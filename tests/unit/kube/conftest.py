@@ -256,7 +256,7 @@ class ApiServer:
 
     async def get(self, request: web.Request, _unused: Any) -> web.Response:
         if request.path not in self.objects:
-            return web.json_response(status(404, "NotFound"), status=404)
+            return web.json_response(status(404, "NotFound", name=request.path.rpartition("/")[2]), status=404)
         return web.json_response(_asked_for(request, self.objects[request.path]))
 
     async def post(self, request: web.Request, body: Any) -> web.Response:

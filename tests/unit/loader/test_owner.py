@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from slipway.artifacts.documents.report import Report
-from slipway.loader.disk.evict import evict, own
+from slipway.loader.disk.evict import evict
 from slipway.loader.disk.folder import MARKER, NOTES, Folder, Inventory, Owner
+from slipway.loader.disk.owner import own
 from slipway.loader.download.stage import opened, stage
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.selection import Chosen, Selection

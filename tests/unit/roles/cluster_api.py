@@ -25,6 +25,7 @@ KINDS = (
     Kind("v1", "ConfigMap", "configmaps", namespaced=True),
     Kind("v1", "ServiceAccount", "serviceaccounts", namespaced=True),
     Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True),
+    Kind("v1", "PersistentVolume", "persistentvolumes", namespaced=False),
     Kind("apps/v1", "Deployment", "deployments", namespaced=True),
     Kind("apps/v1", "DaemonSet", "daemonsets", namespaced=True),
     Kind("batch/v1", "Job", "jobs", namespaced=True),
@@ -198,6 +199,8 @@ def _labelled(item: Object, selector: str) -> bool:
     among = re.fullmatch(r"(\S+) in \((.*)\)", selector)
     if among:
         return labels.get(among[1]) in re.split(r",\s*", among[2])
+    if "=" not in selector:
+        return selector in labels
     name, _sign, value = selector.partition("!=") if "!=" in selector else selector.partition("=")
     return (labels.get(name) == value) != ("!=" in selector)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from .api_server import Kind
 from .cluster_api import ClusterApi
 from .role_run import run_role
 
@@ -17,8 +18,8 @@ ENFORCE = "pod-security.kubernetes.io/enforce"
 OME = ("Namespace", "", "ome")
 
 
-def play(folder: Path, api: ClusterApi, entry: str, *flags: str, **variables: Any) -> str:
-    return run_role(folder, api, "controller", entry, *flags, controller_wait_timeout=10, **variables)
+def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool = False, **variables: Any) -> str:
+    return run_role(folder, api, "controller", entry, *flags, failing=failing, controller_wait_timeout=10, **variables)
 
 
 def put(api: ClusterApi, kind: str, name: str, namespace: str = "", **fields: Any) -> None:
@@ -82,3 +83,39 @@ def test_it_stays_while_it_holds_what_people_have_put_there(tmp_path: Path, api:
 def test_check_mode_makes_none(tmp_path: Path, api: ClusterApi) -> None:
     play(tmp_path, api, "main", "--check")
     assert api.writes == []
+
+
+def base_model(api: ClusterApi, name: str, key: str) -> None:
+    kind = Kind("ome.io/v1beta1", "BaseModel", "basemodels", namespaced=True)
+    api.kinds = (*(one for one in api.kinds if one != kind), kind)
+    storage = {"storageUri": "hf://acme/tiny", "key": key}
+    metadata = {"name": name, "namespace": "team-a"}
+    api.put({"apiVersion": "ome.io/v1beta1", "kind": "BaseModel", "metadata": metadata, "spec": {"storage": storage}})
+
+
+def test_base_models_need_the_namespace_in_the_list_before_anything_changes(tmp_path: Path, api: ClusterApi) -> None:
+    put(api, "Namespace", "team-a")
+    base_model(api, "tiny", "")
+    output = play(tmp_path, api, "main", controller_namespaces=["team-a"], failing=True)
+    assert "controller_namespaces: ome is missing" in output
+    assert api.writes == []
+
+
+def test_base_models_without_their_secret_are_named(tmp_path: Path, api: ClusterApi) -> None:
+    base_model(api, "tiny", "hf-token")
+    base_model(api, "other", "s3")
+    put(api, "Secret", "team-a.s3", "ome", type="Opaque")
+    output = play(tmp_path, api, "main")
+    assert "there is no Secret team-a.hf-token in the namespace ome" in output
+    assert "team-a.s3" not in output
+
+
+@pytest.mark.parametrize("volumes", [True, False])
+def test_models_stay_read_only_while_there_are_volumes(tmp_path: Path, api: ClusterApi, volumes: bool) -> None:
+    play(tmp_path, api, "main")
+    if volumes:
+        put(api, "PersistentVolume", "slipway.ome.x", labels={"slipway.inference/volume": "slipway.ome.x"})
+    play(tmp_path, api, "uninstall")
+    policies = {name for kind, _namespace, name in api.objects if kind == "ValidatingAdmissionPolicyBinding"}
+    expected = {"slipway-controller-volumes-claims", "slipway-controller-volumes-mounts"} if volumes else set()
+    assert policies == expected

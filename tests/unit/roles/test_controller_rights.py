@@ -39,8 +39,6 @@ KUBEAI_ONLY = {
     ("kubeai.org", "models/scale"): {"patch"},
     ("kubeai.org", "models/finalizers"): {"update"},
 }
-READ_ONLY = {("ome", PERSISTENT_VOLUME_CLAIM)}
-"""(API, kind) that it looks at, and neither makes nor writes annotations of."""
 OWN_VERBS = {"": {"get", "list", "watch", "patch"}, "/status": {"patch"}, "/finalizers": {"update"}}
 ALL = ("krypton", "kubeai", "llmkube")
 FIVE = (*ALL, "ome", "deckhouse")
@@ -111,7 +109,8 @@ def test_ome_adds_what_its_nodes_groups_routers_and_autoscalers_need() -> None:
         ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): {"get", "update"},
         ("rbac.authorization.k8s.io", "roles"): MANAGED,
         ("rbac.authorization.k8s.io", "rolebindings"): MANAGED,
-        ("", "persistentvolumeclaims"): {"get", "list", "watch"},
+        ("", "persistentvolumeclaims"): MANAGED,
+        ("", "persistentvolumes"): MANAGED,
         ("", "nodes"): {"list", "watch", "patch"},
     }
     assert rights("ome")["", "pods"] == {"get", "list", "watch"}
@@ -207,8 +206,6 @@ def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
             continue
         verbs = {"get", "list", "watch"} | (set() if kind in own else {"create"})
         noted = {"patch"} if kind in own | {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM} else set()
-        if (api.name, kind) in READ_ONLY:
-            verbs, noted = {"get", "list", "watch"}, set()
         assert granted[kind.group, kind.plural] >= (
             {"list", "watch"} if kind in (NODE, NAMESPACES) else verbs | noted
         ), kind
@@ -268,7 +265,7 @@ def test_of_a_node_the_api_server_lets_the_controller_change_nothing_but_what_it
     assert spec_stays == "object.spec == oldObject.spec"
     assert "object.metadata.finalizers == oldObject.metadata.finalizers" in finalizers
     assert "object.metadata.ownerReferences == oldObject.metadata.ownerReferences" in owners
-    assert set(re.findall(r'startsWith\("([^"]*)"\)', labels)) == {NODE_LABEL}
+    assert set(re.findall(r'startsWith\("([^"]*)"\)', labels)) == {NODE_LABEL, RECORDS}
     assert set(re.findall(r'startsWith\("([^"]*)"\)', records)) == {RECORDS}
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 

@@ -12,6 +12,7 @@ from slipway.kube.objects import (
     HORIZONTAL_POD_AUTOSCALER,
     JOB,
     NODE,
+    PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     ROLE,
@@ -67,12 +68,15 @@ DESCRIPTION = Description(
             Grant(HORIZONTAL_POD_AUTOSCALER, MANAGE),
             Grant(LEADER_WORKER_SET, MANAGE),
             Grant(SCALED_OBJECT, MANAGE),
-            Grant(PERSISTENT_VOLUME_CLAIM, ("get", "list", "watch")),
+            Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # by which pods read models of nodes
             Grant(ROLE, MANAGE),  # of routers, which look for their engines: nobody grants what he may not do himself
             Grant(ROLE_BINDING, MANAGE),
             Grant(POD, ("get",)),
         ),
-        cluster=(Grant(NODE, ("list", "watch", "patch")),),  # which weights each has
+        cluster=(
+            Grant(NODE, ("list", "watch", "patch")),  # which weights each has
+            Grant(PERSISTENT_VOLUME, MANAGE),  # these folders, each for one claim
+        ),
         own=(Grant(CONFIG_MAP, ("get", "create", "patch")),),  # the autoscaler's averages
     ),
     scrape=Scrape(

@@ -17,7 +17,8 @@ class OMESettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     """See :class:`slipway.serving.contract.settings.Settings` for what every API reads."""
 
     namespace: str = "ome"
-    """Where the Jobs run that load models of the cluster, and the Secrets lie that these models name."""
+    """Where the Jobs run that load models onto nodes, and the Secrets lie that these models name. None but the operator
+    may write there."""
     model_roots: tuple[Root, ...] = ROOTS
     """Folders of the nodes below which models may lie; the first one takes those that name no path."""
     shared_roots: tuple[Root, ...] = ()

@@ -34,6 +34,7 @@ from slipway.kube.objects import (
 )
 from slipway.kube.runtime.controller import owner_keys
 from slipway.kube.writes.applier import OWNER, by_owner
+from slipway.kube.writes.owners import ORIGIN, by_origin, with_owner
 from slipway.serving.contract import watches
 from slipway.serving.contract.api import Api, Trim, Watch
 from slipway.serving.contract.settings import Settings
@@ -283,9 +284,11 @@ def _selections(apis: Sequence[Api[Any]], settings: Settings, pods: str) -> Iter
     listed = [watch for api in apis for watch in api.watches(settings) if watch.listed]
     child = partial(_child, frozenset((kind.group, kind.kind) for kind in resources))
     for watch in listed:
-        if watch.owned:
-            indexes = {OWNER: _by_owner, **watch.indexes}
-            yield _of(watch, child, OURS, indexes)
+        if watch.owned and watch.elsewhere is None:
+            yield _of(watch, child, OURS, {OWNER: _by_owner, **watch.indexes})
+        elif watch.owned:
+            indexes = {OWNER: _by_owner, ORIGIN: by_origin, **watch.indexes}
+            yield _of(watch, partial(_child_elsewhere, watch.elsewhere, child), OURS, indexes)
     read = [watch for watch in listed if not watch.owned]
     trims: dict[Kind, dict[Trim, None]] = {kind: {with_annotations_bounded: None} for kind in resources}
     for watch in read:
@@ -370,6 +373,11 @@ def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
     if owner is None or (served and (owner.api_version.partition("/")[0], owner.kind) not in served):
         return None
     return with_annotations_bounded(obj)
+
+
+def _child_elsewhere(namespace: str | None, child: Trim, obj: Object) -> Object | None:
+    """The same, where objects of this namespace may have owners in others."""
+    return child(with_owner(obj) if key(obj).namespace == namespace else obj)
 
 
 def _route(service: Object) -> Object | None:

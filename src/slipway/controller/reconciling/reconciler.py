@@ -147,6 +147,7 @@ class Reconciler:
             replaceable=WORKLOADS,
             mark=MARK,
             unlisted=[watch.kind for watch in self._watches if watch.owned and not watch.listed],
+            elsewhere=[watch.kind for watch in self._watches if watch.elsewhere is not None],
             shared={other: caches.informer(other) for other, watch in listed.items() if not watch.owned},
         )
         self._status = StatusWriter(client, self.resources, expectations, field_manager=f"{FIELD_MANAGER}-status")
@@ -179,6 +180,7 @@ class Reconciler:
 
     async def reconcile(self, name: Key) -> Result:
         resource = self.resources.store.get(name)
+        await self._applier.collect(name, uid(resource) if resource else "")
         if resource is None:
             return self._forget(name)
         await self._expectations.met(uid(resource))
@@ -306,6 +308,7 @@ class Reconciler:
         shared = await self._applier.ensure(resource, plan.shared)
         absent = [(gone.kind, Key(gone.namespace, gone.name)) for gone in plan.absent]
         applied = await self._applier.sync(resource, plan.children, absent=absent, finishing=finishing)
+        applied += await self._applier.discard((one.kind, Key(one.namespace, one.name)) for one in plan.discarded)
         refused = await self._patch_all_metadata(resource, plan.metadata_patches)
         # The status must not be read off children as they were before.
         wrote = await self._expectations.met(uid(resource))

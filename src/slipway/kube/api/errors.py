@@ -24,7 +24,7 @@ class ApiError(Exception):
 
     ``status`` is the HTTP status (0: there was no answer), ``reason`` the API server's word (``NotFound``,
     ``Invalid``), ``retry_after`` the seconds that the server asked to wait, ``causes`` its field errors as
-    ``(field, message)``.
+    ``(field, message)``, ``name`` the object that it names.
     """
 
     reason = "ApiError"
@@ -38,6 +38,7 @@ class ApiError(Exception):
         reason: str = "",
         retry_after: float | None = None,
         causes: tuple[tuple[str, str], ...] = (),
+        name: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -45,6 +46,7 @@ class ApiError(Exception):
         self.reason = reason or type(self).reason
         self.retry_after = retry_after
         self.causes = causes
+        self.name = name
 
 
 class NotFoundError(ApiError):
@@ -144,6 +146,7 @@ class _Cause(msgspec.Struct):
 
 
 class _Details(msgspec.Struct, rename="camel"):
+    name: str | None = None
     causes: list[_Cause] | None = None
     retry_after_seconds: float | None = None
 
@@ -178,6 +181,7 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
         reason=reason,
         retry_after=retry_after,
         causes=tuple((cause.field, cause.message) for cause in details.causes or ()),
+        name=details.name or "",
     )
 
 

@@ -47,7 +47,7 @@ def owner_keys(owner: Kind) -> Keys:
             return ()
         if reference.api_version.partition("/")[0] != owner.api_version.partition("/")[0]:
             return ()
-        return (Key(key(obj).namespace if owner.namespaced else "", reference.name),)
+        return (Key(reference.namespace if owner.namespaced else "", reference.name),)
 
     return keys
 

@@ -41,6 +41,7 @@ from slipway.kube.objects import (
     uid,
 )
 from slipway.kube.values.compare import digest, includes, projection
+from slipway.kube.writes.owners import ORIGIN, OWNER_ELSEWHERE, origin_of, owner_text
 
 log = logging.getLogger(__name__)
 
@@ -63,19 +64,19 @@ OF_STRANGER, OF_VANISHED_OWNER = "was made by someone else", "is of an owner tha
 
 
 def by_owner(obj: Object) -> Iterable[str]:
-    """Index function for :data:`OWNER`: the uid of the object's controller, within the object's namespace and alone.
+    """Index function for :data:`OWNER`: the uid of the object's controller, within that one's namespace and alone.
 
     A uid is whatever its author wrote, slashes too; a namespace has none, so the values of two namespaces never meet.
     """
     owner = controller_owner(obj)
-    return (f"{key(obj).namespace}/{owner.uid}", f"/{owner.uid}") if owner else ()
+    return (f"{owner.namespace}/{owner.uid}", f"/{owner.uid}") if owner else ()
 
 
 def children_of(owner: Object) -> str:
     """The value under which :data:`OWNER` has the owner's children: objects of its own namespace, as Kubernetes has it.
 
-    An object elsewhere that names the owner's uid is a stranger's. An owner without a namespace may have its children
-    in any.
+    An object elsewhere that names the owner's uid is a stranger's, unless it is in a place of the operator's: see
+    :mod:`slipway.kube.writes.owners`. An owner without a namespace may have its children in any.
     """
     return f"{key(owner).namespace}/{uid(owner)}"
 
@@ -194,12 +195,15 @@ class Applier:
         replaceable: frozenset[Kind] = frozenset(),
         shared: Mapping[Kind, Informer] | None = None,
         unlisted: Iterable[Kind] = (),
+        elsewhere: Iterable[Kind] = (),
         mark: str = "",
     ) -> None:
         """``manager`` is the value of the managed-by label; ``shared`` are the informers that ``ensure`` looks at.
 
         ``unlisted`` are kinds of children that no informer lists, as others keep there what is none of our business:
         each is read by its name whenever its owner is synced, and ``children`` has none of them.
+
+        ``elsewhere`` are kinds of children that may be in other namespaces than their owner, or in none.
 
         ``mark`` names the annotation of children that keeps the digest of what was sent last, so that a restart sends
         nothing again that is there as it should be; empty: there is none.
@@ -214,7 +218,7 @@ class Applier:
         self._replaceable = replaceable
         self._mark = mark
         self._shared = dict(shared or {})
-        self._unlisted = frozenset(unlisted)
+        self._unlisted, self._elsewhere = frozenset(unlisted), frozenset(elsewhere)
         kinds: list[Kind] = [*informers, *self._shared, *self._unlisted]
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
@@ -259,6 +263,44 @@ class Applier:
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
         steps += [self._remove_unlisted(owner, kind, name) for kind, name in absent]
         return _summary([*outcomes, *await _all(steps)], [*named, *others])
+
+    async def discard(self, objects: Iterable[tuple[Kind, Key]]) -> Applied:
+        """Deletes objects that carry our label and belong to other owners, such as claims of a model that goes."""
+        stored = ((kind, self._shared[kind].store.get(name)) for kind, name in objects)
+        going = [(kind, one) for kind, one in stored if one and not deleting(one)]
+        ours = [(kind, one) for kind, one in going if labels(one).get(MANAGED_BY) == self._manager]
+        return _summary(await _all([self._delete_exactly(kind, one) for kind, one in ours]), ())
+
+    async def collect(self, owner: Key, owner_uid: str) -> None:
+        """Deletes children elsewhere of owners of this name that are gone, which the garbage collector does not see.
+        ``owner_uid``: of the owner in the cache; empty: there is none. A cache need not show all owners that exist, so
+        the API server is asked first."""
+        strays = [
+            (kind, child)
+            for kind in self._elsewhere
+            for child in self._informers[kind].store.by_index(ORIGIN, origin_of(self._owner_kind, owner))
+            if (controller := controller_owner(child)) and controller.uid != owner_uid and not deleting(child)
+        ]
+        if not strays:
+            return
+        try:
+            live_uid = uid(await self._client.get(self._owner_kind, owner, cached=False))
+        except ForbiddenError:  # not a namespace of ours, so that we do not know
+            return
+        except NotFoundError as error:
+            if error.name != owner.name:  # the whole type is missing, as while its definition is replaced
+                return
+            live_uid = ""
+        for kind, child in strays:
+            controller = controller_owner(child)
+            if controller and controller.uid != live_uid:
+                with suppress(ForbiddenError, ConflictError):  # a later look tries again, and the owner waits for none
+                    await self._delete_exactly(kind, child)
+
+    async def _delete_exactly(self, kind: Kind, obj: Object) -> None:
+        """Deletes an object in the version that the cache shows."""
+        with suppress(NotFoundError):
+            await self._client.delete(kind, key(obj), uid=uid(obj), resource_version=resource_version(obj))
 
     async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
         """Makes those of ``objects`` that are missing, without an owner; what is there stays as it is."""
@@ -379,10 +421,15 @@ class Applier:
         return self._kinds[child["apiVersion"], child["kind"]]
 
     def _complete(self, owner: Object, child: Object) -> Object:
-        """Raises ValueError for a child in another namespace than its owner's, which the garbage collector removes."""
-        if key(owner).namespace not in ("", key(child).namespace):
-            raise ValueError(f"{child['kind']} {key(child)} cannot be a child of {key(owner)}")
+        """Raises ValueError for a child in another namespace than its owner's, which the garbage collector removes, but
+        for kinds whose children may be elsewhere."""
         child = self._labelled(child)
+        if key(owner).namespace not in ("", key(child).namespace):
+            if self._kind(child) not in self._elsewhere:
+                raise ValueError(f"{child['kind']} {key(child)} cannot be a child of {key(owner)}")
+            written = {**annotations_of(child), OWNER_ELSEWHERE: owner_text(self._owner_kind, owner)}
+            child["metadata"]["annotations"] = written
+            return child
         child["metadata"]["ownerReferences"] = [owner_reference(self._owner_kind, owner)]
         return child
 
@@ -550,7 +597,8 @@ class Applier:
     def _is_namesake(self, controller: OwnerReference, owner: Object) -> bool:
         """Whether a reference means an owner of this kind and name, whichever uid it had."""
         named = (controller.api_version.rpartition("/")[0], controller.kind, controller.name)
-        return named == (self._owner_kind.group, self._owner_kind.kind, key(owner).name)
+        elsewhere = controller.namespace not in ("", key(owner).namespace)
+        return named == (self._owner_kind.group, self._owner_kind.kind, key(owner).name) and not elsewhere
 
     async def _prune(self, owner: Object, kind: Kind, child: Object) -> None:
         if labels(child).get(MANAGED_BY) == self._manager:

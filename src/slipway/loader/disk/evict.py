@@ -34,24 +34,6 @@ def evict(path: Path, below: Path | None = None) -> bool:
     return True
 
 
-def own(path: Path, user: int) -> None:
-    """Gives a folder, and all that is in it, to a user and to the group of the same number. Links are not followed.
-    Raises LoadError."""
-    try:
-        for _top, folders, files, handle in os.fwalk(path, onerror=_raise):
-            if os.fstat(handle).st_uid != user:
-                os.fchown(handle, user, user)
-            for name in (*folders, *files):
-                if os.stat(name, dir_fd=handle, follow_symlinks=False).st_uid != user:
-                    os.chown(name, user, user, dir_fd=handle, follow_symlinks=False)
-    except OSError as error:
-        raise LoadError(f"cannot give {path} to the user {user}: {error.strerror}: check the volume") from error
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
 def _emptied(folder: Path) -> bool:
     """Removes what is in a folder; False if there was nothing."""
     children = list(folder.iterdir())

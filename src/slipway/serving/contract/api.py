@@ -92,6 +92,9 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     reconciled: for kinds in which others keep what is none of our business."""
     namespace: str | None = None
     """The only namespace whose objects are seen; None: all that the controller looks at."""
+    elsewhere: str | None = None
+    """A namespace, or the empty one of kinds that have none, where owned objects may be children of resources in other
+    namespaces. None but the operator may write there."""
     trim: Trim | None = None
     """Drops what nobody reads before an object is cached, or by None all of it. None: annotations are cut that are
     longer than any of ours."""
@@ -167,6 +170,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     blind: tuple[Object, ...] = ()
     """Children that are written and never looked at, such as Secrets: before all others, and only if they are new to
     this process or their content is. They go with the resource."""
+    discarded: tuple[Reference, ...] = ()
+    """Objects with our label that belong to other resources and are to go, of kinds that the API watches."""
     in_system_namespace: bool = False
     """Whether children may lie in the system namespace, where resources may not: what they run is the operator's."""
     metadata_patches: tuple[MetadataPatch, ...] = ()

@@ -19,10 +19,15 @@ REFERENCES = "references"
 """Index of resources: the objects that they refer to."""
 
 
-def owned_by(owner: Kind, *kinds: Kind, listed: bool = True, optional: str = "") -> tuple[Watch, ...]:
+def owned_by(
+    owner: Kind, *kinds: Kind, listed: bool = True, optional: str = "", elsewhere: str | None = None
+) -> tuple[Watch, ...]:
     """Watches of the kinds that resources of the kind ``owner`` own: a change leads to the owner."""
     enqueue = of_owner(owner)
-    return tuple(Watch(kind=kind, enqueue=enqueue, owned=True, listed=listed, optional=optional) for kind in kinds)
+    return tuple(
+        Watch(kind=kind, enqueue=enqueue, owned=True, listed=listed, optional=optional, elsewhere=elsewhere)
+        for kind in kinds
+    )
 
 
 def of_owner(owner: Kind) -> Enqueue:

@@ -175,12 +175,12 @@ def words_of(manifest: Object) -> list[str]:
 
 
 def in_place(manifest: Object, owners: Iterable[Kind], namespace: str) -> bool:
-    """Whether a Job may be one of ours for a resource of these kinds: those of kinds of the whole cluster run in this
-    namespace. Whoever may write Jobs in another one may name such a resource as the owner of his."""
+    """Whether a Job is one of ours for a resource of these kinds. Ours run in this namespace: an author of Jobs in
+    another one may name such a resource as their owner."""
     named = controller_owner(manifest)
     group = named.api_version.partition("/")[0] if named else ""
     kind = next((one for one in owners if named and (one.group, one.kind) == (group, named.kind)), None)
-    return kind is not None and (kind.namespaced or key(manifest).namespace == namespace)
+    return kind is not None and key(manifest).namespace == namespace
 
 
 def is_late(since: str | None, now: float) -> bool:

@@ -6,12 +6,15 @@ import contextlib
 from typing import Any
 
 from slipway.apis.ome.models.resolve import View
-from slipway.apis.ome.models.storage import use_of
+from slipway.apis.ome.models.storage import KINDS, mount_of, use_of
 from slipway.apis.ome.models.table import MODELS
+from slipway.apis.ome.models.volumes import claim, claim_name
 from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.facts.config import ModelFacts
-from slipway.kube.objects import JOB, Key, deleting, key
+from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME, Key, deleting, key, owner_reference
 from slipway.kube.schemas.conditions import timestamp
+from slipway.kube.writes.applier import by_owner, children_of
+from slipway.kube.writes.owners import OWNER_ELSEWHERE, owner_text, with_owner
 from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Reference, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table
@@ -32,6 +35,7 @@ class Cluster:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.jobs: dict[Key, dict[str, Any]] = {}
         self.pods: dict[str, dict[str, Any]] = {}
+        self.volumes: dict[str, dict[str, Any]] = {}
         self.others: list[dict[str, Any]] = []
         """Claims, and pods that read files."""
         self.disks: dict[str, dict[str, str]] = {}
@@ -92,17 +96,38 @@ class Cluster:
         spec = {"volumes": [{"name": "model", "hostPath": {"path": path}}]}
         self.others.append({"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
 
+    def claim(self, name: str, namespace: str = "chat") -> str:
+        """A service of a namespace makes its claim for a model. Returns its name."""
+        model = self.models[name]
+        mount = mount_of(model, self.settings)
+        made = claim(claim_name(mount.uid, mount.path, namespace), namespace, mount.mark)
+        made["metadata"] |= {"uid": self._uid()}
+        made["metadata"]["labels"] |= {MANAGED_BY: "slipway"}
+        self.others.append(made)
+        return key(made).name
+
+    def unclaim(self, name: str) -> None:
+        """A claim is gone, and Kubernetes releases its volume."""
+        self.others = [one for one in self.others if key(one).name != name]
+        volume = self.volumes.get(name, {})
+        if "deletionTimestamp" in volume.get("metadata", {}):
+            del self.volumes[name]
+        elif volume:
+            volume["status"] = {"phase": "Released"}
+
     # What the controller does
 
     def world(self, name: str) -> World:
         model = self.models[name]
-        children = {(JOB, place): job for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]}
-        everything = [*self.models.values(), *self.nodes.values(), *self.others]
+        mine = [(place, job) for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]]
+        jobs = {(JOB, place): job for place, job in mine if children_of(model) in by_owner(job)}
+        volumes = {(PERSISTENT_VOLUME, key(one)): one for one in self._volumes_of(model)}
+        everything = [*self.models.values(), *self.nodes.values(), *self.others, *self.volumes.values()]
         pinned = {Reference(JOB, *place): job for place, job in self.jobs.items()}
         return World(
             resource=model,
-            children=children,
-            pods=[self.pods[job["metadata"]["uid"]] for job in children.values()],
+            children=jobs | volumes,
+            pods=[self.pods[job["metadata"]["uid"]] for job in jobs.values()],
             routed=[],
             settings=self.settings,
             now=self.now,
@@ -190,7 +215,11 @@ class Cluster:
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]
         model["spec"] |= plan.self_patch.get("spec", {})
-        children = {key(child): child for child in plan.children}
+        children = {key(child): child for child in plan.children if child["kind"] == "Job"}
+        self._apply_volumes(model, [child for child in plan.children if child["kind"] == "PersistentVolume"])
+        going = {(one.namespace, one.name) for one in plan.discarded}
+        for one in [other for other in self.others if key(other) in going]:
+            one["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
         for place, job in list(self.jobs.items()):
             fresh = children.get(place) if job["owner"] == owner else job
             if fresh is None or _words(fresh) != _words(job):
@@ -203,12 +232,24 @@ class Cluster:
                 _mark(node, "annotations", patch.annotations)
                 _mark(node, "labels", patch.labels)
 
+    def _apply_volumes(self, model: dict[str, Any], planned: list[dict[str, Any]]) -> None:
+        for volume in self._volumes_of(model):
+            name = _name(volume)
+            if name not in map(_name, planned):
+                volume["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
+                if not any(key(one).name == name for one in self.others):  # as it is bound
+                    del self.volumes[name]
+        for volume in planned:
+            fresh = _owned(model, {**volume, "metadata": {**volume["metadata"], "uid": self._uid()}})
+            self.volumes.setdefault(_name(volume), fresh)
+
+    def _volumes_of(self, model: dict[str, Any]) -> list[dict[str, Any]]:
+        return [one for one in self.volumes.values() if children_of(model) in by_owner(one)]
+
     def _start(self, model: dict[str, Any], place: Key, child: dict[str, Any]) -> None:
         uid, stamp = self._uid(), timestamp(self.now)
-        name, owner = model["metadata"]["name"], model["metadata"]["uid"]
-        by = {"apiVersion": "ome.io/v1beta1", "kind": model["kind"], "name": name, "uid": owner, "controller": True}
-        metadata = child["metadata"] | {"uid": uid, "creationTimestamp": stamp, "ownerReferences": [by]}
-        self.jobs[place] = child | {"metadata": metadata, "owner": owner}
+        metadata = child["metadata"] | {"uid": uid, "creationTimestamp": stamp}
+        self.jobs[place] = _owned(model, child | {"metadata": metadata}) | {"owner": model["metadata"]["uid"]}
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": place.name, "uid": uid, "controller": True}
         pod = {"name": place.name, "uid": f"pod-{uid}", "creationTimestamp": stamp, "ownerReferences": [reference]}
         self.pods[uid] = {"metadata": pod, "status": {"phase": "Running"}}
@@ -227,6 +268,19 @@ class Cluster:
         label = f"{LABEL}clusterbasemodel.{model}"
         states = {name: node["metadata"]["labels"].get(label) for name, node in self.nodes.items()}
         return {name: text for name, text in states.items() if text}
+
+
+def _owned(model: dict[str, Any], child: dict[str, Any]) -> dict[str, Any]:
+    """A child as it is written, and then kept in the caches."""
+    kind, metadata = KINDS[model["kind"]], child["metadata"]
+    if key(model).namespace in ("", key(child).namespace):
+        return {**child, "metadata": {**metadata, "ownerReferences": [owner_reference(kind, model)]}}
+    annotations = metadata.get("annotations", {}) | {OWNER_ELSEWHERE: owner_text(kind, model)}
+    return with_owner({**child, "metadata": {**metadata, "annotations": annotations}})
+
+
+def _name(obj: dict[str, Any]) -> str:
+    return key(obj).name
 
 
 def _words(job: dict[str, Any]) -> list[str]:

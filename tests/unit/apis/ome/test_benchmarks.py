@@ -12,12 +12,14 @@ from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
 from slipway.apis.ome.benchmarks.job import SUMMARY_SECONDS
 from slipway.apis.ome.benchmarks.resolve import SPEC, TOKENIZER_ANNOTATION
+from slipway.apis.ome.models.storage import use_of
+from slipway.apis.ome.models.volumes import claim_name
 from slipway.artifacts.documents.benchmark import Run, Summary, encode_summary
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import JOB, Key, Object
 from slipway.kube.values.times import unix_time
 from slipway.serving.containers.freedoms import NO_LABELS
-from slipway.serving.contract.api import InvalidSpecError, Rejection, World
+from slipway.serving.contract.api import USES, InvalidSpecError, Rejection, World
 from slipway.serving.contract.authors import build_allowed_plan as judged
 from slipway.serving.contract.settings import Loader, Settings
 from tests import worlds
@@ -28,7 +30,7 @@ NOW = unix_time("2026-11-22T10:00:00Z")
 SETTINGS = Settings(loader_image="slipway:1", system_namespace="system")
 MODEL: Object = {
     "kind": "ClusterBaseModel",
-    "metadata": {"name": "tiny"},
+    "metadata": {"name": "tiny", "uid": "u-tiny"},
     "spec": {"storage": {"storageUri": "hf://acme/tiny", "path": "/raid/models/acme/tiny"}},
 }
 TOLD_TOKENIZER = {**MODEL, "spec": {**MODEL["spec"], "additionalMetadata": {"tokenizer": "acme/tokenizer"}}}
@@ -65,8 +67,12 @@ def world(*others: Object, job: Object | None = None, settings: Settings = SETTI
 
 
 def made(planned: World) -> Object:
-    (job,) = worlds.plan(BENCHMARKS, planned).children
+    (job,) = (one for one in worlds.plan(BENCHMARKS, planned).children if one["kind"] == "Job")
     return job
+
+
+def claims_of(planned: World) -> list[str]:
+    return [one["metadata"]["name"] for one in worlds.plan(BENCHMARKS, planned).shared]
 
 
 def pod_of(planned: World) -> Object:
@@ -151,15 +157,19 @@ def test_else_it_is_read_from_the_model_on_a_node_that_has_it() -> None:
     planned = world(SERVICE, MODEL)
     assert option(planned, "--model-tokenizer") == "/raid/models/acme/tiny"
     assert pod_of(planned)["nodeSelector"] == {"models.ome.io/clusterbasemodel.tiny": "Ready"}
-    volume = next(volume for volume in pod_of(planned)["volumes"] if "hostPath" in volume)
-    assert volume["hostPath"] == {"path": "/raid/models/acme/tiny", "type": "Directory"}
+    [claim] = claims_of(planned)
+    assert claim == claim_name("u-tiny", "/raid/models/acme/tiny", "models")
+    volume = next(volume for volume in pod_of(planned)["volumes"] if volume["name"] == "model")
+    assert volume["persistentVolumeClaim"] == {"claimName": claim, "readOnly": True}
+    annotations = made(planned)["spec"]["template"]["metadata"]["annotations"]
+    assert annotations[USES] == use_of("/raid/models/acme/tiny"), "the model would delete the claim with its path"
     mount = next(mount for mount in tool(planned)["volumeMounts"] if mount["name"] == volume["name"])
     assert (mount["mountPath"], mount["readOnly"]) == ("/raid/models/acme/tiny", True)
 
 
 def test_or_from_a_claim_as_a_claim() -> None:
     spec = {"storage": {"storageUri": "pvc://weights/tiny"}}
-    model = {"kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "models"}, "spec": spec}
+    model = {"kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "models", "uid": "u"}, "spec": spec}
     volumes = pod_of(world(SERVICE, model))["volumes"]
     assert {"claimName": "weights", "readOnly": True} in [volume.get("persistentVolumeClaim") for volume in volumes]
 

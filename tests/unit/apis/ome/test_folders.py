@@ -16,7 +16,7 @@ from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
 from slipway.weights.jobs.loads import EVICTION_SECONDS
-from slipway.weights.nodes import RECORDS, mark
+from slipway.weights.nodes import RECORDS, mark, node_of
 from tests import worlds
 
 from . import services
@@ -35,14 +35,17 @@ def words_of(cluster: Cluster) -> list[str]:
 
 
 def writable(cluster: Cluster) -> set[tuple[str, str]]:
-    """Folders of the nodes that pods of Jobs may write to, with the namespace of the Job."""
+    """Folders of the nodes that pods of Jobs may fill or empty, with the namespace of the model; ``ome``: of the
+    cluster. Those above, in which a container replaces a folder, are left out."""
     host_folders = set()
     for place, job in cluster.jobs.items():
-        pod = job["spec"]["template"]["spec"]
+        pod, namespace = job["spec"]["template"]["spec"], job["metadata"]["ownerReferences"][0].get("namespace", "ome")
+        if place.namespace != "ome":  # a forged one
+            continue
         volumes = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
         for container in (*pod["containers"], *pod.get("initContainers", ())):
-            mounts = container.get("volumeMounts", ())
-            host_folders |= {(place.namespace, volumes[one["name"]]) for one in mounts if not one.get("readOnly")}
+            mounts = [one for one in container.get("volumeMounts", ()) if one["name"] != "parent"]
+            host_folders |= {(namespace, volumes[one["name"]]) for one in mounts if not one.get("readOnly")}
     return host_folders
 
 
@@ -452,10 +455,11 @@ def test_a_load_runs_as_a_user_without_rights_in_a_folder_that_is_given_to_him_b
     assert pod["securityContext"]["runAsUser"] == 65532
     assert pod["securityContext"]["runAsNonRoot"] is True
     (owner,) = pod["initContainers"]
-    assert owner["args"] == ["loader", "own", "/raid/models/tiny", "--user=65532"]
-    assert owner["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
+    assert owner["args"] == ["loader", "own", "/raid/models/tiny", "--user=65532", "--namespace=", "--known"]
+    assert owner["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE"]}
     assert "env" not in owner
     assert [one["mountPath"] for one in owner["volumeMounts"]] == ["/raid/models/tiny"]
+    assert [one["name"] for one in pod["volumes"]] == ["models"]
 
 
 def test_the_operator_may_have_root_load() -> None:
@@ -464,7 +468,75 @@ def test_the_operator_may_have_root_load() -> None:
     cluster.reconcile("tiny")
     ((_place, job),) = cluster.jobs.items()
     pod = job["spec"]["template"]["spec"]
-    assert (pod["securityContext"]["runAsUser"], "initContainers" in pod) == (0, False)
+    (owner,) = pod["initContainers"]
+    assert pod["securityContext"]["runAsUser"] == 0
+    assert owner["args"] == ["loader", "own", "/raid/models/tiny", "--namespace=", "--known"]
+
+
+def owners(cluster: Cluster) -> dict[str, list[str]]:
+    """Node -> what the container is told that prepares the folder of a load there, after the folder itself."""
+    jobs = [cluster.jobs[place] for place in cluster.working()]
+    return {node_of(job): job["spec"]["template"]["spec"]["initContainers"][0]["args"][3:] for job in jobs}
+
+
+def test_a_folder_that_is_new_to_a_namespace_is_replaced_by_a_container_that_alone_mounts_the_one_above() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, BASE, path="/raid/models/chat/x")
+    cluster.reconcile("tiny")
+    ((_place, job),) = cluster.jobs.items()
+    pod = job["spec"]["template"]["spec"]
+    (owner,), (loader,) = pod["initContainers"], pod["containers"]
+    assert owner["args"] == ["loader", "own", "/raid/models/chat/x", "--user=65532", "--namespace=chat"]
+    assert [one["mountPath"] for one in owner["volumeMounts"]] == ["/raid/models/chat"]
+    assert [one["mountPath"] for one in loader["volumeMounts"]] == ["/raid/models/chat/x"]
+
+
+def test_a_folder_that_a_node_records_for_the_namespace_stays() -> None:
+    """Its pods have it mounted. Earlier versions left no mark in it."""
+    cluster = Cluster("a", "b")
+    cluster.create("tiny", URI, BASE, path="/raid/models/chat/x")
+    cluster.settle()
+    cluster.restart("a")
+    cluster.reconcile("tiny")
+    assert owners(cluster) == {"a": ["--user=65532", "--namespace=chat", "--known"]}
+    cluster.settle()
+    cluster.create("same", URI, BASE, path="/raid/models/chat/x")
+    cluster.reconcile("same")
+    known = ["--user=65532", "--namespace=chat", "--known"]
+    assert owners(cluster) == {"a": known, "b": known}
+
+
+def test_a_load_that_has_begun_goes_on_when_the_other_model_with_the_folder_goes() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, BASE, path="/raid/models/chat/x")
+    cluster.settle()
+    cluster.create("same", URI, BASE, path="/raid/models/chat/x")
+    cluster.reconcile("same")
+    (before,) = cluster.plan("same").children
+    cluster.delete("tiny")
+    for _look in range(2):
+        cluster.reconcile("tiny")
+    assert list(cluster.models) == ["same"]
+    assert cluster.plan("same").children == (before,)
+
+
+def test_a_model_that_moves_while_it_is_loaded_again_knows_nothing_of_the_next_folder() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, BASE, path="/raid/models/chat/x")
+    cluster.settle()
+    cluster.restart("a")
+    cluster.reconcile("tiny")
+    cluster.change("tiny", path="/raid/models/chat/y")
+    cluster.reconcile("tiny")
+    assert owners(cluster) == {"a": ["--user=65532", "--namespace=chat"]}
+
+
+def test_no_model_has_a_folder_with_a_name_that_the_loader_needs() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, BASE, path="/raid/models/chat/.slipway-x.new")
+    cluster.reconcile_all()
+    assert cluster.jobs == {}
+    assert cluster.reason("tiny") == "PathNotAllowed"
 
 
 def test_an_eviction_has_the_folder_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -41,9 +40,9 @@ def engine(**fields: Any) -> Object:
     return {**SPEC, "containers": [{**ENGINE, **fields}]}
 
 
-def refused(workload: Object, alone: Object | None, *folders: str) -> set[str]:
+def refused(workload: Object, alone: Object | None) -> set[str]:
     """The settings by which its author would have to be allowed what is not granted."""
-    return {one.setting for one in freedoms([workload]) - granted(workload, alone, folders)}
+    return {one.setting for one in freedoms([workload]) - granted(workload, alone)}
 
 
 EVERYTHING = {"privileged", "image_prefixes", "priority_classes", ""}
@@ -98,14 +97,3 @@ def test_each_pod_of_a_group_is_judged_for_itself() -> None:
     places = {one.field.partition(".")[0] for one in freedoms([workload]) - granted(workload, alone)}
     assert places == {"leaderTemplate"}
     assert refused(alone, alone) == set()
-
-
-def test_folders_that_are_read_are_granted_in_any_case() -> None:
-    mounts = [{"name": "model", "mountPath": "/m", "readOnly": True}]
-    container = {"name": "engine", "image": "a", "securityContext": SAFE, "volumeMounts": mounts}
-    spec = {"containers": [container], "volumes": [{"name": "model", "hostPath": {"path": "/raid/a"}}]}
-    assert refused(deployment(spec), None, "/raid/a") == {"image_prefixes"}
-    assert refused(deployment(spec), None, "/raid/b") == {"image_prefixes", "host_path"}
-    written = deepcopy(spec)
-    del written["containers"][0]["volumeMounts"][0]["readOnly"]
-    assert refused(deployment(written), None, "/raid/a") == {"image_prefixes", ""}

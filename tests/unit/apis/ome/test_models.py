@@ -101,11 +101,11 @@ def test_the_loader_takes_the_words_that_it_is_given(uri: str, fields: Any) -> N
     assert (program, options.command, options.header) == ("loader", words[0], "model")
 
 
-def test_the_job_of_a_model_of_a_namespace_runs_there() -> None:
+def test_the_job_of_a_model_of_a_namespace_runs_where_the_operator_says() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI, "BaseModel")
     cluster.reconcile("tiny")
-    assert [place.namespace for place in cluster.jobs] == ["chat"]
+    assert [place.namespace for place in cluster.jobs] == ["ome"]
     assert "models.ome.io/chat.basemodel.tiny" in cluster.nodes["a"]["metadata"]["labels"]
 
 
@@ -322,7 +322,8 @@ def test_endless_loads_of_one_namespace_leave_a_turn_to_others() -> None:
     assert len(cluster.working()) == 2
     cluster.create("operators", "hf://acme/tiny")
     cluster.reconcile_all()
-    assert {place.namespace for place in cluster.working()} == {"chat", "ome"}
+    owners = [cluster.jobs[place]["metadata"]["ownerReferences"][0]["name"] for place in cluster.working()]
+    assert sorted(owners) == ["endless-0", "endless-1", "operators"]
 
 
 def test_forged_jobs_of_one_namespace_leave_a_turn_to_others() -> None:
@@ -332,11 +333,11 @@ def test_forged_jobs_of_one_namespace_leave_a_turn_to_others() -> None:
     ((place, job),) = cluster.jobs.items()
     for number in range(20):
         name = f"forged-{number}"
-        metadata = job["metadata"] | {"name": name, "uid": name}
-        cluster.jobs[Key(place.namespace, name)] = job | {"metadata": metadata, "owner": "a stranger"}
+        metadata = job["metadata"] | {"name": name, "uid": name, "namespace": "chat"}
+        cluster.jobs[Key("chat", name)] = job | {"metadata": metadata, "owner": "a stranger"}
     cluster.create("operators", "hf://acme/tiny")
     cluster.reconcile("operators")
-    assert [key for key in cluster.jobs if key.namespace == "ome"]
+    assert len([key for key in cluster.jobs if key.namespace == place.namespace]) == 2
 
 
 def test_a_job_of_a_tenant_for_a_model_of_the_cluster_takes_nobodys_turn() -> None:

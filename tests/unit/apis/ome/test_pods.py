@@ -15,6 +15,7 @@ from slipway.apis.ome.components.adapters import Adapter, adapter_of
 from slipway.apis.ome.components.overlay import components, runner
 from slipway.apis.ome.components.pods import OWN_LABELS, PodContext, template
 from slipway.apis.ome.models.storage import Mount
+from slipway.apis.ome.models.volumes import claim_name
 from slipway.engines.programs.sglang import SGLANG as ENGINE
 from slipway.engines.recognition import recognise
 from slipway.kube.objects import Object
@@ -31,6 +32,8 @@ SGLANG = ["python3", "-m", "sglang.launch_server", "--port", "8080", "--model-pa
 VLLM = ["python3", "-m", "vllm.entrypoints.openai.api_server", "--port", "8080", "--model", "$(MODEL_PATH)"]
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 MODEL = Mount(
+    uid="uid-model",
+    mark="clusterbasemodel.llama",
     name="llama-3-2-1b",
     kind=names.CLUSTER_BASE_MODEL,
     namespace="",
@@ -41,11 +44,14 @@ MODEL = Mount(
     format_version="1.0.0",
     wanted="abc",
 )
+CLAIMED = claim_name(MODEL.uid, MODEL.path, "models")
 CLAIM = replace(MODEL, claim="weights", claim_namespace="models", sub_path="llama", node_label="", path="/mnt/llama")
 
 
 def weights(name: str = "lora", **fields: Any) -> Adapter:
     mount = Mount(
+        uid=f"uid-{name}",
+        mark=f"finetunedweight.{name}",
         name=name,
         kind=names.FINE_TUNED_WEIGHT,
         namespace="",
@@ -57,7 +63,7 @@ def weights(name: str = "lora", **fields: Any) -> Adapter:
 
 
 def context(**fields: Any) -> PodContext:
-    metadata = {"name": "chat", "namespace": "models", **fields.pop("metadata", {})}
+    metadata = {"name": "chat", "namespace": "models", "uid": "uid-chat", **fields.pop("metadata", {})}
     arguments = {"runtime": "srt-llama", "model": MODEL, "drain_seconds": 60, **fields}
     return PodContext(service={"metadata": metadata, "spec": {}}, **arguments)
 
@@ -97,7 +103,7 @@ def test_a_pod_has_all_that_its_manifest_leaves_out() -> None:
         "terminationGracePeriodSeconds": 75,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "nodeSelector": {MODEL.node_label: "Ready"},
-        "volumes": [{"name": MODEL.name, "hostPath": {"path": MODEL.path, "type": "Directory"}}],
+        "volumes": [{"name": MODEL.name, "persistentVolumeClaim": {"claimName": CLAIMED, "readOnly": True}}],
         "containers": [
             {
                 "name": "ome-container",
@@ -220,12 +226,6 @@ def test_a_claim_of_another_namespace_is_refused() -> None:
     assert refused(model=replace(CLAIM, claim_namespace="ome")).reason == "ClaimOfOtherNamespace"
 
 
-def test_the_folders_of_nodes_are_those_of_no_claim() -> None:
-    """A claim is mounted at any path that its author likes, which says nothing of the node's folder there."""
-    assert context(adapters=(weights(),)).folders == {MODEL.path, "/raid/models/lora"}
-    assert context(model=replace(CLAIM, path="/etc")).folders == frozenset()
-
-
 def test_a_model_without_files_is_not_mounted() -> None:
     spec = pod({"runner": container()}, model=replace(MODEL, path=""))["spec"]
     assert "volumes" not in spec
@@ -268,10 +268,10 @@ def test_an_author_cannot_have_a_models_folder_to_write_in() -> None:
     volume = {"name": MODEL.name, "hostPath": {"path": "/"}}
     sidecar = {"name": "x", "image": "x", "volumeMounts": [{"name": MODEL.name, "mountPath": "/m"}]}
     pod_template = pod({"runner": container(), "containers": [sidecar], "volumes": [volume]})
-    assert [one["hostPath"]["path"] for one in pod_template["spec"]["volumes"]] == [MODEL.path]
+    [volume] = pod_template["spec"]["volumes"]
+    assert volume["persistentVolumeClaim"] == {"claimName": CLAIMED, "readOnly": True}
     deployment = {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"template": pod_template}}
-    folders = [one.value for one in freedoms([deployment]) if one.setting not in ("image_prefixes", "privileged")]
-    assert folders == [f"{MODEL.path}, writable"]
+    assert [one for one in freedoms([deployment]) if one.setting not in ("image_prefixes", "privileged")] == []
 
 
 def test_a_router_has_an_account_and_neither_model_nor_gpus() -> None:
@@ -403,7 +403,11 @@ def test_adapters_that_cannot_be_served_are_refused(fields: Object, text: str) -
 
 def weight(spec: Object) -> Object:
     storage = {"storageUri": "hf://acme/lora", "path": "/raid/models/lora", **spec.pop("storage", {})}
-    return {"kind": "FineTunedWeight", "metadata": {"name": "lora"}, "spec": {"storage": storage, **spec}}
+    return {
+        "kind": "FineTunedWeight",
+        "metadata": {"name": "lora", "uid": "uid-lora"},
+        "spec": {"storage": storage, **spec},
+    }
 
 
 def test_an_adapter_says_how_it_was_trained() -> None:

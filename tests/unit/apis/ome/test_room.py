@@ -55,6 +55,25 @@ def test_models_without_files_of_one_namespace_leave_room_for_others(namespace: 
     assert [cluster.reason(one) for one in (flood[0], other, "own")] == ["OnNodes"] * 3
 
 
+def test_labels_of_folders_take_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that moves may leave many."""
+    cluster = Cluster("a")
+    first = create(cluster, "chat", "first", "hf://a/1", path="/raid/models/chat/1")
+    cluster.settle(4)
+    second = create(cluster, "chat", "second", path=None)
+    monkeypatch.setattr(room, "OF_A_NAMESPACE", 1100)
+    cluster.reconcile(second)
+    assert cluster.reason(second) == "OnNodes"
+    cluster.delete(second)
+    cluster.settle(2)
+    mark = "chat.basemodel.first"
+    cluster.label("a", **{f"{RECORDS}{number:032}": mark for number in range(8)})
+    third = create(cluster, "chat", "third", path=None)
+    other = create(cluster, "mine", "tiny", path=None)
+    cluster.reconcile_all()
+    assert [cluster.reason(one) for one in (first, third, other)] == ["OnNodes", "NodeFull", "OnNodes"]
+
+
 def test_what_namespaces_may_have_is_less_than_a_node_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert room.OF_A_NAMESPACE < room.OF_ALL_NAMESPACES + nodes.RECORD_BYTES < LIMIT

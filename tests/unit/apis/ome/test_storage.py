@@ -16,7 +16,11 @@ SETTINGS = Settings(apis={"ome": {"modelRoots": ["/raid/models", "/raid/models/f
 
 def model(uri: Any, kind: str = "BaseModel", /, **fields: Any) -> dict[str, Any]:
     namespace = {"namespace": "chat"} if kind == "BaseModel" else {}
-    return {"kind": kind, "metadata": {"name": "tiny", **namespace}, "spec": {"storage": {"storageUri": uri, **fields}}}
+    return {
+        "kind": kind,
+        "metadata": {"name": "tiny", "uid": "u", **namespace},
+        "spec": {"storage": {"storageUri": uri, **fields}},
+    }
 
 
 @pytest.mark.parametrize(

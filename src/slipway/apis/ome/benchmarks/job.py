@@ -7,7 +7,18 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.apis.ome import names
-from slipway.apis.ome.benchmarks.resolve import RESULTS, RESULTS_VOLUME, SPEC, TOKEN_KEY, View, spec_digest
+from slipway.apis.ome.benchmarks.resolve import (
+    MODEL_VOLUME,
+    RESULTS,
+    RESULTS_VOLUME,
+    SPEC,
+    TOKEN_KEY,
+    Job,
+    View,
+    spec_digest,
+)
+from slipway.apis.ome.models import volumes as model_volumes
+from slipway.apis.ome.models.storage import use_of
 from slipway.artifacts.documents import benchmark as results
 from slipway.artifacts.documents.benchmark import Summary
 from slipway.kube.objects import JOB, MANAGED_BY, Object, created_unix, generation, key
@@ -17,12 +28,13 @@ from slipway.kube.values.names import label_value
 from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.diagnosis import Diagnosis, Failure, Limits, diagnose, sentence
 from slipway.serving.containers.freedoms import Freedom, freedoms
-from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Rejection, StatusResult, World
 from slipway.serving.pods.job import Task, ended, job, last_error, without_pods
 from slipway.serving.pods.server import Container, Mount, variables
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, container_spec, restricted
 from slipway.serving.status.builder import build_status, permanent, verdict
 from slipway.serving.status.report import Pending
+from slipway.weights import nodes
 from slipway.weights.sources.credentials import Access, mounted
 
 CONTAINER, SIDECAR = "genai-bench", "summary"
@@ -67,7 +79,9 @@ def plan(view: View) -> Plan:
         return Plan(children=(_kept(view.made),))
     if view.made or view.pending:
         return Plan(children=())
-    return Plan(children=(_made(view, view.world.resource["spec"].get("podOverride") or {}),))
+    claims = _claims(view)
+    model_volumes.check_free(view.world, claims)
+    return Plan(children=(_made(view, view.world.resource["spec"].get("podOverride") or {}),), shared=claims)
 
 
 def granted(view: View, planned: Plan) -> frozenset[Freedom]:
@@ -80,6 +94,13 @@ def _kept(observed: Object) -> Object:
     metadata = {field: observed["metadata"].get(field) or {} for field in ("name", "namespace", "labels")}
     metadata["annotations"] = {SPEC: observed["metadata"]["annotations"][SPEC]}
     return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": metadata, "spec": observed["spec"]}
+
+
+def _claims(view: View) -> tuple[Object, ...]:
+    """For the files of a model on nodes."""
+    volumes = view.job.access.volumes if view.job else ()
+    mark, namespace = nodes.mark(view.job.node_label if view.job else ""), key(view.world.resource).namespace
+    return tuple(model_volumes.claim(name, namespace, mark) for name in model_volumes.names_in([{"volumes": volumes}]))
 
 
 def _made(view: View, override: Object) -> Object:
@@ -112,7 +133,7 @@ def _made(view: View, override: Object) -> Object:
     manifest = job(task)
     manifest["metadata"]["annotations"] = {SPEC: spec_digest(world)}
     template = manifest["spec"]["template"]
-    template["metadata"]["annotations"] = {"logging-forward": "true"}
+    template["metadata"]["annotations"] = {"logging-forward": "true", **_uses(desired)}
     node = {"nodeSelector": {desired.node_label: names.READY}} if desired.node_label else {}
     template["spec"] |= {
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -121,6 +142,12 @@ def _made(view: View, override: Object) -> Object:
     }
     template["spec"] = _overridden(template["spec"], override)
     return manifest
+
+
+def _uses(desired: Job) -> Object:
+    """What the pod says that it reads, so that the model keeps it there."""
+    paths = [mount.path for mount in desired.access.mounts if mount.volume == MODEL_VOLUME]
+    return {USES: " ".join(map(use_of, paths))} if desired.node_label and paths else {}
 
 
 def _sidecar(view: View, access: Access) -> Object:

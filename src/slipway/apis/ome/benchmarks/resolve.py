@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders
+from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.types.benchmark import BenchmarkJobSpec, Endpoint, InferenceServiceReference
 from slipway.apis.ome.types.model import StorageSpec
 from slipway.artifacts.locations.paths import fault_inside
 from slipway.kube.caches.store import Change
-from slipway.kube.objects import JOB, Key, Object, annotations_of, deleting, generation, key
+from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, annotations_of, deleting, generation, key
 from slipway.kube.schemas.conditions import find
 from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.genai_bench import OPENAI, Benchmark
 from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, Watch, World
 from slipway.serving.contract.settings import Settings
-from slipway.serving.contract.watches import REFERENCES, by_reference, enqueue_nothing, owned_by, referenced_by
+from slipway.serving.contract.watches import (
+    NAMESPACE,
+    REFERENCES,
+    by_namespace,
+    by_reference,
+    enqueue_nothing,
+    owned_by,
+    referenced_by,
+)
 from slipway.serving.pods.job import pods_of
 from slipway.serving.pods.workload import digest
 from slipway.serving.status.report import Pending
@@ -98,7 +108,10 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
     kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
         *owned_by(kind, JOB),
-        Watch(kind=kind, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(references)}),
+        Watch(
+            kind=kind, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(references), NAMESPACE: by_namespace}
+        ),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(model_volumes.of_claim, kind=kind)),
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
         Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
         Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
@@ -250,8 +263,10 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
         raise InvalidSpecError("TokenizerUnknown", f"This job cannot read the files of the model {name}. {text}")
     if mount.claim:
         volume = volumes.claim(MODEL_VOLUME, mount.claim, read_only=True)
+    elif mount.leaving:
+        raise InvalidSpecError("TokenizerUnknown", f"The model {name} is being deleted. {text}")
     else:
-        volume = volumes.of_the_node(MODEL_VOLUME, mount.path, "Directory")
+        volume = volumes.claim(MODEL_VOLUME, model_volumes.name_for(mount, world.resource), read_only=True)
     return mount.path, mounted(volume, mount.path, sub_path=mount.sub_path, read_only=True), mount.node_label
 
 

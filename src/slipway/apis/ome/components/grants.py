@@ -7,8 +7,6 @@ author whose files the pods read: weights can contain code, and so can a volume 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import msgspec
 
 from slipway.kube.objects import Object
@@ -55,18 +53,15 @@ TRUSTED = Files(namespace_trusted=True)
 """Nothing is an author's."""
 
 
-def granted(
-    workload: Object, alone: Object | None, folders: Collection[str] = (), files: Files = TRUSTED
-) -> frozenset[Freedom]:
+def granted(workload: Object, alone: Object | None, files: Files = TRUSTED) -> frozenset[Freedom]:
     """The freedoms of a workload that its author need not be allowed.
 
     ``alone``: the same workload as the operator's manifest would have it if the author had said nothing; None: there is
-    no such manifest. ``folders``: of the nodes, which the API itself lets pods read.
+    no such manifest.
     """
-    found = freedoms([workload])
-    read = frozenset(one for one in found if one.setting == "host_path" and one.value in folders)
     if alone is None:
-        return read
+        return frozenset()
+    found = freedoms([workload])
     own = dict(templates(alone))
     kept = [(place, pod) for place, pod in templates(workload) if _runs(pod) == _runs(own.get(place, {}))]
     clean = tuple(place for place, pod in kept if files.clean(pod))
@@ -75,7 +70,7 @@ def granted(
     brought = {one for one in operators if one.field.startswith(clean)}
     if files.authors:
         brought = {one for one in brought if one.setting == "service_accounts" and one.value == files.account}
-    return read | free | brought
+    return frozenset(free | brought)
 
 
 def granted_query(scaled_object: Object, alone: Object | None) -> frozenset[Freedom]:

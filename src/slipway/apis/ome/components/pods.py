@@ -18,6 +18,7 @@ from slipway.apis.ome import names
 from slipway.apis.ome.components import adapters, manifests
 from slipway.apis.ome.components.adapters import Adapter
 from slipway.apis.ome.components.overlay import Component
+from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.models.storage import Mount, use_of
 from slipway.engines.recognition import Recognised, given, recognise
 from slipway.kube.objects import Object, as_object
@@ -73,12 +74,6 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     def served(self) -> Mount | None:
         """What the engine loads: the model, or the weights that take its place."""
         return next((adapter.mount for adapter in self.adapters if adapter.merged), self.model)
-
-    @property
-    def folders(self) -> frozenset[str]:
-        """Of the nodes, that its pods read."""
-        mounts = (self.model, *(adapter.mount for adapter in self.adapters))
-        return frozenset(mount.path for mount in mounts if mount and mount.path and not mount.claim)
 
 
 def template(component: Component, role: Role, context: PodContext) -> Object:
@@ -241,7 +236,7 @@ def _volume(mount: Mount, context: PodContext) -> Object:
     """Raises InvalidSpecError for a claim that the pods cannot reach."""
     name = volume_name(mount)
     if not mount.claim:
-        return volumes.of_the_node(name, mount.path, "Directory")
+        return volumes.claim(name, model_volumes.name_for(mount, context.service), read_only=True)
     namespace = context.service["metadata"]["namespace"]
     if mount.claim_namespace != namespace:
         text = f"The claim {mount.claim} of {mount.name} is in the namespace {mount.claim_namespace}"

@@ -14,8 +14,9 @@ import msgspec
 
 from slipway.apis.ome.models import storage
 from slipway.apis.ome.models.storage import KINDS, Mount, Stored, mount_of
+from slipway.apis.ome.models.volumes import path_of
 from slipway.kube.caches.store import IndexFunction
-from slipway.kube.objects import NODE, Kind, Object, deleting, key, uid
+from slipway.kube.objects import NODE, PERSISTENT_VOLUME, Kind, Object, controller_owner, deleting, key, uid
 from slipway.serving.contract.api import InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import enqueue_nothing
@@ -27,6 +28,8 @@ PATH, FORMER = "path", "former"
 """Indexes of models: the folder of their files, all above it, and behind EXACTLY that folder alone; the same of models
 that may have such a folder only if a node's record names it."""
 EXACTLY = "="
+FOLDER = "folder"
+"""Index of volumes: like PATH."""
 TAKEN = "PathTaken"
 CLUSTER_KINDS = tuple(kind for kind in KINDS.values() if not kind.namespaced)
 
@@ -78,8 +81,7 @@ def settle(world: World, model: Object) -> Stored:
 
 def mount(world: World, model: Object) -> Mount:
     """How pods read a model. Raises InvalidSpecError if they may not, or if there is nothing that can be served."""
-    namespaced = bool(key(model).namespace)
-    return mount_of(model, world.settings, settle(world, model) if namespaced else None)
+    return mount_of(model, world.settings, settle(world, model))
 
 
 def wished_paths(model: Object, settings: Settings) -> frozenset[str]:
@@ -126,6 +128,18 @@ def occupied(world: World, node: Node, path: str) -> bool:
     return False
 
 
+def loaded_by_others(world: World, node: Node, path: str) -> bool:
+    """Whether another model of the same owner than the world's has its files in a folder of a node."""
+    mine = world.resource
+    for one in overlapping(world.listers, world.settings, path):
+        if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
+            continue
+        record = nodes.recorded(node, nodes.mark(storage.node_label(one.model)), uid(one.model))
+        if record and record.seal_of(path):
+            return True
+    return False
+
+
 def overlap(one: str, other: str) -> bool:
     """Whether two folders are the same, or one is inside the other."""
     return _within(one, other) or _within(other, one)
@@ -145,6 +159,24 @@ def overlapping(
             former = index == FORMER
             for model in (one for value in values for one in listers.list(kind, index, value)):
                 yield Claim(model, storage.read(model, settings, ANY_PATH if former else ()), former)
+
+
+def by_folder(volume: Object) -> Iterable[str]:
+    """Index function for :data:`FOLDER`."""
+    path = path_of(volume)
+    return (*_with_parents(path), f"{EXACTLY}{path}") if path else ()
+
+
+def held_by_others(listers: Listers, model: Object, path: str) -> bool:
+    """Whether pods of other authors may still mount a folder, one inside, or one around it. Files of a model of the
+    cluster may be read in any namespace."""
+    namespace = key(model).namespace
+    if not namespace:
+        return False
+    values = (path, *(f"{EXACTLY}{above}" for above in _with_parents(path)[:-1]))
+    volumes = (one for value in values for one in listers.list(PERSISTENT_VOLUME, FOLDER, value))
+    owners = (controller_owner(one) for one in volumes)
+    return any(one is None or (one.uid != uid(model) and one.namespace != namespace) for one in owners)
 
 
 # Precedence

@@ -42,8 +42,8 @@ from slipway.weights.sources.credentials import (
 )
 
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
-VOLUME, DONOR = "models", "donor"
-REUSE = "--reuse="
+VOLUME, DONOR, PARENT = "models", "donor", "parent"
+REUSE, KNOWN = "--reuse=", "--known"
 DEADLINES = {"load": LOAD_SECONDS, "evict": 0, "inspect": ANSWER_SECONDS}
 """Seconds after which a Job fails; 0: never."""
 CLAIM_FOLDER = "/mnt/claim"
@@ -61,16 +61,21 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     place: tuple[str, ...] = ()
     """Tells it from others of the model."""
     node: str = ""
+    replaces: bool = False
+    """Whether a folder that may be another namespace's is replaced by a new one."""
 
     def to(self, node: Node) -> Errand:
         """The same on a node, once for each start of it."""
         return msgspec.structs.replace(self, place=(node.uid, node.boot), node=node.name)
 
-    def knowing(self, seal: str, donor: str) -> Errand:
-        """The same with the folder's seal, and with another folder of the node that may have the same files."""
+    def knowing(self, seal: str, donor: str, replaces: bool) -> Errand:
+        """The same with the folder's seal, and with another folder of the node that may have the same files.
+        ``replaces``: see the field."""
         words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
         access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
-        return msgspec.structs.replace(self, words=words, access=access)
+        if replaces:  # only the container that does it mounts the folder above: see _owner
+            access += Access(volumes=_above(self.words[2]).volumes)
+        return msgspec.structs.replace(self, words=words, access=access, replaces=replaces)
 
 
 def load(view: View, stored: Stored) -> Errand:
@@ -106,7 +111,7 @@ def is_bound(view: View, stored: Stored) -> bool:
 
 def made(view: View, errand: Errand) -> Object:
     """The Job."""
-    runner, name = _runner(view, errand), _name(view, errand)
+    runner, name = _runner(view, errand), name_of(view, errand)
     container = jobs.container(
         runner, errand.words, errand.access, name="evictor" if errand.what == "evict" else agent.CONTAINER
     )
@@ -125,39 +130,77 @@ def made(view: View, errand: Errand) -> Object:
 
 def observed(view: View, errand: Errand) -> Run:
     """What is known of the Job that there is."""
-    return jobs.observed(view.world, _name(view, errand), ("loader", *errand.words))
+    return jobs.observed(view.world, name_of(view, errand), ("loader", *errand.words))
 
 
 def donor_of(view: View, errand: Errand) -> str | None:
     """The folder whose files the existing Job may reuse, by its own words, which may be forged. Empty: it reuses none;
     None: there is no Job."""
-    job = view.world.children.get((JOB, _name(view, errand)))
-    if job is None or deleting(job):
+    job = _begun(view, errand)
+    return None if job is None else next((_rest(one) for one in words_of(job) if one.startswith(REUSE)), "")
+
+
+def begun_replacing(view: View, errand: Errand) -> bool | None:
+    """Whether the existing Job replaces its folder if that may be another namespace's; None: there is no Job for these
+    files and this folder."""
+    job = _begun(view, errand)
+    if job is None or words_of(job)[1:4] != list(errand.words[:3]):
         return None
-    return next((word.removeprefix(REUSE) for word in words_of(job) if word.startswith(REUSE)), "")
+    volumes_ = job["spec"]["template"]["spec"].get("volumes") or ()
+    return any(one.get("name") == PARENT for one in volumes_)
 
 
-def _name(view: View, errand: Errand) -> Key:
-    """Models of the cluster have their Jobs, and their Secrets, where the operator says."""
-    name = key(view.resource).name
+def _begun(view: View, errand: Errand) -> Object | None:
+    job = view.world.children.get((JOB, name_of(view, errand)))
+    return None if job is None or deleting(job) else job
+
+
+def _rest(word: str) -> str:
+    return word.removeprefix(REUSE)
+
+
+def name_of(view: View, errand: Errand) -> Key:
+    """What needs a folder of a node runs in the operator's namespace, for all models. What reads a claim of the model's
+    namespace runs there."""
+    namespace, name = key(view.resource)
     identity = "\0".join((uid(view.resource), errand.what, *errand.place))
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
-    beginning = f"{name[:40].rstrip('-.')}-{errand.what}-{digest}"
-    return Key(view.namespace, beginning)
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    beginning = f"{name[:34].rstrip('-.')}-{errand.what}-{digest}"
+    return Key((not errand.node and namespace) or view.job_namespace, beginning)
 
 
 def _owner(view: View, runner: Runner, errand: Errand) -> tuple[Container, ...]:
     """Gives a folder to the user who fills it: the kubelet creates it as root's, and versions before 0.5 filled it so.
-    Nothing of a source is read here."""
+    And to the model's namespace, from the folder above it: a new folder is one that no container of another namespace
+    has mounted. Nothing of a source is read here."""
     user = view.world.settings.user(ome(view.world.settings).run_as_user)
-    if not user or not errand.node or errand.words[0] not in ("stage", "evict"):
+    if user is None or not errand.node or errand.words[0] not in ("stage", "evict"):
         return ()
-    powers = {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}
+    path, words = errand.words[1], [f"--user={user}"] if user else []
+    mine, powers = Access(mounts=errand.access.mounts[:1]), ["CHOWN"]
+    if errand.words[0] == "stage":
+        path = errand.words[2]
+        words += [f"--namespace={key(view.resource).namespace}", *([] if errand.replaces else [KNOWN])]
+        mine = Access(mounts=_above(path).mounts) if errand.replaces else mine
+        powers.append("DAC_OVERRIDE")  # the folder may be the user's already
+    if not words:
+        return ()
     root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
-    path = errand.words[2] if errand.words[0] == "stage" else errand.words[1]
-    mine = Access(mounts=errand.access.mounts[:1])
-    as_root = msgspec.structs.replace(runner, security={**root, **powers})
-    return (jobs.container(as_root, ("own", path, f"--user={user}"), mine, name="owner"),)
+    security = {**root, **UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": powers}}
+    as_root = msgspec.structs.replace(runner, security=security)
+    return (jobs.container(as_root, ("own", path, *words), mine, name="owner"),)
+
+
+def may_replace(view: View) -> bool:
+    """Whether loads may have to replace a folder. Files of cluster models may be read in all namespaces. Where the
+    cluster assigns users, no container may do it."""
+    settings = view.world.settings
+    return bool(key(view.resource).namespace) and settings.user(ome(settings).run_as_user) is not None
+
+
+def _above(path: str) -> Access:
+    """To the folder above one."""
+    return _folder(path.rpartition("/")[0], volume=PARENT)
 
 
 def _runner(view: View, errand: Errand) -> Runner:
@@ -192,9 +235,16 @@ def _guard(view: View, stored: Stored) -> tuple[str, ...]:
     return view.world.settings.sources.options(guarded=stored.scheme != "s3" or bool(stored.spec.key))
 
 
+def secret_of(view: View, stored: Stored) -> str:
+    """The Secret with a model's credentials, where its Jobs run; empty: it names none. The operator puts those that a
+    namespace may use there, named after it: its authors reach no others."""
+    namespace, secret = key(view.resource).namespace, stored.spec.key or ""
+    return f"{namespace}.{secret}" if secret and namespace not in ("", view.job_namespace) else secret
+
+
 def _source(view: View, stored: Stored) -> Access:
     """How the loader reaches the source, with what the model's Secret has for that and nothing else."""
-    settings, secret, parameters = view.world.settings, stored.spec.key or "", stored.spec.parameters
+    settings, secret, parameters = view.world.settings, secret_of(view, stored), stored.spec.parameters
     access = of_operator(settings.loader)
     match stored.scheme:
         case "hf":

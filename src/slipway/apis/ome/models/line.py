@@ -15,8 +15,6 @@ class Written(NamedTuple):
     of: str
     """uid of the model."""
     path: str
-    namespace: str = ""
-    """Of Jobs that are not examined yet."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +26,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int
 
     def most(self, namespace: str) -> int:
-        """How many turns a namespace can have: it leaves one to the others, as its authors may create endless loads,
-        and Jobs that look like loads."""
+        """How many turns a namespace can have: it leaves one to the others, as its authors may create endless loads."""
         return max(self.at_once - 1, 1) if namespace else self.at_once
 
     @property

@@ -10,22 +10,34 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage
-from slipway.apis.ome.models.jobs import Errand, donor_of, evict, inspection, is_bound, load, made, observed
-from slipway.apis.ome.models.resolve import MOUNTED, REPOSITORY, View, repository_of
+from slipway.apis.ome.models.jobs import (
+    Errand,
+    begun_replacing,
+    donor_of,
+    evict,
+    inspection,
+    is_bound,
+    load,
+    made,
+    may_replace,
+    name_of,
+    observed,
+)
+from slipway.apis.ome.models.resolve import REPOSITORY, View, repository_of
 from slipway.apis.ome.models.storage import KINDS, Stored
-from slipway.apis.ome.models.turns import Desired, has_turn, may_write
+from slipway.apis.ome.models.turns import Desired, has_turn
+from slipway.apis.ome.models.volumes import path_of, usable, volume
 from slipway.apis.ome.types.model import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.artifacts.facts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
 from slipway.kube.objects import (
+    PERSISTENT_VOLUME_CLAIM,
     Object,
     annotations_of,
-    as_object,
     deleting,
     key,
     uid,
 )
-from slipway.serving.containers.diagnosis import may_use_volumes
-from slipway.serving.contract.api import InvalidSpecError, Plan
+from slipway.serving.contract.api import InvalidSpecError, Plan, Reference
 from slipway.weights import nodes
 from slipway.weights.jobs.loads import Run
 from slipway.weights.nodes import Node, Record, State
@@ -70,16 +82,43 @@ def plan(view: View) -> Plan:
 
 
 def finalize(view: View) -> Plan | None:
-    """Ends in any case: a node that is lost, or that nothing works on, is waited for only so long."""
-    return _visiting(view, visits(view)) if view.nodes else None
+    """Ends in any case: a node that is lost, or that nothing works on, is waited for only so long. What the garbage
+    collector does not see is gone before."""
+    elsewhere = view.jobs if key(view.resource).namespace and not view.late else ()
+    return _visiting(view, visits(view)) if view.nodes or view.held or elsewhere else None
 
 
 def _visiting(view: View, done: Sequence[Visit]) -> Plan:
     """What the nodes need for the model, and are to say of it."""
+    jobs = (made(view, visit.errand) for visit in done if visit.errand)
     return Plan(
-        children=tuple(made(view, visit.errand) for visit in done if visit.errand),
+        children=(*_volumes(view, done), *jobs),
+        discarded=_discarded(view),
         metadata_patches=tuple(nodes.noted(one.node, view.label, one.says, offered=one.offered) for one in done),
     )
+
+
+def _volumes(view: View, done: Sequence[Visit]) -> Iterator[Object]:
+    """One for each claim for a folder that is the model's somewhere. The claim of a model that goes keeps its volume,
+    as pods may still use it."""
+    kept = {path for one in done if one.says for path in one.says.kept}
+    there = {key(one).name: one for one in view.volumes}
+    for one in view.claims:
+        if one.path in kept and usable(there.get(one.name), one.claim):
+            yield volume(uid(view.resource), one)
+
+
+def _discarded(view: View) -> tuple[Reference, ...]:
+    """The claims that are to go: all of a model that goes or has lost its folder, and those for a folder that it has no
+    more and no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
+    stays = isinstance(view.stored, Stored) and not view.leaving
+    going = (one for one in view.claims if not stays or not (_stays(view, one.path) or view.is_read(one.path)))
+    return tuple(Reference(PERSISTENT_VOLUME_CLAIM, *key(one.claim)) for one in going)
+
+
+def _stays(view: View, path: str) -> bool:
+    """Whether a folder is the one that the model is to have."""
+    return isinstance(view.stored, Stored) and not view.leaving and view.stored.path == path
 
 
 def visits(view: View) -> tuple[Visit, ...]:
@@ -93,12 +132,22 @@ def visits(view: View) -> tuple[Visit, ...]:
 
 def _there(view: View, node: Node, errand: Errand | None) -> Visit:
     stored, record = view.valid(), view.record(node)
+    reads = "" if stored.url else stored.path
+    before = record.read(reads, view.is_read) if record is not None else ()
     if record is not None and record.has(stored.wanted, node):
+        record = msgspec.structs.replace(record, reads=reads, read_before=before)
         return _left_behind(view, node, record)
     desired = Desired(stored, record)
     if desired.lacks_room(view.resource, node):
         return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
-    update = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
+    update = Record(
+        state="Updating",
+        of=uid(view.resource),
+        wanted=stored.wanted,
+        boot=node.boot,
+        reads=reads,
+        read_before=before,
+    )
     if errand is None or stored.scheme == "vendor":
         return Visit(node=node, stage="loading", says=msgspec.structs.replace(update, state="Ready"))
     seal = record.seal_of(stored.path) if record and stored.url else ""
@@ -106,7 +155,8 @@ def _there(view: View, node: Node, errand: Errand | None) -> Visit:
         update, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
     )
     errand = errand.to(node)
-    errand = errand.knowing(seal, _donor(view, stored, node, errand))
+    replaces = bool(stored.url) and _replaces(view, stored, node, errand, seal)
+    errand = errand.knowing(seal, _donor(view, stored, node, errand), replaces)
     run = observed(view, errand)
     report, again = run.report, None if run.outlived(view.world.now) else errand
     if report is not None and report.fault:
@@ -120,10 +170,16 @@ def _there(view: View, node: Node, errand: Errand | None) -> Visit:
     if run.failed_since is not None:
         failed = msgspec.structs.replace(update, state="Failed", message=run.fault[1])
         return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
-    if run.made is not None or has_turn(view.world, node, desired):
+    if run.made is not None or (not _is_written(view, node, errand) and has_turn(view.world, node, desired)):
         return Visit(node=node, stage="loading", says=update, errand=again, run=run)
     kept = record if record is None or record.state == "Failed" else update
     return Visit(node=node, stage="waiting", says=kept)
+
+
+def _is_written(view: View, node: Node, errand: Errand) -> bool:
+    """Whether another Job of the model may still write on a node: from before the node's restart, or of an earlier
+    version. It is not wanted any more, and goes."""
+    return any(nodes.node_of(job) == node.name and key(job) != name_of(view, errand) for job in view.writers)
 
 
 def _donor(view: View, stored: Stored, node: Node, errand: Errand) -> str:
@@ -134,6 +190,15 @@ def _donor(view: View, stored: Stored, node: Node, errand: Errand) -> str:
     if begun is not None and (not begun or begun in {path for path, _state in candidates}):
         return begun
     return next((path for path, state in candidates if state == "Ready"), "")
+
+
+def _replaces(view: View, stored: Stored, node: Node, errand: Errand, seal: str) -> bool:
+    """Whether a load replaces a folder that has no mark of the namespace: not if a record of the node shows that files
+    were loaded there for the namespace, as by an earlier version. A load that has begun goes on unchanged."""
+    begun = begun_replacing(view, errand)
+    if begun is not None or not may_replace(view):
+        return bool(begun)
+    return not seal and not folders.loaded_by_others(view.world, node, stored.path)
 
 
 def _donors(view: View, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
@@ -175,7 +240,7 @@ def _withdrawn(view: View) -> Plan | None:
         return None
     if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):
         return None
-    busy = {nodes.node_of(job) for job in view.jobs}
+    busy = {nodes.node_of(job) for job in (*view.jobs, *view.writers)}
     lost = folders.wished_paths(view.resource, view.world.settings)
     notes = []
     for node in view.nodes:
@@ -184,14 +249,17 @@ def _withdrawn(view: View) -> Plan | None:
             continue
         former = record.moved(record.path)
         rest = msgspec.structs.replace(record, state="Failed", path="", former=former) if former else None
-        notes.append(nodes.noted(node, view.label, record if node.name in busy else rest, offered=False))
-    finalizer = names.MODEL_FINALIZERS[view.resource["kind"]]
-    return Plan(children=(), metadata_patches=tuple(notes), finalizer=finalizer) if notes or busy else None
+        note = record if node.name in busy else rest
+        notes.append(nodes.noted(node, view.label, note, offered=False, mountable=False))
+    finalizer, discarded = names.MODEL_FINALIZERS[view.resource["kind"]], _discarded(view)
+    if not (notes or busy or discarded or view.volumes):
+        return None
+    return Plan(children=(), discarded=discarded, metadata_patches=tuple(notes), finalizer=finalizer)
 
 
 def _gone(view: View, node: Node) -> Visit:
     record = view.record(node)
-    if any(nodes.node_of(job) == node.name and may_write(job) for job in view.jobs):
+    if any(nodes.node_of(job) == node.name for job in view.writers):
         return Visit(node=node, stage="leaving", says=record, offered=False)
     path = next(iter(record.paths), "") if record else ""
     leaving = _without(view, node, path) if path else None
@@ -210,8 +278,7 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     root = storage.root_of(path, world.settings)
     if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
         return None
-    readers = world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
-    if any(_reads(pod, view, path) and may_use_volumes(pod, world.now) for pod in readers):
+    if view.is_read(path) or _mountable(view, path):
         return Visit(node=node, stage="in use", says=None, offered=False)
     errand = evict(node, path, root)
     run = observed(view, errand)
@@ -221,13 +288,9 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     return Visit(node=node, stage="leaving", says=None, offered=False, errand=again, run=run)
 
 
-def _reads(pod: Object, view: View, path: str) -> bool:
-    """Whether a pod may read the model, and mounts its folder."""
-    if key(view.resource).namespace not in ("", key(pod).namespace):
-        return False
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
-    mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in volumes}
-    return path in mounted
+def _mountable(view: View, path: str) -> bool:
+    """Whether pods may still mount a folder that others may have next."""
+    return not _stays(view, path) and any(path_of(one) == path for one in view.held)
 
 
 # What the files say

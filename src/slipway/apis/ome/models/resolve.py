@@ -4,28 +4,34 @@ clock that decides which namespaces are next."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from functools import cached_property
 
 import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage, turns
 from slipway.apis.ome.models.storage import KINDS, Stored
+from slipway.apis.ome.models.volumes import Claimed, by_model, claimed, names_in
 from slipway.apis.ome.settings import ome
 from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import (
     JOB,
     NODE,
+    PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     Key,
     Kind,
     Object,
     annotations_of,
+    as_object,
     deleting,
     key,
     uid,
 )
+from slipway.kube.values.times import unix_time
+from slipway.serving.containers.diagnosis import GONE_SECONDS, LONGEST_GRACE_SECONDS, may_use_volumes
 from slipway.serving.contract.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import owned_by, stops
@@ -36,11 +42,13 @@ from slipway.weights.nodes import Node, Record
 MARK, CLAIM, USE, REPOSITORY = "mark", "claim", "use", "repository"
 """Indexes of models: the mark that nodes have for them; their claim; how pods say that they read their folder; their
 namespace and source, in whatever revision."""
+OF_MODEL = "of-model"
+"""Index of claims: the mark of the model whose folder they are for."""
 MOUNTED = "mounted"
 """Index of pods: the folders of nodes that they read."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A model that may not be valid, and the nodes that have to do with it."""
 
     world: World
@@ -50,21 +58,72 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Of nodes, for this model."""
     nodes: tuple[Node, ...]
     """Those that it is for, that say something of it, or that a Job of it is pinned to."""
+    claims: tuple[Claimed, ...] = ()
+    """By which pods read a folder that it has, had or might have. Those without a path are for none of them."""
 
     @property
     def leaving(self) -> bool:
         return deleting(self.resource)
 
     @property
-    def namespace(self) -> str:
-        """Where its Jobs run."""
-        return key(self.resource).namespace or ome(self.world.settings).namespace
+    def job_namespace(self) -> str:
+        """Where its Jobs on nodes run."""
+        return ome(self.world.settings).namespace
 
     @property
     def jobs(self) -> list[Object]:
-        """Its Jobs. Those of other namespaces are of somebody who says that they are a model's of the cluster."""
+        """Its Jobs on nodes. In other namespaces authors may say that Jobs are a model's."""
         children = self.world.children.items()
-        return [job for (kind, name), job in children if kind == JOB and name.namespace == self.namespace]
+        return [job for (kind, name), job in children if kind == JOB and name.namespace == self.job_namespace]
+
+    @property
+    def writers(self) -> list[Object]:
+        """Its Jobs that may still fill a folder of a node. Versions before 0.5 had them in the model's own
+        namespace."""
+        places = (self.job_namespace, key(self.resource).namespace)
+        jobs = (job for (kind, name), job in self.world.children.items() if kind == JOB and name.namespace in places)
+        return [job for job in jobs if turns.still_writes(job, self.world.now)]
+
+    @property
+    def volumes(self) -> list[Object]:
+        """By which pods of services read its folders."""
+        return [one for (kind, _name), one in self.world.children.items() if kind == PERSISTENT_VOLUME]
+
+    @property
+    def held(self) -> list[Object]:
+        """The volumes that pods may still use. A claim that does not go, because a pod takes forever to end, is waited
+        for only so long: its folder goes to no other namespace before its volume is gone."""
+        claims = {one.name: one.claim for one in self.claims}
+        gone = self.world.now - LONGEST_GRACE_SECONDS - GONE_SECONDS
+        ends = {
+            key(one).name: claims.get(key(one).name, one)["metadata"].get("deletionTimestamp") for one in self.volumes
+        }
+        return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > gone]
+
+    def is_read(self, path: str) -> bool:
+        """Whether pods of services or benchmarks read a folder. Looked up once for all claims and nodes, and only for
+        folders that the model leaves: any author may say that pods read a folder."""
+        if path not in self._readings:
+            self._readings[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
+        return self._readings[path]
+
+    @cached_property
+    def _readings(self) -> dict[str, bool]:
+        return {}
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """The folders that it has, had or might have."""
+        records = (self.record(node) for node in self.nodes)
+        there = {path for record in records if record for path in record.kept}
+        return folders.wished_paths(self.resource, self.world.settings) | there
+
+    def _has_readers(self, path: str, claims: Container[str]) -> bool:
+        readers, use = (names.INFERENCE_SERVICE, names.BENCHMARK_JOB), storage.use_of(path)
+        pods = (pod for kind in readers for pod in self.world.listers.pods_of(kind, MOUNTED, use))
+        namespace, now = key(self.resource).namespace, self.world.now
+        mine = (pod for pod in pods if namespace in ("", key(pod).namespace))
+        return any(_mounts(pod, path, claims) and may_use_volumes(pod, now) for pod in mine)
 
     @property
     def late(self) -> bool:
@@ -92,7 +151,20 @@ def resolve(world: World) -> View:
     busy = set(map(nodes.node_of, view.jobs))
     all_nodes = (nodes.read(node) for node in world.list(NODE))
     mine = [one for one in all_nodes if one.name in busy or _says(one, label) or view.is_for(one)]
-    return msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
+    view = msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
+    return msgspec.structs.replace(view, claims=_claims(view))
+
+
+def _claims(view: View) -> tuple[Claimed, ...]:
+    claims = view.world.list(PERSISTENT_VOLUME_CLAIM, OF_MODEL, nodes.mark(view.label))
+    return claimed(claims, view.resource, sorted(view.paths)) if claims else ()
+
+
+def _mounts(pod: Object, path: str, claims: Container[str]) -> bool:
+    """Whether a pod mounts a folder: by a claim, or by itself as versions before 0.5 had it."""
+    spec = pod.get("spec") or {}
+    mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
+    return path in mounted or any(name in claims for name in names_in([spec]))
 
 
 def _stored(world: World) -> Stored | InvalidSpecError:
@@ -113,10 +185,17 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
     """What models of one kind read. Those of the other kinds may want the same folder, or their turn on a node."""
     others = (one for one in KINDS.values() if one != kind)
     return (
-        *(msgspec.structs.replace(watch, indexes=turns.of_jobs(settings)) for watch in owned_by(kind, JOB)),
+        *(
+            msgspec.structs.replace(watch, indexes=turns.of_jobs(settings))
+            for watch in owned_by(kind, JOB, elsewhere=ome(settings).namespace)
+        ),
+        *(
+            msgspec.structs.replace(watch, indexes={folders.FOLDER: folders.by_folder})
+            for watch in owned_by(kind, PERSISTENT_VOLUME, elsewhere="")
+        ),
         *(Watch(kind=one, enqueue=_sharing(kind, settings), indexes=_indexes(settings)) for one in (kind, *others)),
         Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind)),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind), indexes={OF_MODEL: by_model}),
         Watch(kind=POD, enqueue=_of_reader(kind), indexes={MOUNTED: by_mounted}),
     )
 
@@ -185,8 +264,12 @@ def _sharing(kind: Kind, settings: Settings) -> Enqueue:
 
 
 def _of_claim(kind: Kind) -> Enqueue:
+    """The models of a kind whose files are on a claim, or whose folder a claim is for."""
+
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
-        return [key(one) for one in listers.list(kind, CLAIM, _place(*change.key))]
+        marks = {mark for claim in (change.old, change.new) if claim for mark in by_model(claim)}
+        models = (one for mark in marks for one in listers.list(kind, MARK, mark))
+        return {key(one) for one in (*models, *listers.list(kind, CLAIM, _place(*change.key)))}
 
     return enqueue
 

@@ -1,8 +1,8 @@
-"""Room: how much of a node's annotations the records of models take. Pure, but for a cache.
+"""Room: how much of a node the records of models and the labels of their folders take. Pure, but for a cache.
 
-Kubernetes takes 256 KiB of annotations for each object. BaseModels cost their authors nothing, so each namespace has a
-share, and all namespaces together leave room for models of the cluster and for other programs. A record counts with
-what it may say later.
+Kubernetes takes 256 KiB of annotations for each object, and an object of little more than 1 MiB. BaseModels cost their
+authors nothing, so each namespace has a share, and all namespaces together leave room for models of the cluster and for
+other programs. A record counts with what it may say later.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from slipway.apis.ome import names
 from slipway.weights.nodes import MESSAGE_LENGTH, RECORDS, Node
 
 OF_A_NAMESPACE, OF_ALL_NAMESPACES = 32 << 10, 192 << 10
-"""Bytes of records, and of what they may say later, after which no further model of the namespace, or of any, is
-recorded on a node."""
+"""Bytes of records, of what they may say later, and of labels, after which no further model of the namespace, or of
+any, is recorded on a node."""
 LATER = {"message": MESSAGE_LENGTH, "seal": 80, "revision": 60}
 """Fields that a record may get after the model has its room, and their bytes."""
 MOST_NODES = 5000
@@ -34,11 +34,14 @@ class Room:
         return used[space_of(mark)] >= OF_A_NAMESPACE or used.total() >= OF_ALL_NAMESPACES
 
     def _used(self, node: Node) -> Counter[str]:
-        """Bytes by namespace, of the records of BaseModels."""
+        """Bytes by namespace, of the records of BaseModels and the labels of their folders."""
         records, used = self._known.get(node.name, ({}, Counter()))
         if records is node.records:
             return used
         used = Counter()
+        for name, mark in node.labels.items():
+            if name.startswith(RECORDS) and (space := space_of(mark)):
+                used[space] += len(name) + len(mark)
         for name, text in node.records.items():
             mark = name.removeprefix(RECORDS)
             if space := space_of(mark):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.ome.models import turns
-from slipway.apis.ome.models.jobs import inspection, is_bound, observed
+from slipway.apis.ome.models import folders, turns
+from slipway.apis.ome.models.jobs import inspection, is_bound, observed, secret_of
 from slipway.apis.ome.models.plan import Visit, visits
 from slipway.apis.ome.models.resolve import View
 from slipway.apis.ome.models.storage import Stored
@@ -122,7 +122,9 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
     checks = [one.diagnosis.recheck_seconds for one in moving if one.diagnosis.recheck_seconds is not None]
     checks += [max(seconds, 1.0) for seconds in retries]
     recheck = min(checks, default=None)
-    parts = [*_parts(loading, moving, waiting, failed), *_without_room(view, full)]
+    parts = [*_parts(loading, moving, waiting, failed), *_occupied(view, waiting), *_without_room(view, full)]
+    if failed:
+        parts += _about_secret(view)
     if there:
         text = f"{len(there)} of {len(meant)} nodes have the files."
         reason, going = "OnNodes", " ".join(parts) if loading or waiting else ""
@@ -178,6 +180,23 @@ def _reason(failed: Visit) -> str | None:
 def _why(failed: Visit) -> str:
     report = failed.run.report
     return sentence(report.fault) if report and report.fault else progress.failed("be loaded", failed.run)
+
+
+def _occupied(view: View, waiting: Sequence[Visit]) -> list[str]:
+    path = view.valid().path
+    if not waiting or not folders.held_by_others(view.world.listers, view.resource, path):
+        return []
+    return [f"Pods of another namespace may still read the directory {path}. It is free when they have ended."]
+
+
+def _about_secret(view: View) -> list[str]:
+    """Where the Secret of a model is read that its namespace cannot have: Jobs that mount folders run elsewhere."""
+    stored = view.valid()
+    secret = secret_of(view, stored)
+    if not stored.url or secret == (stored.spec.key or ""):
+        return []
+    text = f"The loader reads the Secret {secret} in the namespace {view.job_namespace} for storage.key"
+    return [f"{text} {stored.spec.key}. If it is missing, ask the operator to create it."]
 
 
 def _without_room(view: View, full: Sequence[Visit]) -> list[str]:

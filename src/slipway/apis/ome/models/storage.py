@@ -17,11 +17,21 @@ from slipway.apis.ome.types.model import StorageSpec
 from slipway.artifacts.locations.huggingface import what_to_write
 from slipway.artifacts.locations.paths import fault_inside
 from slipway.artifacts.locations.redaction import redact_url
-from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Key, Kind, Object, annotations_of, key, labels
+from slipway.kube.objects import (
+    PERSISTENT_VOLUME_CLAIM,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    deleting,
+    key,
+    labels,
+    uid,
+)
 from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.serving.contract.settings import Settings
 from slipway.spelling import did_you_mean
-from slipway.weights.nodes import Placement, placement
+from slipway.weights.nodes import Placement, mark, placement
 from slipway.weights.sources.source import CLAIM, Request, SourceError, clean, parse
 
 FETCHED = ("hf", "s3", "gs", "http", "https")
@@ -31,6 +41,8 @@ KINDS: dict[str, Kind] = {
     kind.kind: kind for kind in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL, names.FINE_TUNED_WEIGHT)
 }
 NOT_ALLOWED = "PathNotAllowed"
+OWN = ".slipway"
+"""How the names begin that the loader needs for itself."""
 LONGEST_PATH = 512
 LONGEST = 64 << 10
 """What a spec may take in memory, about: 600 names of nodes."""
@@ -75,6 +87,12 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     namespace: str
     """Of the model; empty: it is of the cluster."""
+    uid: str
+    """Of the model."""
+    mark: str
+    """What the model's label of nodes ends with."""
+    leaving: bool = False
+    """Whether the model is being deleted."""
     path: str
     """In containers; of the node, too, where there is no claim. Empty: there is nothing to mount."""
     claim: str = ""
@@ -106,6 +124,9 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
         name=name,
         kind=kind_of(model),
         namespace=namespace,
+        uid=uid(model),
+        mark=mark(node_label(model)),
+        leaving=deleting(model),
         path=stored.path if stored.claim or stored.root else "",
         claim=stored.claim.name if stored.claim else "",
         claim_namespace=stored.claim.namespace if stored.claim else "",
@@ -164,8 +185,10 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    """Whether a pod can have a volume at a path: Kubernetes takes no colon there."""
-    return len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
+    """Whether a pod can have a volume at a path: Kubernetes takes no colon there, and the loader needs some names for
+    itself."""
+    valid = len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
+    return valid and f"/{OWN}" not in path
 
 
 class _Cached(NamedTuple):

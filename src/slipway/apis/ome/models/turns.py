@@ -22,7 +22,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage
 from slipway.apis.ome.models.line import Heads, Held, Written
-from slipway.apis.ome.models.room import ROOM, space_of
+from slipway.apis.ome.models.room import ROOM
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.settings import ome
 from slipway.kube.caches.store import IndexFunction
@@ -39,8 +39,8 @@ from slipway.weights.nodes import Node, Record
 QUEUE = "queue"
 """Index of models: the namespace in whose queue they may be."""
 PINNED, LOADERS = "pinned", "loaders"
-"""Indexes of Jobs that load a model onto a node: the node with the namespace, if the Job may still write, and both with
-the model's uid; the namespace, if the Job has not ended."""
+"""Indexes of Jobs that load a model onto a node: the node, if the Job may still write, and the node with the model's
+uid; the namespace of the authors, if the Job has not ended."""
 WORKING, NEW = "working", "new"
 """Indexes of Jobs that hold a turn: the node with the namespace of the authors. New ones have no pods yet."""
 MOST_EXAMINED = 16
@@ -48,9 +48,6 @@ MOST_EXAMINED = 16
 examined in groups of so many, one after the other: the first models may not be for this node."""
 WOKEN, MOST_WOKEN = 2, 16
 """Models of one queue, and queues, that are examined again when a model is on a node."""
-MOST_JOBS = 16
-"""Jobs of one namespace on one node that are examined to know where they write. If there are more, because authors
-forge Jobs, the node's records say where the namespace's models lie."""
 OF_NAMESPACES = tuple(kind for kind in KINDS.values() if kind.namespaced)
 RECHECK_SECONDS = 30.0
 FULL = "NodeFull"
@@ -125,22 +122,30 @@ def _condition(model: Object, condition: str) -> Object:
     return next((one for one in conditions if one.get("type") == condition), {})
 
 
-def by_node(job: Object) -> Iterable[str]:
-    """Index function for :data:`PINNED`."""
-    node, owner = _node_of(job), controller_owner(job)
-    if not node or not owner:
-        return ()
-    place = _place(node, key(job).namespace)
-    return (*((place,) if may_write(job) else ()), _place(place, owner.uid))
+class ByNode(msgspec.Struct, frozen=True):
+    """Index function for :data:`PINNED`. ``system``: the namespace with the Jobs of all models."""
+
+    system: str
+
+    def __call__(self, job: Object) -> Iterable[str]:
+        node, owner = _node_of(job), controller_owner(job)
+        if not node or not owner or not in_place(job, KINDS.values(), self.system):
+            return ()
+        return (*((node,) if may_write(job) else ()), _place(node, owner.uid))
 
 
-def by_loader(job: Object) -> Iterable[str]:
+class ByLoader(msgspec.Struct, frozen=True):
     """Index function for :data:`LOADERS`."""
-    return (key(job).namespace,) if _node_of(job) and not _is_over(job) else ()
+
+    system: str
+
+    def __call__(self, job: Object) -> Iterable[str]:
+        placed = _node_of(job) and in_place(job, KINDS.values(), self.system)
+        return (_author(job),) if placed and not _is_over(job) else ()
 
 
 class ByLoad(msgspec.Struct, frozen=True):
-    """Index function for :data:`WORKING` and :data:`NEW`. ``system``: the namespace with the Jobs of cluster models."""
+    """Index function for :data:`WORKING` and :data:`NEW`."""
 
     system: str
     new: bool
@@ -157,7 +162,8 @@ class ByLoad(msgspec.Struct, frozen=True):
 def of_jobs(settings: Settings) -> dict[str, IndexFunction]:
     """Index functions of Jobs."""
     system = ome(settings).namespace
-    return {PINNED: by_node, LOADERS: by_loader, WORKING: ByLoad(system, new=False), NEW: ByLoad(system, new=True)}
+    loads = {WORKING: ByLoad(system, new=False), NEW: ByLoad(system, new=True)}
+    return {PINNED: ByNode(system), LOADERS: ByLoader(system), **loads}
 
 
 def _node_of(job: Object) -> str:
@@ -184,7 +190,7 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
     free = held.free
     if (free <= 0 and namespace) or held.loads[namespace] >= held.most(namespace):
         return False
-    if not _position(world).is_examined or _is_written(world, node, held, model, desired.stored.path):
+    if not _position(world).is_examined or _is_taken(world, held, model, desired.stored.path):
         return False
     mine = (desired.failed, age(model))
     position = sum((one.failed, age(other)) < mine for other, one in _able(world, node, namespace, held))
@@ -227,28 +233,20 @@ def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: f
 
 
 def _held(world: World, node: Node) -> Held:
-    """Jobs that are forged count against the namespace that they are in. Which folder a Job fills, the node's record
-    says, for the same reason."""
-    listers, now, own = world.listers, world.now, ome(world.settings)
-    written = list[Written]()
-    for namespace in _loaders(listers):
-        place = _place(node.name, namespace)
-        if namespace != own.namespace and listers.count(JOB, PINNED, place) > MOST_JOBS:
-            written += _recorded_folders(node, namespace)
-            continue
-        for job in listers.list(JOB, PINNED, place):
-            owner = controller_owner(job)
-            placed = owner and in_place(job, KINDS.values(), own.namespace)
-            if owner and placed and _may_write(job, now) and (record := _record_of(node, job, owner)):
-                written.append(Written(owner.uid, record.path))
-    return Held(loads=_loads(listers, node, now), written=written, at_once=own.loads_at_once)
+    """Which folder a Job fills, the node's record says."""
+    listers, now, written = world.listers, world.now, list[Written]()
+    for job in listers.list(JOB, PINNED, node.name):
+        owner = controller_owner(job)
+        if owner and still_writes(job, now) and (record := _record_of(node, owner)):
+            written.append(Written(owner.uid, record.path))
+    return Held(loads=_loads(listers, node, now), written=written, at_once=ome(world.settings).loads_at_once)
 
 
 def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
     """How many Jobs load onto a node, by the namespace of their authors; empty: of the operator. The cost does not grow
     with the number of Jobs. One without pods counts only while it is new: the cluster may refuse its pods."""
     loads = Counter[str]()
-    for namespace in ("", *_loaders(listers)):
+    for namespace in {"", *_loaders(listers)}:
         place = _place(node.name, namespace)
         loads[namespace] = listers.count(JOB, WORKING, place)
         if new := listers.count(JOB, NEW, place):
@@ -257,36 +255,23 @@ def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
     return loads
 
 
-def _has_job(listers: Listers, settings: Settings, node: Node, model: Object) -> bool:
+def _has_job(listers: Listers, node: Node, model: Object) -> bool:
     """Whether a Job, which may have ended, brings a model onto a node."""
-    namespace = key(model).namespace or ome(settings).namespace
-    return listers.count(JOB, PINNED, _place(node.name, namespace, uid(model))) > 0
-
-
-def _recorded_folders(node: Node, namespace: str) -> Iterator[Written]:
-    """The folders that a node has of a namespace's models."""
-    spaces = {namespace, names.space(namespace)}
-    texts = [text for name, text in node.records.items() if space_of(name.removeprefix(nodes.RECORDS)) in spaces]
-    return (Written(one.of, one.path, namespace) for text in texts if (one := nodes.decoded(text)) and one.path)
+    return listers.count(JOB, PINNED, _place(node.name, uid(model))) > 0
 
 
 def _able(world: World, node: Node, namespace: str, held: Held) -> Iterator[tuple[Object, Desired]]:
     """The models of a queue, but for the world's, that wait for nothing but their turn on a node."""
     for model, desired in _waiting(world.listers, world.settings, node, namespace, world.now):
-        written = _is_written(world, node, held, model, desired.stored.path)
-        if uid(model) != uid(world.resource) and not written:
+        if uid(model) != uid(world.resource) and not _is_taken(world, held, model, desired.stored.path):
             yield model, desired
 
 
-def _is_written(world: World, node: Node, held: Held, model: Object, path: str) -> bool:
-    """Whether the load of another model than this one, from before it had the folder, may still write there or
-    around."""
-    for one in held.written:
-        if one.of != uid(model) and folders.overlap(one.path, path):
-            jobs = world.list(JOB, PINNED, _place(node.name, one.namespace, one.of)) if one.namespace else ()
-            if not one.namespace or any(_may_write(job, world.now) for job in jobs):
-                return True
-    return False
+def _is_taken(world: World, held: Held, model: Object, path: str) -> bool:
+    """Whether the load of another model than this one, from before it had the folder, may still write there or around,
+    or pods of other authors may still read what is there."""
+    written = any(one.of != uid(model) and folders.overlap(one.path, path) for one in held.written)
+    return written or folders.held_by_others(world.listers, model, path)
 
 
 def _waiting(
@@ -295,7 +280,7 @@ def _waiting(
     """The models of a queue that a node lacks and no Job brings, the oldest first."""
     for model in _oldest(listers, namespace, now):
         desired = desired_of(model, node, settings)
-        if desired and not desired.lacks_room(model, node) and not _has_job(listers, settings, node, model):
+        if desired and not desired.lacks_room(model, node) and not _has_job(listers, node, model):
             yield model, desired
 
 
@@ -353,7 +338,7 @@ def _queues(listers: Listers) -> set[str]:
 
 
 def _loaders(listers: Listers) -> Iterable[str]:
-    """The namespaces with Jobs that bring files onto nodes."""
+    """The namespaces of authors whose models come onto nodes."""
     return listers.values(JOB, LOADERS)
 
 
@@ -367,14 +352,14 @@ def _order(namespace: str, slot: str) -> int:
 
 
 def _author(job: Object) -> str:
-    """The namespace whose authors may have created a Job; empty: the operator did, for a model of the cluster."""
+    """The namespace of a Job's model; empty: it is of the cluster."""
     owner = controller_owner(job)
-    kind = KINDS.get(owner.kind) if owner else None
-    return key(job).namespace if kind is None or kind.namespaced else ""
+    return owner.namespace if owner and KINDS[owner.kind].namespaced else ""
 
 
-def _may_write(job: Object, now: float) -> bool:
-    """One that is deleted and does not go is waited for only so long: its author may have given it a finalizer."""
+def still_writes(job: Object, now: float) -> bool:
+    """Whether a Job may still write. One that is deleted and does not go, as on a lost node, is waited for only so
+    long."""
     return may_write(job) and not is_late(job["metadata"].get("deletionTimestamp"), now)
 
 
@@ -383,9 +368,9 @@ def may_write(job: Object) -> bool:
     return words_of(job)[1:2] == ["stage"] and not _is_over(job)
 
 
-def _record_of(node: Node, job: Object, owner: OwnerReference) -> Record | None:
+def _record_of(node: Node, owner: OwnerReference) -> Record | None:
     """What a node says of the folder of a Job's model; None: nothing."""
     kind = KINDS[owner.kind]
-    label = names.node_label(kind, key(job).namespace if kind.namespaced else "", owner.name)
+    label = names.node_label(kind, owner.namespace if kind.namespaced else "", owner.name)
     record = nodes.recorded(node, nodes.mark(label), owner.uid)
     return record if record and record.path else None

@@ -10,6 +10,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.components import grants, keda, overlay, replicas, scaling
 from slipway.apis.ome.components.pods import router_account
+from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.services import canary, trust
 from slipway.apis.ome.services.resolve import View, resolve
 from slipway.apis.ome.services.rollout import APP, Rolled, canary_name, roll, startup_seconds
@@ -56,7 +57,9 @@ def plan(view: View) -> Plan:
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
             children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
-    return Plan(children=tuple(children))
+    claims = model_volumes.wanted(service.resource, service.mounts, children)
+    model_volumes.check_free(world, claims)
+    return Plan(children=tuple(children), shared=claims)
 
 
 def _routed(rolled: Rolled, service: Service) -> Object:
@@ -87,15 +90,14 @@ def _guards(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...
 
 
 def granted(view: View, plan: Plan) -> frozenset[Freedom]:
-    """What a ClusterServingRuntime says, which is the operator's, and the models' folders on the nodes. Raises
-    InvalidSpecError."""
+    """What a ClusterServingRuntime says, which is the operator's. Raises InvalidSpecError."""
     service = view.valid()
-    folders, alone = {mount.path for mount in service.mounts if not mount.claim}, _alone(view, service)
+    alone = _alone(view, service)
     queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
     scaled = _queries(view, service) if queries else {}
     workloads, files = [one for one in plan.children if templates(one)], trust.files_of(service, view.world.settings)
     return frozenset().union(
-        *(grants.granted(one, alone.get(one["metadata"]["name"]), folders, files) for one in workloads),
+        *(grants.granted(one, alone.get(one["metadata"]["name"]), files) for one in workloads),
         *(grants.granted_query(one, scaled.get(one["metadata"]["name"])) for one in queries),
     )
 

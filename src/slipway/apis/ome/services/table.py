@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from slipway.apis.ome import names, readiness
 from slipway.apis.ome.components import keda, pods
-from slipway.apis.ome.models import folders
+from slipway.apis.ome.models import folders, volumes
 from slipway.apis.ome.services import plan as service_plan
 from slipway.apis.ome.services import resolve as service_resolve
 from slipway.apis.ome.services import status as service_status
@@ -14,6 +16,7 @@ from slipway.kube.objects import (
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
     NETWORK_POLICY,
+    PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET,
     ROLE,
     ROLE_BINDING,
@@ -52,6 +55,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
     indexes = {
         REFERENCES: by_reference(service_watches.references),
         service_watches.CHOOSES: service_watches.by_choice,
+        NAMESPACE: by_namespace,
     }
     of_model, weight, folder_indexes = service_watches.of_model, names.FINE_TUNED_WEIGHT, folders.indexes(settings)
     return (
@@ -67,6 +71,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
             enqueue=of_model(weight),
             indexes={service_watches.BASE: service_watches.by_base, **folder_indexes},
         ),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(volumes.of_claim, kind=kind)),
         folders.NODES,
     )
 

@@ -1,0 +1,193 @@
+"""Volumes: how pods of any namespace read a folder of their node, without the right to mount one. Pure.
+
+The services of a namespace share a claim for each model, so that the number of claims does not grow with the services.
+The model that has the folder makes a volume for that claim alone, and deletes the claim when nothing of the model needs
+it. A label of nodes tells
+which folders are a model's, and the volume is for these nodes. So the kubelet mounts nothing of a model that has lost
+its folder, and the next model waits until the volumes are gone. Admission policies let pods mount such claims
+read-only, and only the controller create them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.models.storage import Mount
+from slipway.kube.caches.store import Change
+from slipway.kube.objects import (
+    MANAGED_BY,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    Key,
+    Kind,
+    Object,
+    as_object,
+    key,
+    labels,
+    uid,
+)
+from slipway.serving.containers.freedoms import templates
+from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, World
+from slipway.serving.contract.watches import NAMESPACE
+from slipway.serving.pods.workload import MANAGER
+from slipway.weights.nodes import kept_label
+
+PREFIX = "slipway.ome."
+"""Beginning of the names of claims and volumes. No dash follows, so that no claim of a pod's ephemeral volume, which
+Kubernetes names POD-VOLUME, has such a name. The admission policies of the role ``controller`` know it, too."""
+SIZE = "1Mi"
+"""What claims ask for: a folder of a node has no size, but claims and volumes need one."""
+MODES = ["ReadOnlyMany"]
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A claim for a folder of a model."""
+
+    path: str
+    claim: Object
+
+    @property
+    def name(self) -> str:
+        return key(self.claim).name
+
+
+def claim_name(of: str, path: str, namespace: str) -> str:
+    """Of the claim by which pods of a namespace read a folder of the model with the uid ``of``, and of the claim's
+    volume."""
+    identity = f"{of}\0{path}\0{namespace}"
+    return f"{PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
+
+
+def name_for(mount: Mount, resource: Object) -> str:
+    """The name of the claim for a model in a resource's namespace."""
+    return claim_name(mount.uid, mount.path, key(resource).namespace)
+
+
+def claim(name: str, namespace: str, mark: str) -> Object:
+    """``mark``: of the model, as nodes have it."""
+    return {
+        "apiVersion": PERSISTENT_VOLUME_CLAIM.api_version,
+        "kind": PERSISTENT_VOLUME_CLAIM.kind,
+        "metadata": {"name": name, "namespace": namespace, "labels": {names.VOLUME_OF_LABEL: mark}},
+        "spec": {
+            "accessModes": MODES,
+            "resources": {"requests": {"storage": SIZE}},
+            "storageClassName": "",
+            "selector": {"matchLabels": {names.VOLUME_LABEL: name}},
+        },
+    }
+
+
+def volume(of: str, claimed: Claimed) -> Object:
+    """The volume of a claim. ``of``: uid of the model."""
+    namespace, name = key(claimed.claim)
+    belongs = {"key": kept_label(of, claimed.path), "operator": "Exists"}
+    return {
+        "apiVersion": PERSISTENT_VOLUME.api_version,
+        "kind": PERSISTENT_VOLUME.kind,
+        "metadata": {"name": name, "labels": {names.VOLUME_LABEL: name}},
+        "spec": {
+            "accessModes": MODES,
+            "capacity": {"storage": SIZE},
+            "claimRef": {
+                "apiVersion": PERSISTENT_VOLUME_CLAIM.api_version,
+                "kind": PERSISTENT_VOLUME_CLAIM.kind,
+                "namespace": namespace,
+                "name": name,
+                "uid": uid(claimed.claim),
+            },
+            "local": {"path": claimed.path},
+            "mountOptions": ["ro"],
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [belongs]}]}},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "volumeMode": "Filesystem",
+        },
+    }
+
+
+def check_free(world: World, claims: Iterable[Object]) -> None:
+    """Raises InvalidSpecError if an object that is not the controller's has the name of one of these claims. Admission
+    policies prevent that only while they are installed, and what such a claim has is not the model's."""
+    for one in claims:
+        place = key(one)
+        observed = world.get(Reference(PERSISTENT_VOLUME_CLAIM, *place))
+        if observed is not None and not _is_ours(observed, one):
+            text = f"The PersistentVolumeClaim {place} does not belong to Slipway, but has the name of a model's claim."
+            raise InvalidSpecError("NameTaken", f"{text} Delete it.")
+
+
+def _is_ours(observed: Object, planned: Object) -> bool:
+    """Whether a claim can only be bound to the volume that the controller makes for it."""
+    spec, expected = observed.get("spec") or {}, planned["spec"]
+    same = all(spec.get(field) == expected[field] for field in ("accessModes", "selector", "storageClassName"))
+    return same and spec.get("volumeName", "") in ("", key(planned).name)
+
+
+def usable(volume: Object | None, claim: Object) -> bool:
+    """Whether a volume that is there, if any, is bound to this very claim, not to one of its name before."""
+    if volume is None:
+        return True
+    bound = as_object((volume.get("spec") or {}).get("claimRef")).get("uid", "")
+    phase = (volume.get("status") or {}).get("phase", "")
+    return bound == uid(claim) and phase not in ("Released", "Failed")
+
+
+def path_of(volume: Object) -> str:
+    """The folder of the nodes that a volume has; empty: none."""
+    return str(as_object((volume.get("spec") or {}).get("local")).get("path", ""))
+
+
+# Claims
+
+
+def by_model(claim: Object) -> Iterable[str]:
+    """Index function of claims: the mark of the model that they are for."""
+    mark = labels(claim).get(names.VOLUME_OF_LABEL, "")
+    ours = labels(claim).get(MANAGED_BY) == MANAGER and key(claim).name.startswith(PREFIX)
+    return (mark,) if mark and ours else ()
+
+
+def claimed(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[Claimed, ...]:
+    """The claims for a model. Those of other namespaces than may use it, or of a former model of its name, are for no
+    folder: their path is empty."""
+    result = list[Claimed]()
+    for one in claims:
+        namespace, name = key(one)
+        allowed = paths if key(model).namespace in ("", namespace) else ()
+        expected = {claim_name(uid(model), path, namespace): path for path in allowed}
+        result.append(Claimed(expected.get(name, ""), one))
+    return tuple(result)
+
+
+def names_in(specs: Iterable[Object]) -> frozenset[str]:
+    """The claims for models that pods with these specs mount."""
+    volumes = (volume for spec in specs for volume in spec.get("volumes") or ())
+    claims = (str(as_object(one.get("persistentVolumeClaim")).get("claimName", "")) for one in volumes)
+    return frozenset(one for one in claims if one.startswith(PREFIX))
+
+
+def names_of(workloads: Iterable[Object]) -> frozenset[str]:
+    """The claims for models that the pods of these workloads mount."""
+    return names_in(pod.get("spec") or {} for workload in workloads for _place, pod in templates(workload))
+
+
+def wanted(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
+    """The claims that a resource's ``workloads`` mount. A model that is being deleted gets none: what has its claim may
+    end, and then it can go."""
+    mounted, namespace = names_of(workloads), key(resource).namespace
+    read = (one for one in mounts if one.path and not one.claim and not one.leaving)
+    marks = {name_for(one, resource): one.mark for one in read}
+    return tuple(claim(name, namespace, mark) for name, mark in marks.items() if name in mounted)
+
+
+def of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
+    """The resources of a kind that may need a claim again which is gone, or that another author created. The kind has
+    the index NAMESPACE."""
+    if (change.old and change.new) or not change.key.name.startswith(PREFIX):
+        return ()
+    return [key(one) for one in listers.list(kind, NAMESPACE, change.key.namespace)]

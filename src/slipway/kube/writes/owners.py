@@ -1,0 +1,52 @@
+"""Elsewhere: children in another namespace than their owner's, or in none. Pure.
+
+Kubernetes has no owner references between namespaces, and its garbage collector would delete an object that has one. So
+an annotation of the child names its owner. It is believed only where none but the operator may write: a reader that
+knows such a place adds the owner reference to what it keeps of the object, with the owner's namespace, a field that the
+API server would drop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slipway.kube.objects import Kind, Object, annotations_of, controller_owner, key, uid
+
+OWNER_ELSEWHERE = "slipway.inference/owner"
+"""Annotation of a child: API version, kind, namespace/name and uid of its owner."""
+ORIGIN = "origin"
+"""Index of such children: kind and name of the owner."""
+
+
+def owner_text(owner_kind: Kind, owner: Object) -> str:
+    """Value of :data:`OWNER_ELSEWHERE`."""
+    return f"{owner_kind.api_version} {owner_kind.kind} {key(owner)} {uid(owner)}"
+
+
+def with_owner(child: Object) -> Object:
+    """The child with the owner reference that its annotation stands for, unless it has another controller."""
+    words = annotations_of(child).get(OWNER_ELSEWHERE, "").split(" ")
+    if len(words) != 4 or controller_owner(child) is not None:
+        return child
+    api_version, kind, place, owner_uid = words
+    namespace, _slash, name = place.rpartition("/")
+    reference = {"apiVersion": api_version, "kind": kind, "name": name, "uid": owner_uid, "controller": True}
+    references = [*(child["metadata"].get("ownerReferences") or ()), {**reference, "namespace": namespace}]
+    return {**child, "metadata": {**child["metadata"], "ownerReferences": references}}
+
+
+def by_origin(child: Object) -> Iterable[str]:
+    """Index function for :data:`ORIGIN`, of what :func:`with_owner` returns."""
+    for reference in child["metadata"].get("ownerReferences") or ():
+        if reference.get("controller") and "namespace" in reference:
+            group = reference["apiVersion"].rpartition("/")[0]
+            yield _origin(group, reference["kind"], f"{reference['namespace']}/{reference['name']}")
+
+
+def origin_of(owner_kind: Kind, place: object) -> str:
+    """The value under which :data:`ORIGIN` has the children of an owner: a namespace and a name."""
+    return _origin(owner_kind.group, owner_kind.kind, str(place))
+
+
+def _origin(group: str, kind: str, place: str) -> str:
+    return f"{group} {kind} {place}"

@@ -1,0 +1,139 @@
+"""Whose a folder of a node is: the namespace that may see its files, and the user that fills it.
+
+A container can outlive its pod, and keeps the folder that it has mounted. So a folder never goes from one namespace to
+another: the next one gets a new folder with the same name, which that container does not see.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from slipway.loader.disk.folder import OWN
+from slipway.loader.transport.errors import LoadError
+
+MARK = f"{OWN}-owner"
+"""File in a folder with the namespace that has it. Only the user who makes folders can write one that counts: the user
+who fills them is another one. What empties a folder removes it."""
+LONGEST = 256
+"""Bytes of a mark."""
+
+
+def own(path: Path, user: int) -> None:
+    """Gives a folder, and all that is in it but its mark, to a user and to the group of the same number. Links are not
+    followed. Raises LoadError."""
+    try:
+        for top, folders, files, handle in os.fwalk(path, onerror=_raise):
+            if os.fstat(handle).st_uid != user:
+                os.fchown(handle, user, user)
+            for name in (*folders, *files):
+                marks = name == MARK and Path(top) == path
+                if not marks and os.stat(name, dir_fd=handle, follow_symlinks=False).st_uid != user:
+                    os.chown(name, user, user, dir_fd=handle, follow_symlinks=False)
+    except OSError as error:
+        raise LoadError(f"cannot give {path} to the user {user}: {error.strerror}: check the volume") from error
+
+
+def renew(path: Path, namespace: str, *, known: bool = False) -> bool:
+    """Makes a folder that of a namespace. One that may be another's is replaced by a new one with its name.
+
+    ``namespace``: empty for the operator, whose files all may read: these folders are never replaced. ``known``:
+    whether a folder without a mark is the namespace's. The files of other folders without a mark go to the new one,
+    where the load verifies them; those of another namespace are removed. Returns whether the folder is a new one.
+    Raises LoadError.
+    """
+    digest = hashlib.sha256(path.name.encode()).hexdigest()[:16]
+    fresh, old = (path.with_name(f"{OWN}-{digest}.{part}") for part in ("new", "old"))
+    try:
+        with _alone(path.parent):
+            _remove(old)  # of a run that ended early, as all that is done again below
+            before = _namespace_of(path)
+            if before == namespace:
+                return False
+            if not namespace or (known and before is None):
+                path.mkdir(exist_ok=True)
+                _mark(path, namespace)
+                return False
+            if _namespace_of(fresh) != namespace:
+                _remove(fresh)
+                fresh.mkdir()
+                _mark(fresh, namespace)
+            if before is None and path.exists():
+                _move(path, fresh, kept=OWN)
+            with suppress(FileNotFoundError):
+                path.rename(old)
+            fresh.rename(path)
+            _remove(old)
+            return True
+    except OSError as error:
+        text = f"cannot replace {path}, which containers of another namespace may still read: {error.strerror}"
+        raise LoadError(f"{text}: use another path, or a directory below it") from error
+
+
+def _namespace_of(folder: Path) -> str | None:
+    """The namespace in a folder's mark; None: there is no mark that counts."""
+    try:
+        handle = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            return None
+        return os.read(handle, LONGEST).decode(errors="replace")
+    finally:
+        os.close(handle)
+
+
+def _mark(folder: Path, namespace: str) -> None:
+    """Raises OSError."""
+    unfinished = folder / f"{MARK}.new"
+    _remove(unfinished)
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(namespace.encode())
+    _remove(folder / MARK)
+    unfinished.rename(folder / MARK)
+
+
+def _move(source: Path, target: Path, *, kept: str = "") -> None:
+    """Moves files to new folders with the same names below ``target``: a container may have the old folders open. Links
+    and special files stay, as do names that begin with ``kept``. Raises OSError."""
+    for entry in list(os.scandir(source)):
+        if kept and entry.name.startswith(kept):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            (target / entry.name).mkdir(exist_ok=True)
+            _move(source / entry.name, target / entry.name)
+        elif entry.is_file(follow_symlinks=False):
+            (source / entry.name).rename(target / entry.name)
+
+
+def _remove(path: Path) -> None:
+    """Removes what is there, if anything. Raises OSError."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps others from replacing folders in this one, if its file system has locks. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _raise(error: OSError) -> None:
+    raise error
