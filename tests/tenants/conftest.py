@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from kubernetes.dynamic.exceptions import DynamicApiError
 
-from tests.cluster.cluster import PATIENCE, Cluster, Object, site, wait
+from tests.cluster.cluster import PATIENCE, TOKEN, Cluster, Object, site, wait
 from tests.cluster.fixtures import cluster, kubeai, llmkube, ome
 from tests.cluster.kubeai import KubeAI
 from tests.cluster.llmkube import LLMKube
-from tests.cluster.ome import OME
+from tests.cluster.ome import JOBS, OME, SERVICE
 
 from .clients import REACH_SCRIPT
 from .folders import BUCKET, bucket
 from .freedoms import PRIVILEGED, privileged_runtime
-from .scene import MALLORY, STORES, TOOL, Scene, token_kubeconfig, tool_pod, wait_running
+from .scene import MALLORY, PREFIX, STORES, TOOL, Scene, token_kubeconfig, tool_pod, wait_running
 from .second_tenant import SecondTenant
+from .volumes import HUB, OPERATORS
 
 __all__ = ["cluster", "kubeai", "llmkube", "ome"]
 ROOT = Path(__file__).parents[2]
 AUTHOR = ROOT / "roles/models/files/model-author.yml"
 ACCOUNTS = ("slipway-controller", "slipway-gateway", "slipway-depot")
+ROLES = ("edit", "model-author")
+"""Of the hostile tenant."""
 SCALED_OBJECTS = ROOT / "tests/cluster/manifests/keda/scaledobjects.yaml"
 
 
@@ -41,6 +45,7 @@ def second(
     guarded: None, cluster: Cluster, kubeai: KubeAI, llmkube: LLMKube, ome: OME, gateway_url: str
 ) -> Iterator[SecondTenant]:
     namespace = cluster.namespace("bank", restricted=False)
+    _enforce(cluster, namespace, "baseline")
     tenant = SecondTenant(cluster, kubeai, llmkube, ome, gateway_url, namespace)
     tenant.set_up()
     yield tenant
@@ -51,47 +56,82 @@ def second(
 def scene(
     cluster: Cluster, ome: OME, second: SecondTenant, gateway_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scene]:
-    home = cluster.namespace("mallory")
-    folders, slow = (cluster.namespace(f"mallory-{name}", restricted=False) for name in ("folders", "slow"))
-    for namespace in (folders, slow):
-        labels = {"pod-security.kubernetes.io/enforce": "privileged"}
-        cluster.patch("Namespace", "", namespace, {"metadata": {"labels": labels}})
-    _make_account(cluster, home, {home: ("edit", "model-author"), folders: ("model-author",), slow: ("model-author",)})
+    home, folders, slow = (cluster.namespace(name) for name in ("mallory", "mallory-folders", "mallory-slow"))
+    privileged = cluster.namespace("mallory-privileged", restricted=False)
+    _enforce(cluster, privileged, "privileged")
+    _make_account(cluster, home, {home: ROLES, folders: ROLES, slow: ROLES, privileged: ("model-author",)})
     kubeconfig = token_kubeconfig(cluster, home, MALLORY, tmp_path_factory.mktemp("mallory") / "kubeconfig")
     tenant = Cluster(kubeconfig)
-    wait("the tenant has its rights", PATIENCE, lambda: _has_rights(tenant, home))
+    for namespace in (home, folders, slow):
+        wait(f"the tenant has its rights in {namespace}", PATIENCE, partial(_has_rights, tenant, namespace))
     tenant.create(tool_pod(home))
-    keys = {"AWS_ACCESS_KEY_ID": "mallory", "AWS_SECRET_ACCESS_KEY": "mallory"}
-    keys |= {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": BUCKET}
-    # A Secret of the tenant, who may only write models in this namespace.
-    cluster.create({"kind": "Secret", "metadata": {"name": "bucket", "namespace": folders}, "stringData": keys})
+    secrets = _secrets_of_loads(folders, second.namespace)
+    for name, data in secrets.items():
+        cluster.create({"kind": "Secret", "metadata": {"name": name, "namespace": JOBS}, "stringData": data})
     for body in bucket():
         cluster.create(body)
     definition = yaml.safe_load(SCALED_OBJECTS.read_text())
     cluster.create(definition)
     _make_vault(cluster, second.namespace)
     enforced = _is_enforced(cluster, tenant, home)
-    accounts = {name: Cluster(cluster.kubeconfig, name) for name in ACCOUNTS}
-    prepared = Scene(cluster, ome, tenant, home, folders, slow, second, gateway_url, ome.nodes()[0], enforced, accounts)
+    prepared = Scene(
+        cluster=cluster,
+        ome=ome,
+        tenant=tenant,
+        home=home,
+        folders=folders,
+        slow=slow,
+        privileged=privileged,
+        claim=_read_a_model(tenant, ome, home, second),
+        second=second,
+        gateway=gateway_url,
+        node=ome.nodes()[0],
+        enforced=enforced,
+        accounts={name: Cluster(cluster.kubeconfig, name) for name in ACCOUNTS},
+    )
     privileged_runtime(prepared)
-    model = {"kind": "Model.inference.llmkube.dev", "metadata": {"name": "code", "namespace": folders}}
+    model = {"kind": "Model.inference.llmkube.dev", "metadata": {"name": "code", "namespace": privileged}}
     tenant.create({**model, "spec": {"source": "hf://acme/tiny/tiny.gguf"}})
     yield prepared
     cluster.delete("CustomResourceDefinition", "", definition["metadata"]["name"])
     ome.delete("ClusterServingRuntime", "", PRIVILEGED)
     for body in reversed(bucket()):
         cluster.delete(body["kind"], STORES, "mallory")
-    for namespace in (folders, slow, home):
-        for base in cluster.list("BaseModel", namespace):
-            cluster.delete("BaseModel", namespace, base["metadata"]["name"])
-    for namespace in (folders, slow, home):
-        _wait_empty(cluster, namespace)
+    for namespace in (folders, slow, privileged, home):
         cluster.delete("Namespace", "", namespace)
+    for namespace in (folders, slow, privileged, home):
+        _wait_empty(cluster, namespace)
+    for name in secrets:
+        cluster.delete("Secret", JOBS, name)
 
 
 def _wait_empty(cluster: Cluster, namespace: str) -> None:
-    """Later, no Job can run there that removes files of the nodes."""
+    """Its models are removed from the nodes, although the namespace is being deleted."""
     wait("no BaseModel is left", PATIENCE, lambda: cluster.list("BaseModel", namespace), lambda models: not models)
+
+
+def _enforce(cluster: Cluster, namespace: str, level: str) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    cluster.patch("Namespace", "", namespace, {"metadata": {"labels": labels}})
+
+
+def _secrets_of_loads(hostile: str, second: str) -> dict[str, dict[str, str]]:
+    """What the operator has in the namespace of the loads: for a bucket of the hostile tenant, for the second tenant's
+    models, and for models of the cluster."""
+    keys = {"AWS_ACCESS_KEY_ID": "mallory", "AWS_SECRET_ACCESS_KEY": "mallory"}
+    keys |= {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": BUCKET}
+    return {f"{hostile}.bucket": keys, f"{second}.{HUB}": {"token": TOKEN}, OPERATORS: {"token": TOKEN}}
+
+
+def _read_a_model(tenant: Cluster, ome: OME, namespace: str, second: SecondTenant) -> str:
+    """The claim by which a service of the tenant reads a model of the cluster."""
+    model, runtime = {"name": second.cluster_model}, {"name": second.runtime}
+    spec = {"model": model, "runtime": runtime, "engine": {"minReplicas": 1, "maxReplicas": 1}}
+    tenant.create({"kind": SERVICE, "metadata": {"name": "reads", "namespace": namespace}, "spec": spec})
+    ome.wait_serving(namespace, "reads")
+    claims = [one["metadata"]["name"] for one in tenant.list("PersistentVolumeClaim", namespace)]
+    [claim] = [name for name in claims if name.startswith(PREFIX)]
+    return str(claim)
 
 
 def _make_account(cluster: Cluster, home: str, roles: dict[str, tuple[str, ...]]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.cluster.cluster import PATIENCE, Object, wait
 from tests.cluster.llmkube import Shelf
-from tests.cluster.ome import BASE, ROOT, TINY, on_node
+from tests.cluster.ome import BASE, JOBS, ROOT, TINY, on_node
 
 from .campaign import Attack
 from .proofs import require_rejected
-from .scene import STORES, Scene
+from .scene import STORES, Scene, owner_of
 from .second_tenant import digest_of_tiny, digests_of
 
 BUCKET = "http://mallory.test-stores.svc:9000"
@@ -23,8 +23,8 @@ def _require_refused(scene: Scene, name: str, source: str, reason: str, *words: 
     assert model["status"].get("state") == "Failed", model["status"]
     jobs = [
         job["metadata"]["name"]
-        for job in scene.cluster.list("Job", scene.folders)
-        if any(owner["uid"] == model["metadata"]["uid"] for owner in job["metadata"].get("ownerReferences", []))
+        for job in scene.cluster.list("Job", JOBS)
+        if owner_of(job).uid == model["metadata"]["uid"]
     ]
     assert jobs == [], f"a Job was created for {name}"
     assert not [one for one in scene.records(scene.folders) if one.endswith(f".{name}")], "the node has a record"

@@ -1,4 +1,5 @@
-"""S6, S9 and 25: the tenant has the controller make what it may not make itself."""
+"""S6, S9, 13 and 25: the tenant has the controller make what it may not make itself, in a namespace that would admit
+it."""
 
 from __future__ import annotations
 
@@ -48,18 +49,18 @@ def _require_not_allowed(
 
 def have_a_privileged_runtime_run_own_code(scene: Scene, turn: int) -> None:
     model = f"code-{turn}"
-    scene.make_base_model(scene.folders, model, "vendor://mallory", **GGUF)
+    scene.make_base_model(scene.privileged, model, "vendor://mallory", **GGUF)
     spec = {"model": {"name": model, "kind": "BaseModel"}, "runtime": {"name": PRIVILEGED}, "engine": {**ONE}}
     words = (f"The ClusterServingRuntime {PRIVILEGED}", "authors.privilegedModels")
-    _require_not_allowed(scene, SERVICE, scene.folders, f"code-{turn}", spec, *words)
-    scene.gone("BaseModel", scene.folders, model)
+    _require_not_allowed(scene, SERVICE, scene.privileged, f"code-{turn}", spec, *words)
+    scene.gone("BaseModel", scene.privileged, model)
 
 
 def change_the_pod_of_a_privileged_runtime(scene: Scene, turn: int) -> None:
     runner = {"name": "ome-container", "image": "mallory/forged:1"}
     model, runtime = {"name": scene.second.cluster_model}, {"name": PRIVILEGED}
     spec = {"model": model, "runtime": runtime, "engine": {**ONE, "runner": runner}}
-    _require_not_allowed(scene, SERVICE, scene.folders, f"changed-{turn}", spec, "hostNetwork")
+    _require_not_allowed(scene, SERVICE, scene.privileged, f"changed-{turn}", spec, "hostNetwork")
 
 
 def _scaled(scene: Scene, **keda: object) -> Object:
@@ -70,7 +71,7 @@ def _scaled(scene: Scene, **keda: object) -> Object:
 
 def have_keda_query_a_metadata_service(scene: Scene, turn: int) -> None:
     spec = _scaled(scene, promServerAddress="http://169.254.169.254")
-    _require_not_allowed(scene, SERVICE, scene.folders, f"query-{turn}", spec, "prometheusServers")
+    _require_not_allowed(scene, SERVICE, scene.privileged, f"query-{turn}", spec, "prometheusServers")
 
 
 def have_keda_query_an_address_in_an_annotation(scene: Scene, turn: int) -> None:
@@ -79,27 +80,26 @@ def have_keda_query_an_address_in_an_annotation(scene: Scene, turn: int) -> None
         "autoscaling.keda.sh/prometheus.serverAddress": "http://mallory.test-stores.svc:9000",
     }
     spec = {**_scaled(scene), "annotations": annotations}
-    _require_not_allowed(scene, SERVICE, scene.folders, f"annotated-{turn}", spec, "prometheusServers")
+    _require_not_allowed(scene, SERVICE, scene.privileged, f"annotated-{turn}", spec, "prometheusServers")
 
 
 def have_keda_send_credentials_of_the_cluster(scene: Scene, turn: int) -> None:
     reference = {"name": "operators", "kind": "ClusterTriggerAuthentication"}
     spec = _scaled(scene, authenticationRef=reference)
-    _require_not_allowed(scene, SERVICE, scene.folders, f"credentials-{turn}", spec, "triggerAuthentications")
+    _require_not_allowed(scene, SERVICE, scene.privileged, f"credentials-{turn}", spec, "triggerAuthentications")
 
 
 def run_a_runtime_of_the_own_with_the_host_network(scene: Scene, turn: int) -> None:
-    """In a namespace whose Pod Security level would admit it."""
     name = f"host-{turn}"
     runner = {"name": "ome-container", **llamacpp()}
     formats = [{**GGUF, "autoSelect": False}]
     engine = {"hostNetwork": True, "hostPID": True, "runner": runner}
     runtime = {"spec": {"supportedModelFormats": formats, "engineConfig": engine}}
-    scene.create("ServingRuntime", scene.folders, name, runtime)
+    scene.create("ServingRuntime", scene.privileged, name, runtime)
     reference = {"name": name, "kind": "ServingRuntime"}
     spec = {"model": {"name": scene.second.cluster_model}, "runtime": reference, "engine": {**ONE}}
-    _require_not_allowed(scene, SERVICE, scene.folders, name, spec, "hostNetwork", "authors.privileged")
-    scene.gone("ServingRuntime", scene.folders, name)
+    _require_not_allowed(scene, SERVICE, scene.privileged, name, spec, "hostNetwork", "authors.privileged")
+    scene.gone("ServingRuntime", scene.privileged, name)
 
 
 CONTEXTS: dict[str, Object] = {
@@ -114,7 +114,7 @@ def run_an_engine_as_root_or_without_seccomp(scene: Scene, turn: int) -> None:
     for name, context in CONTEXTS.items():
         spec = {"modelRef": "code", "securityContext": context}
         words = ("authors.privileged",)
-        _require_not_allowed(scene, LLMKUBE_SERVICE, scene.folders, f"{name}-{turn}", spec, *words)
+        _require_not_allowed(scene, LLMKUBE_SERVICE, scene.privileged, f"{name}-{turn}", spec, *words)
 
 
 def mount_a_folder_of_the_node_in_an_engine(scene: Scene, turn: int) -> None:
@@ -125,7 +125,7 @@ def mount_a_folder_of_the_node_in_an_engine(scene: Scene, turn: int) -> None:
         "extraVolumeMounts": [{"name": "node", "mountPath": "/node", "readOnly": True}],
     }
     _require_not_allowed(
-        scene, LLMKUBE_SERVICE, scene.folders, f"mounts-{turn}", spec, NOT_A_ROOT, reason="SourceNotAllowed"
+        scene, LLMKUBE_SERVICE, scene.privileged, f"mounts-{turn}", spec, NOT_A_ROOT, reason="SourceNotAllowed"
     )
 
 
@@ -133,16 +133,17 @@ def use_another_service_account(scene: Scene, turn: int) -> None:
     """Of the namespace in which the tenant may make no pods."""
     name, source = f"account-{turn}", {"huggingface": "acme/tiny", "file": "tiny.gguf"}
     spec = {"source": source, "serviceAccountName": "powerful"}
-    _require_not_allowed(scene, "Model", scene.folders, name, spec, "authors.serviceAccounts")
+    _require_not_allowed(scene, "Model", scene.privileged, name, spec, "authors.serviceAccounts")
 
 
 def run_an_engine_without_its_confinement(scene: Scene, turn: int) -> None:
     """The most that a Krypton Model may ask for. Its pods never run here: no node has so many processors."""
     name, source = f"confined-{turn}", {"huggingface": "acme/tiny", "file": "tiny.gguf"}
-    scene.create("Model", scene.folders, name, {"spec": {"source": source, "resources": {"requests": {"cpu": "900"}}}})
-    model = scene.decided("Model", scene.folders, name)
+    spec = {"source": source, "resources": {"requests": {"cpu": "900"}}}
+    scene.create("Model", scene.privileged, name, {"spec": spec})
+    model = scene.decided("Model", scene.privileged, name)
     assert condition(model, "Accepted")["status"] == "True", model["status"]
-    pods = scene.cluster.list("Deployment", scene.folders)
+    pods = scene.cluster.list("Deployment", scene.privileged)
     [pod] = [one["spec"]["template"]["spec"] for one in pods if one["metadata"]["name"] == name]
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for container in [*pod["containers"], *pod.get("initContainers", [])]:
@@ -150,7 +151,7 @@ def run_an_engine_without_its_confinement(scene: Scene, turn: int) -> None:
         assert context["allowPrivilegeEscalation"] is False
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert not context.get("privileged")
-    scene.gone("Model", scene.folders, name)
+    scene.gone("Model", scene.privileged, name)
 
 
 ATTACKS: list[Attack[Scene]] = [

@@ -30,6 +30,15 @@ def require_no_right(answer: Answer, verb: str, resource: str, hidden: Collectio
     require_hidden(text, hidden)
 
 
+def require_level(answer: Answer, level: str, word: str) -> None:
+    """The Pod Security level of the namespace rejected a pod, and says this of it."""
+    status, text = answer
+    assert status == 403, f"the answer is {status}, not 403 by the level {level}: {text}"
+    assert "violates PodSecurity" in text, f"403, but not by a Pod Security level: {text}"
+    assert f'"{level}:' in text, f"not the level {level} rejected the pod: {text}"
+    assert word in text, f"the level {level} does not state {word!r}: {text}"
+
+
 def require_hidden(text: str, hidden: Collection[str]) -> None:
     shown = [secret for secret in hidden if secret in text]
     assert not shown, f"the answer shows {len(shown)} secrets"

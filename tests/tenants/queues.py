@@ -9,7 +9,7 @@ from kubernetes.dynamic.exceptions import ConflictError
 
 from tests.cluster.cluster import PATIENCE, Object, condition, wait
 from tests.cluster.llmkube import Shelf
-from tests.cluster.ome import ROOT
+from tests.cluster.ome import PLAIN, ROOT
 
 from .campaign import Attack
 from .scene import Scene
@@ -48,6 +48,44 @@ def load_without_end(scene: Scene, turn: int) -> None:
 
 def _reasons(scene: Scene) -> list[str]:
     return [condition(model, "Available").get("reason", "") for model in scene.tenant.list("BaseModel", scene.slow)]
+
+
+def forge_jobs_that_load(scene: Scene, turn: int) -> None:
+    """They look like the controller's for a model of the second tenant, on its node, and their pods wait forever. Only
+    Jobs of the operator's namespace are loads."""
+    model = scene.cluster.get("BaseModel", scene.second.namespace, scene.second.name)
+    assert model
+    place = f"{scene.second.namespace}/{scene.second.name}"
+    owner = f"ome.io/v1beta1 BaseModel {place} {model['metadata']['uid']}"
+    names = [f"forged-load-{turn}-{number}" for number in range(LOADS_OF_ONE * 3)]
+    for name in names:
+        spec = {"template": {"spec": _loader(scene.node, scene.second.folder)}}
+        labels, annotations = {"app.kubernetes.io/managed-by": "slipway"}, {"slipway.inference/owner": owner}
+        scene.create("Job", scene.home, name, {"spec": spec}, labels=labels, annotations=annotations)
+    scene.second.load_a_model()
+    for name in names:
+        live = scene.tenant.get("Job", scene.home, name)
+        assert live, f"the Job {name} of the attack was deleted"
+        assert not live["status"].get("succeeded"), "the attack's load ended"
+        scene.tenant.delete("Job", scene.home, name)
+
+
+def _loader(node: str, path: str) -> Object:
+    """A pod that loads files onto a node, by its words, and is never scheduled."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    container = {
+        "name": "loader",
+        "image": "slipway/slipway:0.4.0",
+        "args": ["loader", "stage", "hf://acme/tiny", path],
+        "securityContext": PLAIN,
+    }
+    return {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "nodeSelector": {"slipway.test/none": "none"},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+    }
 
 
 def publish_without_end(scene: Scene, turn: int) -> None:
@@ -156,6 +194,7 @@ def fill_the_annotations_of_nodes(scene: Scene, turn: int) -> None:
 
 ATTACKS: list[Attack[Scene]] = [
     Attack("S2", load_without_end),
+    Attack("S2", forge_jobs_that_load),
     Attack("S2", publish_without_end),
     Attack("S2", forge_jobs_that_publish),
     Attack("S3", flood_with_models_on_claims),

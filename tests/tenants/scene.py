@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
 from tests.cluster.cluster import PATIENCE, Cluster, Object, condition, observed, wait
-from tests.cluster.ome import OME
+from tests.cluster.ome import JOBS, OME
 
 from .second_tenant import SecondTenant
 
@@ -17,6 +18,8 @@ TOOL = "tool"
 """Pod of the hostile tenant that runs scripts."""
 STORES = "test-stores"
 """Namespace of the servers that play the public internet: anybody may have a bucket or a web server there."""
+PREFIX = "slipway.ome."
+"""Of claims and volumes of OME's models."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,14 @@ class Scene:
     home: str
     """Namespace of the hostile tenant: restricted, with the roles `edit` and `model-author`."""
     folders: str
-    """Namespace that admits node directories. There, the tenant is a model author only, as docs/reference/ome.md
-    demands."""
+    """Another one of these, for models on nodes."""
     slow: str
     """Another one of these, for loads that never end."""
+    privileged: str
+    """Namespace that admits all pods. There, the tenant is a model author only, so that the controller alone limits
+    what pods have."""
+    claim: str
+    """By which a service of the tenant in ``home`` reads a model of the cluster."""
     second: SecondTenant
     gateway: str
     node: str
@@ -88,8 +95,8 @@ class Scene:
         self.tenant.wait_gone(kind, namespace, name)
 
     def loads(self, namespace: str) -> list[Object]:
-        """Jobs of a namespace that have not ended."""
-        jobs = self.cluster.list("Job", namespace)
+        """Jobs for BaseModels of a namespace that have not ended."""
+        jobs = [job for job in self.cluster.list("Job", JOBS) if owner_of(job).namespace == namespace]
         return [job for job in jobs if not job["status"].get("succeeded") and not job["status"].get("failed")]
 
     def records(self, namespace: str) -> dict[str, str]:
@@ -99,6 +106,19 @@ class Scene:
         prefix = f"weights.slipway.inference/{namespace}.basemodel."
         annotations: dict[str, str] = node["metadata"].get("annotations", {})
         return {name: text for name, text in annotations.items() if name.startswith(prefix)}
+
+
+class Owner(NamedTuple):
+    """Of a Job in the operator's namespace; empty: it has none."""
+
+    namespace: str = ""
+    uid: str = ""
+
+
+def owner_of(job: Object) -> Owner:
+    """The BaseModel of a Job. Owner references do not reach another namespace, so an annotation names it."""
+    words = job["metadata"].get("annotations", {}).get("slipway.inference/owner", "").split()
+    return Owner(words[2].partition("/")[0], words[3]) if words[1:2] == ["BaseModel"] else Owner()
 
 
 def token_kubeconfig(cluster: Cluster, namespace: str, account: str, path: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from tests.cluster.cluster import PATIENCE, Cluster, Object, condition, observed, unique, wait
 from tests.cluster.kubeai import KubeAI, ask, chat
 from tests.cluster.llmkube import LLMKube
-from tests.cluster.ome import OME, ROOT, files, llamacpp, on_node
+from tests.cluster.ome import JOBS, OME, ROOT, files, llamacpp, on_node
 
 DECKHOUSE = "Model.ai.deckhouse.io"
 GGUF: Object = {"modelFormat": {"name": "gguf"}, "modelFramework": {"name": "ggml"}}
@@ -226,7 +226,8 @@ class SecondTenant:
 
     def _wait(self, kind: str, name: str, good: Any, what: str) -> None:
         def say(model: Object) -> str:
-            pods = [(pod["metadata"]["name"], pod.get("status")) for pod in self.cluster.list("Pod", self.namespace)]
+            there = [*self.cluster.list("Pod", self.namespace), *self.cluster.list("Pod", JOBS)]
+            pods = [(pod["metadata"]["name"], pod.get("status")) for pod in there]
             return json.dumps({"status": model.get("status"), "pods": pods}, indent=1)
 
         wait(f"{kind} {name} {what}", LONG, lambda: self.cluster.get(kind, self.namespace, name) or {}, good, say)

@@ -13,6 +13,10 @@ DENIED = (
     "pods \"x\" is forbidden: ValidatingAdmissionPolicy 'slipway-controller-pods' with binding "
     "'slipway-controller-pods' denied request: The controller may change labels of pods, and no others."
 )
+LEVEL = (
+    'pods "x" is forbidden: violates PodSecurity "restricted:latest": restricted volume types (volume "node" uses '
+    'restricted volume type "hostPath")'
+)
 NO_RIGHT = 'secrets "vault" is forbidden: User "mallory" cannot get resource "secrets" in API group ""'
 
 
@@ -60,6 +64,25 @@ def test_a_missing_right_is_a_proof(text: str) -> None:
 def test_any_other_answer_is_no_missing_right(answer: proofs.Answer) -> None:
     with pytest.raises(AssertionError):
         proofs.require_no_right(answer, "get", "secrets", ["hunter2"])
+
+
+@pytest.mark.parametrize("text", [body(LEVEL), LEVEL])
+def test_a_rejection_by_the_level_of_the_namespace_is_a_proof(text: str) -> None:
+    proofs.require_level((403, text), "restricted", "hostPath")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (201, body(LEVEL)),
+        (403, body(NO_RIGHT)),
+        (403, body(LEVEL.replace("restricted:", "baseline:"))),
+        (403, body(LEVEL.replace("hostPath", "nfs"))),
+    ],
+)
+def test_any_other_answer_is_no_rejection_by_the_level(answer: proofs.Answer) -> None:
+    with pytest.raises(AssertionError):
+        proofs.require_level(answer, "restricted", "hostPath")
 
 
 def resource(status: str = "False", reason: str = "NotAllowed", message: str = "not without the operator") -> dict:
