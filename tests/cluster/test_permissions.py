@@ -442,6 +442,9 @@ GOOD: Object = {
     "storageClassName": "",
 }
 """A volume of the controller's kind."""
+ANY_NODE: Object = {
+    "nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}]
+}
 
 
 @pytest.mark.parametrize(
@@ -452,7 +455,7 @@ GOOD: Object = {
         ({"accessModes": ["ReadWriteOnce"]}, "read-only"),
         ({"claimRef": {**GOOD["claimRef"], "name": "data"}}, "its own claims"),
         ({"claimRef": {**GOOD["claimRef"], "uid": None}}, "its own claims"),
-        ({"nodeAffinity": None}, "for the nodes that record the model"),
+        ({"nodeAffinity": {"required": ANY_NODE}}, "for the nodes that record the model"),
         ({"persistentVolumeReclaimPolicy": "Delete"}, "keep their files"),
     ],
 )
