@@ -28,7 +28,7 @@ from slipway.kube.objects import (
     Kind,
     Object,
 )
-from slipway.kube.writes import applier as applier_module
+from slipway.kube.writes import write_only
 from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.delivery import WORKLOADS, template_of
 from slipway.serving.contract.settings import Settings
@@ -159,7 +159,7 @@ async def test_a_workload_gets_its_model_and_then_there_is_rest(
 async def test_a_pull_secret_that_another_writer_deletes_or_changes_is_written_again(
     server, cluster, deliver, eventually, monkeypatch, tmp_path
 ) -> None:
-    monkeypatch.setattr(applier_module, "BLIND_SECONDS", 0.1)
+    monkeypatch.setattr(write_only, "REWRITE_SECONDS", 0.1)
     (tmp_path / "hmac").write_bytes(bytes(32))
     own = {"delivery": "ImageVolume", "nodeRegistry": "node:5000", "image": True, "keyFile": str(tmp_path / "hmac")}
     annotations = {names.IMAGE_DIGEST: f"sha256:{'b' * 64}"}

@@ -21,7 +21,7 @@ from slipway.kube.caches.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import MANAGED_BY, controller_owner
 from slipway.kube.schemas.conditions import timestamp
-from slipway.kube.writes.applier import OF_STRANGER, OF_VANISHED_OWNER
+from slipway.kube.writes.write_only import OF_STRANGER, OF_VANISHED_OWNER
 
 PATIENCE = 60.0
 """Seconds for what takes a moment on a machine that has nothing else to do."""

@@ -33,8 +33,7 @@ from slipway.kube.objects import (
     labels,
 )
 from slipway.kube.runtime.controller import owner_keys
-from slipway.kube.writes.applier import OWNER, by_owner
-from slipway.kube.writes.owners import ORIGIN, by_origin, with_owner
+from slipway.kube.writes.owners import ORIGIN, OWNER, by_origin, by_owner, with_owner
 from slipway.serving.contract import watches
 from slipway.serving.contract.api import Api, Trim, Watch
 from slipway.serving.contract.settings import Settings

@@ -125,7 +125,8 @@ class Deliverer:
         self._workloads = caches.informer(metadata_of(kind))
         self._pauses: dict[Key, Backoff] = {}
         """Of workloads that are being rolled out."""
-        self._blind = Applier(client, kind, {}, Expectations(), field_manager=FIELD_MANAGER, manager=MANAGER)
+        applier = Applier(client, kind, {}, Expectations(), field_manager=FIELD_MANAGER, manager=MANAGER)
+        self._secrets = applier.write_only
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
         """The worker loop, fed by the workloads, the models that they name, and what is made for them."""
@@ -152,7 +153,7 @@ class Deliverer:
             await self._report_refusal(workload, error)
             return Result(REFUSED_SECONDS)
         await self._release(workload, outcome.claims)
-        again = [outcome.recheck_seconds, self._blind.write_after(workload)]
+        again = [outcome.recheck_seconds, self._secrets.due_after(workload)]
         if outcome.blocked is None and self.kind != DEPLOYMENT:
             again.append(await self._drop_gated(delivered))
         return Result(min((seconds for seconds in again if seconds is not None), default=None))
@@ -212,8 +213,8 @@ class Deliverer:
 
     async def _deliver(self, workload: Object, outcome: Outcome) -> Object:
         """Makes what the pods need, then writes the workload. Returns that as it is now."""
-        written = await self._blind.write(workload, outcome.secrets)
-        written.raise_passing()
+        written = await self._secrets.apply(workload, outcome.secrets)
+        written.raise_transient()
         for failure in written.failures:
             raise ForbiddenError(failure.message, reason=failure.reason)
         for claim in outcome.claims:

@@ -48,8 +48,9 @@ from slipway.kube.objects import (
 )
 from slipway.kube.runtime.controller import Controller, Result
 from slipway.kube.schemas.conditions import SUMMARY, Condition, merge
-from slipway.kube.writes.applier import Applied, Applier, Failure
+from slipway.kube.writes.applier import Applier
 from slipway.kube.writes.events import Recorder
+from slipway.kube.writes.outcomes import Applied, Failure
 from slipway.kube.writes.status import StatusWriter
 from slipway.serving.containers.freedoms import Labels
 from slipway.serving.contract.api import (
@@ -304,7 +305,7 @@ class Reconciler:
         return answer
 
     async def _apply(self, resource: Object, plan: Plan, *, finishing: bool = False) -> Applied:
-        blind = await self._applier.write(resource, plan.blind)
+        write_only = await self._applier.write_only.apply(resource, plan.blind)
         shared = await self._applier.ensure(resource, plan.shared)
         absent = [(gone.kind, Key(gone.namespace, gone.name)) for gone in plan.absent]
         applied = await self._applier.sync(resource, plan.children, absent=absent, finishing=finishing)
@@ -312,8 +313,8 @@ class Reconciler:
         refused = await self._patch_all_metadata(resource, plan.metadata_patches)
         # The status must not be read off children as they were before.
         wrote = await self._expectations.met(uid(resource))
-        mine = Applied(refused, waited=wrote or bool(refused), again_after=self._applier.write_after(resource))
-        return blind + shared + applied + mine
+        mine = Applied(refused, waited=wrote or bool(refused), again_after=self._applier.write_only.due_after(resource))
+        return write_only + shared + applied + mine
 
     async def _patch_all_metadata(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
         """Patches each object once. If the server rejects that, each patch is sent by itself: one may be too large and
@@ -368,7 +369,7 @@ class Reconciler:
         explanation = explain(conditions, snapshot.world.pods, snapshot.world.now, self._settings.node_wait_seconds)
         if ROUTED in self._api.condition_types and not deleting(resource):
             applied += await self._annotate_services(snapshot.world, explanation.unready, planned=planned)
-        applied.raise_passing()
+        applied.raise_transient()
         rechecks = (applied.retry_after, result.recheck_seconds, explanation.recheck_seconds)
         return Result(min((seconds for seconds in rechecks if seconds is not None), default=None))
 

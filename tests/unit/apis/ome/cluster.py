@@ -13,8 +13,7 @@ from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.facts.config import ModelFacts
 from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME, Key, deleting, key, owner_reference
 from slipway.kube.schemas.conditions import timestamp
-from slipway.kube.writes.applier import by_owner, children_of
-from slipway.kube.writes.owners import OWNER_ELSEWHERE, owner_text, with_owner
+from slipway.kube.writes.owners import OWNER_ELSEWHERE, by_owner, children_of, owner_text, with_owner
 from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Reference, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table
