@@ -8,8 +8,9 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis.kubeai import settings as module
-from slipway.apis.kubeai.settings import InvalidConfigError, ResourceProfile, SharedFilesystem, SystemConfig, parse
+from slipway.apis.kubeai import system_yaml
+from slipway.apis.kubeai.settings import InvalidConfigError, ResourceProfile, SharedFilesystem, SystemConfig
+from slipway.apis.kubeai.system_yaml import parse
 from slipway.decoding import decode_yaml
 from slipway.serving.contract.api import InvalidSpecError
 from tests import documents
@@ -40,7 +41,7 @@ def refused(text: str) -> str:
 def test_a_text_is_read_once_be_it_valid_or_not(text: str, fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     text, read = f"# read once\n{text}", []
     monkeypatch.setattr(
-        module, "decode_yaml", lambda given, *, most: read.append(given) or decode_yaml(given, most=most)
+        system_yaml, "decode_yaml", lambda given, *, most: read.append(given) or decode_yaml(given, most=most)
     )
     outcomes = {refused(text) if fault else str(parse(text)) for _unused in range(5)}
     assert read.count(text) == 1

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from slipway.apis.kubeai import names, settings, urls
+from slipway.apis.kubeai import names, system_yaml, urls
 from slipway.apis.kubeai.engines import ENGINES, located, refusal
 from slipway.apis.kubeai.models import access
 from slipway.apis.kubeai.settings import InvalidConfigError, SystemConfig
@@ -141,7 +141,7 @@ def resolve(world: World) -> ModelView:
         world=world,
         name=name,
         model=_model(world, config, place),
-        config=settings.parse("") if isinstance(config, InvalidConfigError) else config,
+        config=system_yaml.parse("") if isinstance(config, InvalidConfigError) else config,
         place=place,
         claim=world.get(place.claim) if place else None,
         deployment=deployment,
@@ -205,7 +205,7 @@ def _config(world: World) -> SystemConfig | InvalidConfigError:
     """Defaults where there is no ConfigMap."""
     config_map = world.get(_config_reference(world.settings)) or {}
     try:
-        return settings.parse((config_map.get("data") or {}).get(CONFIG_KEY, ""))
+        return system_yaml.parse((config_map.get("data") or {}).get(CONFIG_KEY, ""))
     except InvalidConfigError as error:
         return error
 
