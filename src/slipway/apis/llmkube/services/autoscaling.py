@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.apis.llmkube.rules.engines import scaling_metric
-from slipway.apis.llmkube.services.resolve import Service, quantity
+from slipway.apis.llmkube.services.service import Service, quantity
 from slipway.apis.llmkube.types.service import Metric
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Object
 from slipway.serving.contract.api import InvalidSpecError, World

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slipway.apis.llmkube.services.resolve import Service, ServiceView
+from slipway.apis.llmkube.services.resolve import ServiceView
+from slipway.apis.llmkube.services.service import Service
 from slipway.apis.llmkube.types.operation import Disruption, Slo
 from slipway.kube.objects import Kind, Object, deleting
 from slipway.kube.schemas.conditions import Condition

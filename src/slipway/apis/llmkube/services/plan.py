@@ -7,7 +7,8 @@ from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.models.placement import own_claim
 from slipway.apis.llmkube.rules import scheduling
 from slipway.apis.llmkube.services import autoscaling, operation, pods
-from slipway.apis.llmkube.services.resolve import METAL, Service, ServiceView
+from slipway.apis.llmkube.services.resolve import ServiceView
+from slipway.apis.llmkube.services.service import METAL, Service
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.service import KIND
 from slipway.apis.sealed import refuse_sealed

@@ -13,7 +13,7 @@ from slipway.apis.llmkube.rules import loras
 from slipway.apis.llmkube.rules.hardware import affinity
 from slipway.apis.llmkube.rules.scheduling import class_name
 from slipway.apis.llmkube.services import autoscaling
-from slipway.apis.llmkube.services.resolve import Service, mode, quantity
+from slipway.apis.llmkube.services.service import Service, mode, quantity
 from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.objects import MANAGED_BY, Object, created_unix

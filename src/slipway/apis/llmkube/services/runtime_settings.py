@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.apis.llmkube.rules import ranks
-from slipway.apis.llmkube.services.resolve import Service
+from slipway.apis.llmkube.services.service import Service
 from slipway.apis.llmkube.services.surroundings import draft_of
 from slipway.kube.objects import Object
 from slipway.kube.schemas.conditions import Condition

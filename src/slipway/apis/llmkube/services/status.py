@@ -22,7 +22,8 @@ from slipway.apis.llmkube.rules.scheduling import (
 )
 from slipway.apis.llmkube.rules.updated import stamped
 from slipway.apis.llmkube.services import autoscaling, operation, pods, runtime_settings
-from slipway.apis.llmkube.services.resolve import METAL, Service, ServiceView, mode, priority
+from slipway.apis.llmkube.services.resolve import ServiceView, priority
+from slipway.apis.llmkube.services.service import METAL, Service, mode
 from slipway.apis.llmkube.services.surroundings import model_of, pool_of
 from slipway.engines.definition.flags import UNSUPPORTED_SETTING
 from slipway.engines.definition.log_patterns import Download
