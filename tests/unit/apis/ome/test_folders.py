@@ -281,7 +281,7 @@ def test_a_model_that_waits_for_a_folder_gets_it_when_the_other_one_is_gone() ->
 
 def wanted(cluster: Cluster, name: str, path: str) -> str:
     """The digest that a record has of what the model asks for, at this path."""
-    return ome_storage.read(cluster.models[name], cluster.settings, (path,)).wanted
+    return ome_storage.parse_storage(cluster.models[name], cluster.settings, (path,)).identity
 
 
 @pytest.mark.parametrize(("path", "given"), [("/raid/models/mine", "/raid/models/mine"), (DEFAULT, None)])
@@ -389,7 +389,7 @@ def test_refused_models_cost_nothing_at_a_look_at_others(monkeypatch: pytest.Mon
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE)
     reads: list[str] = []
-    read = ome_storage.read
+    read = ome_storage.parse_storage
 
     def count(model: Any, *rest: Any) -> ome_storage.Stored:
         reads.append(model["metadata"]["name"])
@@ -397,8 +397,8 @@ def test_refused_models_cost_nothing_at_a_look_at_others(monkeypatch: pytest.Mon
 
     strangers(cluster, 20)
     world = cluster.world("mine")
-    monkeypatch.setattr(ome_storage, "read", count)
-    folders.settle(world, world.resource)
+    monkeypatch.setattr(ome_storage, "parse_storage", count)
+    folders.resolve_storage(world, world.resource)
     assert set(reads) == {"mine"}
 
 

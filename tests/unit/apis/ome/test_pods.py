@@ -42,7 +42,7 @@ MODEL = Mount(
     vendor="meta",
     format_name="safetensors",
     format_version="1.0.0",
-    wanted="abc",
+    identity="abc",
 )
 CLAIMED = claim_name(MODEL.uid, MODEL.path, "models")
 CLAIM = replace(MODEL, claim="weights", claim_namespace="models", sub_path="llama", node_label="", path="/mnt/llama")
@@ -57,7 +57,7 @@ def weights(name: str = "lora", **fields: Any) -> Adapter:
         namespace="",
         path=f"/raid/models/{name}",
         node_label=f"models.ome.io/finetunedweight.{name}",
-        wanted="def",
+        identity="def",
     )
     return Adapter(mount=mount, strategy="lora", **fields)
 
@@ -491,7 +491,7 @@ def test_labels_are_cut_to_what_a_label_holds() -> None:
 
 def test_new_files_make_new_pods() -> None:
     """Though they lie where the former did."""
-    before, after = (pod({"runner": container()}, model=replace(MODEL, wanted=revision)) for revision in "ab")
+    before, after = (pod({"runner": container()}, model=replace(MODEL, identity=revision)) for revision in "ab")
     assert before["spec"] == after["spec"]
     assert before["metadata"]["annotations"][TEMPLATE] != after["metadata"]["annotations"][TEMPLATE]
 

@@ -10,7 +10,7 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.components.overlay import components
-from slipway.apis.ome.models.storage import read
+from slipway.apis.ome.models.storage import parse_storage
 from slipway.apis.ome.types.service import SERVICE
 from slipway.kube.objects import SERVICE as KUBERNETES_SERVICE
 from slipway.kube.objects import Object
@@ -88,10 +88,10 @@ def test_addresses_are_read_as_in_the_originals_tables(row: Object) -> None:
     scheme = uri.partition("://")[0]
     if scheme in NOT_SERVED or (row["wantErr"] and uri not in READ):
         with pytest.raises(InvalidSpecError) as refused:
-            read(model, Settings())
+            parse_storage(model, Settings())
         assert row["wantErr"] or refused.value.reason == NOT_SERVED[scheme]
         return
-    model_storage = read(model, Settings())
+    model_storage = parse_storage(model, Settings())
     if isinstance(expected, dict) and "PVCName" in expected:
         assert model_storage.claim is not None
         assert (model_storage.claim.name, model_storage.sub_path) == (expected["PVCName"], expected["SubPath"])
@@ -107,7 +107,7 @@ def test_a_claims_namespace_is_the_models_own(row: Object) -> None:
     """Whatever the text is: pods reach the claims of their own namespace alone."""
     model = services.model(namespace="models", storage={"storageUri": f"pvc://{row['namespace']}:claim/a"})
     with pytest.raises(InvalidSpecError) as refused:
-        read(model, Settings())
+        parse_storage(model, Settings())
     assert refused.value.reason == ("ClaimOfOtherNamespace" if row["namespace"] else "InvalidSource")
 
 

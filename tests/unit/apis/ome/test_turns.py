@@ -459,7 +459,7 @@ def test_queues_that_were_ahead_change_no_result(monkeypatch: pytest.MonkeyPatch
     remembered = [turns.has_turn(one, node, desired(one, node)) for one in looks]
     fresh = []
     for one in looks:
-        monkeypatch.setattr(turns, "HEADS", line.Heads())
+        monkeypatch.setattr(turns, "HEADS", line.QueueHeads())
         fresh.append(turns.has_turn(one, node, desired(one, node)))
     assert remembered == fresh
     assert sum(fresh) == 6 * 2

@@ -100,7 +100,9 @@ def _claims(view: View) -> tuple[Object, ...]:
     """For the files of a model on nodes."""
     volumes = view.job.access.volumes if view.job else ()
     mark, namespace = nodes.mark(view.job.node_label if view.job else ""), key(view.world.resource).namespace
-    return tuple(model_volumes.claim(name, namespace, mark) for name in model_volumes.names_in([{"volumes": volumes}]))
+    return tuple(
+        model_volumes.build_claim(name, namespace, mark) for name in model_volumes.names_in([{"volumes": volumes}])
+    )
 
 
 def _made(view: View, override: Object) -> Object:

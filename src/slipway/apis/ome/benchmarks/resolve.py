@@ -111,7 +111,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
         Watch(
             kind=kind, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(references), NAMESPACE: by_namespace}
         ),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(model_volumes.of_claim, kind=kind)),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(model_volumes.enqueue_users_of_claim, kind=kind)),
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
         Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
         Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
@@ -258,12 +258,12 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
     if model is None:
         raise InvalidSpecError("TokenizerUnknown", f"The service's model is unknown. {text}")
     own, (namespace, name) = key(world.resource).namespace, key(model)
-    mount = folders.mount(world, model) if namespace in ("", own) else None
+    mount = folders.resolve_mount(world, model) if namespace in ("", own) else None
     if mount is None or not mount.path or own != (mount.claim_namespace or own):
         raise InvalidSpecError("TokenizerUnknown", f"This job cannot read the files of the model {name}. {text}")
     if mount.claim:
         volume = volumes.claim(MODEL_VOLUME, mount.claim, read_only=True)
-    elif mount.leaving:
+    elif mount.is_deleted:
         raise InvalidSpecError("TokenizerUnknown", f"The model {name} is being deleted. {text}")
     else:
         volume = volumes.claim(MODEL_VOLUME, model_volumes.name_for(mount, world.resource), read_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.ome.models.storage import Mount, mount_of, read
+from slipway.apis.ome.models.storage import Mount, mount_of, parse_storage
 from slipway.engines import arguments
 from slipway.engines.programs.vllm import VLLM
 from slipway.engines.recognition import Recognised, given
@@ -38,7 +38,7 @@ def adapter_of(weight: Object, settings: Settings) -> Adapter:
     """A FineTunedWeight as pods use it. Raises InvalidSpecError where its storage cannot be served."""
     spec = weight["spec"]
     hyper, configuration = (as_object(spec.get(field)) for field in ("hyperParameters", "configuration"))
-    stored = read(weight, settings)
+    stored = parse_storage(weight, settings)
     return Adapter(
         mount=mount_of(weight, settings),
         strategy=str(hyper.get("strategy", "")).lower(),

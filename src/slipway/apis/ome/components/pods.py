@@ -98,7 +98,7 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     spec = with_groups(spec, context.device_groups)
     annotations = _annotations(component, role, context, mounts)
     # Files that come from elsewhere are others, though they lie where the former did.
-    annotations[TEMPLATE] = digest([spec, *(mount.wanted for mount in mounts)])
+    annotations[TEMPLATE] = digest([spec, *(mount.identity for mount in mounts)])
     labels = _labels(component, context)
     if seen.engine and role != "worker":
         labels[names.ENGINE_LABEL] = seen.engine.name

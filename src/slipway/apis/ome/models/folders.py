@@ -46,7 +46,7 @@ class Rank(NamedTuple):
     """Orders models that want one folder. Of one group, a model whose files are there comes before new ones."""
 
     group: int
-    comes: bool
+    is_new: bool
     age: tuple[str, ...]
 
 
@@ -68,30 +68,30 @@ class Claim(msgspec.Struct, frozen=True):
         return 2 if self.former else int(bool(self.owner))
 
 
-def settle(world: World, model: Object) -> Stored:
+def resolve_storage(world: World, model: Object) -> Stored:
     """The model's storage. Raises InvalidSpecError if it cannot be served, or if another model has the folder."""
     kept = recorded_paths(world, model) if _may_be_former(model, world.settings) else frozenset[str]()
-    stored = storage.read(model, world.settings, kept)
+    stored = storage.parse_storage(model, world.settings, kept)
     if stored.root:
         mine = Claim(model, stored, not storage.is_placed(stored.path, key(model).namespace, world.settings))
-        if rival := next(_rivals(world, mine), None):
-            raise InvalidSpecError(TAKEN, _taken(mine, rival))
+        if rival := next(_find_rivals(world, mine), None):
+            raise InvalidSpecError(TAKEN, _describe_conflict(mine, rival))
     return stored
 
 
-def mount(world: World, model: Object) -> Mount:
+def resolve_mount(world: World, model: Object) -> Mount:
     """How pods read a model. Raises InvalidSpecError if they may not, or if there is nothing that can be served."""
-    return mount_of(model, world.settings, settle(world, model))
+    return mount_of(model, world.settings, resolve_storage(world, model))
 
 
-def wished_paths(model: Object, settings: Settings) -> frozenset[str]:
+def possible_paths(model: Object, settings: Settings) -> frozenset[str]:
     """The folders that a model might have if it were alone: here, or by an earlier version."""
     return frozenset(path for path in (_path(model, settings), _path(model, settings, ANY_PATH)) if path)
 
 
-def _path(model: Object, settings: Settings, kept: Container[str] = ()) -> str:
+def _path(model: Object, settings: Settings, allowed: Container[str] = ()) -> str:
     try:
-        stored = storage.read(model, settings, kept)
+        stored = storage.parse_storage(model, settings, allowed)
     except InvalidSpecError:
         return ""
     return stored.path if stored.root else ""
@@ -105,33 +105,33 @@ def recorded_paths(world: World, model: Object) -> frozenset[str]:
     return frozenset(paths - shared)
 
 
-def may_have(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
+def may_use_folder(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
     """Whether a model may have a folder wherever it is asked for, or as a node has its files there."""
     placed = storage.is_placed(path, key(model).namespace, settings)
     return placed or any(_record_path(nodes.read(node), model) == path for node in listers.list(NODE))
 
 
-def occupied(world: World, node: Node, path: str) -> bool:
+def is_folder_in_use(world: World, node: Node, path: str) -> bool:
     """Whether a folder stays on a node though the world's model leaves it: it is in or around the folder of a model
     that comes first, or another model of the same owner has it or one inside."""
     mine, settings = world.resource, world.settings
     group = 0 if not key(mine).namespace else 1 if storage.is_placed(path, key(mine).namespace, settings) else 2
-    for one in overlapping(world.listers, settings, path):
+    for one in find_overlapping(world.listers, settings, path):
         if uid(one.model) == uid(mine):
             continue
         there = _record_path(node, one.model) == one.stored.path
         if one.owner != key(mine).namespace:
             if there or (one.group <= group and not one.owner):
                 return True
-        elif (there or not one.former) and not deleting(one.model) and _within(one.stored.path, path):
+        elif (there or not one.former) and not deleting(one.model) and _is_within(one.stored.path, path):
             return True
     return False
 
 
-def loaded_by_others(world: World, node: Node, path: str) -> bool:
+def is_loaded_by_others(world: World, node: Node, path: str) -> bool:
     """Whether another model of the same owner than the world's has its files in a folder of a node."""
     mine = world.resource
-    for one in overlapping(world.listers, world.settings, path):
+    for one in find_overlapping(world.listers, world.settings, path):
         if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
             continue
         record = nodes.recorded(node, nodes.mark(storage.node_label(one.model)), uid(one.model))
@@ -142,10 +142,10 @@ def loaded_by_others(world: World, node: Node, path: str) -> bool:
 
 def overlap(one: str, other: str) -> bool:
     """Whether two folders are the same, or one is inside the other."""
-    return _within(one, other) or _within(other, one)
+    return _is_within(one, other) or _is_within(other, one)
 
 
-def overlapping(
+def find_overlapping(
     listers: Listers,
     settings: Settings,
     path: str,
@@ -158,7 +158,7 @@ def overlapping(
         for index in among if kind.namespaced else [one for one in among if one == PATH]:
             former = index == FORMER
             for model in (one for value in values for one in listers.list(kind, index, value)):
-                yield Claim(model, storage.read(model, settings, ANY_PATH if former else ()), former)
+                yield Claim(model, storage.parse_storage(model, settings, ANY_PATH if former else ()), former)
 
 
 def by_folder(volume: Object) -> Iterable[str]:
@@ -167,7 +167,7 @@ def by_folder(volume: Object) -> Iterable[str]:
     return (*_with_parents(path), f"{EXACTLY}{path}") if path else ()
 
 
-def held_by_others(listers: Listers, model: Object, path: str) -> bool:
+def is_mounted_by_others(listers: Listers, model: Object, path: str) -> bool:
     """Whether pods of other authors may still mount a folder, one inside, or one around it. Files of a model of the
     cluster may be read in any namespace."""
     namespace = key(model).namespace
@@ -182,36 +182,36 @@ def held_by_others(listers: Listers, model: Object, path: str) -> bool:
 # Precedence
 
 
-def _rivals(world: World, mine: Claim) -> Iterator[Claim]:
+def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
     """The models that keep a model from its folder."""
     kinds = tuple(KINDS.values()) if mine.owner else CLUSTER_KINDS
     rank: Rank | None = None
     among = (PATH, FORMER) if mine.former else (PATH,)  # there may be any number of the others, and all come after it
-    for other in overlapping(world.listers, world.settings, mine.stored.path, kinds, among):
+    for other in find_overlapping(world.listers, world.settings, mine.stored.path, kinds, among):
         same_owner = other.owner == mine.owner
-        if uid(other.model) == uid(mine.model) or other.group > mine.group or (same_owner and _get_along(mine, other)):
+        if uid(other.model) == uid(mine.model) or other.group > mine.group or (same_owner and _may_share(mine, other)):
             continue
         rank = rank or _rank(world, mine)
         theirs = _rank(world, other) if other.group == mine.group else Rank(other.group, True, ())
-        if other.former and theirs.comes:  # no node has files of it, so that it has no right to the folder
+        if other.former and theirs.is_new:  # no node has files of it, so that it has no right to the folder
             continue
         nested = other.stored.path != mine.stored.path
-        if theirs < rank and not (same_owner and nested and not rank.comes):
+        if theirs < rank and not (same_owner and nested and not rank.is_new):
             yield other
 
 
-def _get_along(one: Claim, other: Claim) -> bool:
+def _may_share(one: Claim, other: Claim) -> bool:
     """Whether two models of one owner may share the folder: only loads of different files spoil each other."""
     if deleting(other.model) or not one.stored.url or not other.stored.url:
         return True
-    return one.stored.path == other.stored.path and one.stored.wanted == other.stored.wanted
+    return one.stored.path == other.stored.path and one.stored.identity == other.stored.identity
 
 
 def _rank(world: World, claim: Claim) -> Rank:
     return Rank(claim.group, claim.stored.path not in recorded_paths(world, claim.model), age(claim.model))
 
 
-def _taken(mine: Claim, rival: Claim) -> str:
+def _describe_conflict(mine: Claim, rival: Claim) -> str:
     mine_path, path = mine.stored.path, rival.stored.path
     other = f"The {rival.model['kind']} {key(rival.model)}"
     if rival.owner not in ("", mine.owner):  # authors learn nothing of models of other namespaces
@@ -259,7 +259,7 @@ def _record_path(node: Node, model: Object) -> str:
     return record.path if record else ""
 
 
-def _within(path: str, folder: str) -> bool:
+def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 

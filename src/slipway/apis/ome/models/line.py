@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 
-class Written(NamedTuple):
+class OpenFolder(NamedTuple):
     """A folder in which the load of a model may still write."""
 
     of: str
@@ -17,43 +17,43 @@ class Written(NamedTuple):
     path: str
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class NodeLoads(msgspec.Struct, frozen=True, kw_only=True):
     """Who loads models onto a node."""
 
     loads: Counter[str]
     """By namespace; empty: of the cluster."""
-    written: Sequence[Written]
+    open_folders: Sequence[OpenFolder]
     at_once: int
 
-    def most(self, namespace: str) -> int:
+    def max_turns(self, namespace: str) -> int:
         """How many turns a namespace can have: it leaves one to the others, as its authors may create endless loads."""
         return max(self.at_once - 1, 1) if namespace else self.at_once
 
     @property
-    def free(self) -> int:
-        return self.at_once - sum(min(count, self.most(namespace)) for namespace, count in self.loads.items())
+    def free_turns(self) -> int:
+        return self.at_once - sum(min(count, self.max_turns(namespace)) for namespace, count in self.loads.items())
 
 
-class Heads:
+class QueueHeads:
     """The queues whose models were the next ones on each node. A model that waits is behind them, so that the cost of
     its look does not grow with the number of queues. They are examined like all others: the order of queues changes no
     result."""
 
     def __init__(self, most: int = 16, nodes: int = 5000) -> None:
         """``most``: queues of each node; ``nodes``: the most that are remembered."""
-        self._known: OrderedDict[str, list[str]] = OrderedDict()
+        self._heads: OrderedDict[str, list[str]] = OrderedDict()
         self._most, self._nodes = most, nodes
 
-    def first(self, node: str, queues: Callable[[], Iterable[str]]) -> Iterator[str]:
+    def in_order(self, node: str, queues: Callable[[], Iterable[str]]) -> Iterator[str]:
         """All queues, the heads first. ``queues`` is called only if the heads are not enough."""
-        heads = self._known.get(node, [])
+        heads = self._heads.get(node, [])
         yield from heads
         yield from (one for one in queues() if one not in heads)
 
-    def keep(self, node: str, examined: Mapping[str, bool], rank: Callable[[str], Any]) -> None:
+    def remember(self, node: str, examined: Mapping[str, bool], rank: Callable[[str], Any]) -> None:
         """Remembers the queues with models that are ahead. ``examined``: whether a queue has any."""
-        heads = [one for one in self._known.pop(node, []) if one not in examined]
+        heads = [one for one in self._heads.pop(node, []) if one not in examined]
         heads += [one for one, is_ahead in examined.items() if is_ahead]
-        self._known[node] = sorted(heads, key=rank)[: self._most]
-        if len(self._known) > self._nodes:
-            self._known.popitem(last=False)
+        self._heads[node] = sorted(heads, key=rank)[: self._most]
+        if len(self._heads) > self._nodes:
+            self._heads.popitem(last=False)

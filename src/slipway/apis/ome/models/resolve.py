@@ -12,7 +12,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage, turns
 from slipway.apis.ome.models.storage import KINDS, Stored
-from slipway.apis.ome.models.volumes import Claimed, by_model, claimed, names_in
+from slipway.apis.ome.models.volumes import ModelClaim, by_model, find_claims, names_in
 from slipway.apis.ome.settings import ome
 from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import (
@@ -48,7 +48,7 @@ MOUNTED = "mounted"
 """Index of pods: the folders of nodes that they read."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A model that may not be valid, and the nodes that have to do with it."""
 
     world: World
@@ -58,11 +58,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Of nodes, for this model."""
     nodes: tuple[Node, ...]
     """Those that it is for, that say something of it, or that a Job of it is pinned to."""
-    claims: tuple[Claimed, ...] = ()
+    claims: tuple[ModelClaim, ...] = ()
     """By which pods read a folder that it has, had or might have. Those without a path are for none of them."""
 
     @property
-    def leaving(self) -> bool:
+    def is_deleted(self) -> bool:
         return deleting(self.resource)
 
     @property
@@ -90,7 +90,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [one for (kind, _name), one in self.world.children.items() if kind == PERSISTENT_VOLUME]
 
     @property
-    def held(self) -> list[Object]:
+    def held_volumes(self) -> list[Object]:
         """The volumes that pods may still use. A claim that does not go, because a pod takes forever to end, is waited
         for only so long: its folder goes to no other namespace before its volume is gone."""
         claims = {one.name: one.claim for one in self.claims}
@@ -103,12 +103,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def is_read(self, path: str) -> bool:
         """Whether pods of services or benchmarks read a folder. Looked up once for all claims and nodes, and only for
         folders that the model leaves: any author may say that pods read a folder."""
-        if path not in self._readings:
-            self._readings[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
-        return self._readings[path]
+        if path not in self._read_folders:
+            self._read_folders[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
+        return self._read_folders[path]
 
     @cached_property
-    def _readings(self) -> dict[str, bool]:
+    def _read_folders(self) -> dict[str, bool]:
         return {}
 
     @cached_property
@@ -116,17 +116,17 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The folders that it has, had or might have."""
         records = (self.record(node) for node in self.nodes)
         there = {path for record in records if record for path in record.kept}
-        return folders.wished_paths(self.resource, self.world.settings) | there
+        return folders.possible_paths(self.resource, self.world.settings) | there
 
     def _has_readers(self, path: str, claims: Container[str]) -> bool:
         readers, use = (names.INFERENCE_SERVICE, names.BENCHMARK_JOB), storage.use_of(path)
         pods = (pod for kind in readers for pod in self.world.listers.pods_of(kind, MOUNTED, use))
         namespace, now = key(self.resource).namespace, self.world.now
         mine = (pod for pod in pods if namespace in ("", key(pod).namespace))
-        return any(_mounts(pod, path, claims) and may_use_volumes(pod, now) for pod in mine)
+        return any(_mounts_folder(pod, path, claims) and may_use_volumes(pod, now) for pod in mine)
 
     @property
-    def late(self) -> bool:
+    def is_overdue(self) -> bool:
         """Whether a model that goes has waited long enough."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 
@@ -138,43 +138,43 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def is_for(self, node: Node) -> bool:
         usable = isinstance(self.stored, Stored) and self.stored.claim is None
-        return usable and not self.leaving and self.valid().placement.admits(node)
+        return usable and not self.is_deleted and self.valid().placement.admits(node)
 
     def record(self, node: Node) -> Record | None:
         return nodes.recorded(node, nodes.mark(self.label), uid(self.resource))
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> ModelView:
     resource = world.resource
-    stored, label = _stored(world), storage.node_label(resource)
-    view = View(world=world, resource=resource, stored=stored, label=label, nodes=())
+    stored, label = _resolve_storage(world), storage.node_label(resource)
+    view = ModelView(world=world, resource=resource, stored=stored, label=label, nodes=())
     busy = set(map(nodes.node_of, view.jobs))
     all_nodes = (nodes.read(node) for node in world.list(NODE))
-    mine = [one for one in all_nodes if one.name in busy or _says(one, label) or view.is_for(one)]
+    mine = [one for one in all_nodes if one.name in busy or _has_state(one, label) or view.is_for(one)]
     view = msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
-    return msgspec.structs.replace(view, claims=_claims(view))
+    return msgspec.structs.replace(view, claims=_find_claims(view))
 
 
-def _claims(view: View) -> tuple[Claimed, ...]:
+def _find_claims(view: ModelView) -> tuple[ModelClaim, ...]:
     claims = view.world.list(PERSISTENT_VOLUME_CLAIM, OF_MODEL, nodes.mark(view.label))
-    return claimed(claims, view.resource, sorted(view.paths)) if claims else ()
+    return find_claims(claims, view.resource, sorted(view.paths)) if claims else ()
 
 
-def _mounts(pod: Object, path: str, claims: Container[str]) -> bool:
+def _mounts_folder(pod: Object, path: str, claims: Container[str]) -> bool:
     """Whether a pod mounts a folder: by a claim, or by itself as versions before 0.5 had it."""
     spec = pod.get("spec") or {}
     mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
     return path in mounted or any(name in claims for name in names_in([spec]))
 
 
-def _stored(world: World) -> Stored | InvalidSpecError:
+def _resolve_storage(world: World) -> Stored | InvalidSpecError:
     try:
-        return folders.settle(world, world.resource)
+        return folders.resolve_storage(world, world.resource)
     except InvalidSpecError as error:
         return error
 
 
-def _says(node: Node, label: str) -> bool:
+def _has_state(node: Node, label: str) -> bool:
     return label in node.labels or f"{nodes.RECORDS}{nodes.mark(label)}" in node.records
 
 
@@ -186,17 +186,20 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
     others = (one for one in KINDS.values() if one != kind)
     return (
         *(
-            msgspec.structs.replace(watch, indexes=turns.of_jobs(settings))
+            msgspec.structs.replace(watch, indexes=turns.job_indexes(settings))
             for watch in owned_by(kind, JOB, elsewhere=ome(settings).namespace)
         ),
         *(
             msgspec.structs.replace(watch, indexes={folders.FOLDER: folders.by_folder})
             for watch in owned_by(kind, PERSISTENT_VOLUME, elsewhere="")
         ),
-        *(Watch(kind=one, enqueue=_sharing(kind, settings), indexes=_indexes(settings)) for one in (kind, *others)),
-        Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind), indexes={OF_MODEL: by_model}),
-        Watch(kind=POD, enqueue=_of_reader(kind), indexes={MOUNTED: by_mounted}),
+        *(
+            Watch(kind=one, enqueue=_enqueue_folder_rivals(kind, settings), indexes=_indexes(settings))
+            for one in (kind, *others)
+        ),
+        Watch(kind=NODE, enqueue=_enqueue_models_of_node(kind, settings), trim=nodes.trimmed),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_enqueue_models_of_claim(kind), indexes={OF_MODEL: by_model}),
+        Watch(kind=POD, enqueue=_enqueue_models_of_reader(kind), indexes={MOUNTED: by_mounted}),
     )
 
 
@@ -208,9 +211,9 @@ class _ByStorage(msgspec.Struct, frozen=True):
 
     def __call__(self, model: Object) -> Iterable[str]:
         if self.index == USE:
-            return [storage.use_of(path) for path in folders.wished_paths(model, self.settings)]
+            return [storage.use_of(path) for path in folders.possible_paths(model, self.settings)]
         try:
-            stored = storage.read(model, self.settings, folders.ANY_PATH)
+            stored = storage.parse_storage(model, self.settings, folders.ANY_PATH)
         except InvalidSpecError:
             return ()
         if self.index == REPOSITORY:
@@ -243,7 +246,7 @@ def _place(namespace: str, name: str) -> str:
     return f"{namespace}/{name}"
 
 
-def _sharing(kind: Kind, settings: Settings) -> Enqueue:
+def _enqueue_folder_rivals(kind: Kind, settings: Settings) -> Enqueue:
     """The models of a kind whose folder is in or around that of a model which comes, goes or turns to another one.
     One that may not have its folder was in the way of none, except that it had it by the word of a node: then it was in
     the way of others with such folders."""
@@ -254,16 +257,16 @@ def _sharing(kind: Kind, settings: Settings) -> Enqueue:
             return ()
         woken: set[Key] = set()
         for model in filter(None, (old, new)):
-            for path in folders.wished_paths(model, settings):
-                had = folders.may_have(listers, settings, model, path)
+            for path in folders.possible_paths(model, settings):
+                had = folders.may_use_folder(listers, settings, model, path)
                 among = (folders.PATH, folders.FORMER) if had else (folders.FORMER,) if new is None else ()
-                woken |= {key(one.model) for one in folders.overlapping(listers, settings, path, (kind,), among)}
+                woken |= {key(one.model) for one in folders.find_overlapping(listers, settings, path, (kind,), among)}
         return woken - {change.key}
 
     return enqueue
 
 
-def _of_claim(kind: Kind) -> Enqueue:
+def _enqueue_models_of_claim(kind: Kind) -> Enqueue:
     """The models of a kind whose files are on a claim, or whose folder a claim is for."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
@@ -274,7 +277,7 @@ def _of_claim(kind: Kind) -> Enqueue:
     return enqueue
 
 
-def _of_reader(kind: Kind) -> Enqueue:
+def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
     """The models of a kind that may wait for a pod which reads their folder no longer."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
@@ -284,7 +287,7 @@ def _of_reader(kind: Kind) -> Enqueue:
     return enqueue
 
 
-def _of_node(kind: Kind, settings: Settings) -> Enqueue:
+def _enqueue_models_of_node(kind: Kind, settings: Settings) -> Enqueue:
     """The models of a kind that a change of a node concerns: those that it is or was for where that may have changed,
     those of which it says something else, and then those whose turn on it may have come."""
 
@@ -294,13 +297,13 @@ def _of_node(kind: Kind, settings: Settings) -> Enqueue:
             return ()
         states = [nodes.read(one) for one in (change.old, change.new) if one is not None]
         if changed.everybody:
-            return [key(one) for one in listers.list(kind) if _concerns(one, states, settings)]
+            return [key(one) for one in listers.list(kind) if _is_affected(one, states, settings)]
         marked = [key(one) for mark in changed.marks for one in listers.list(kind, MARK, mark)]
         return [*marked, *turns.next_on(listers, settings, kind, states[-1], time.time())]
 
     return enqueue
 
 
-def _concerns(model: Object, states: Iterable[Node], settings: Settings) -> bool:
+def _is_affected(model: Object, states: Iterable[Node], settings: Settings) -> bool:
     label = storage.node_label(model)
-    return any(_says(node, label) or turns.desired_of(model, node, settings) for node in states)
+    return any(_has_state(node, label) or turns.desired_of(model, node, settings) for node in states)

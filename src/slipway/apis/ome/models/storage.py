@@ -74,7 +74,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement = Placement()
 
     @property
-    def wanted(self) -> str:
+    def identity(self) -> str:
         """Tells these files, and where they lie, from any others."""
         text = f"{self.spec.storage_uri}\0{self.path}\0{self.region}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -91,7 +91,7 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """Of the model."""
     mark: str
     """What the model's label of nodes ends with."""
-    leaving: bool = False
+    is_deleted: bool = False
     """Whether the model is being deleted."""
     path: str
     """In containers; of the node, too, where there is no claim. Empty: there is nothing to mount."""
@@ -104,7 +104,7 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     category: str = "SMALL"
     format_name: str = ""
     format_version: str = ""
-    wanted: str
+    identity: str
     """Differs with the source: a pod template that has it rolls with that."""
 
 
@@ -118,7 +118,7 @@ def node_label(model: Object) -> str:
 
 def mount_of(model: Object, settings: Settings, stored: Stored | None = None) -> Mount:
     """``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot be served."""
-    stored, spec, (namespace, name) = stored or read(model, settings), model["spec"], key(model)
+    stored, spec, (namespace, name) = stored or parse_storage(model, settings), model["spec"], key(model)
     form = spec.get("modelFormat") or {}
     return Mount(
         name=name,
@@ -126,7 +126,7 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
         namespace=namespace,
         uid=uid(model),
         mark=mark(node_label(model)),
-        leaving=deleting(model),
+        is_deleted=deleting(model),
         path=stored.path if stored.claim or stored.root else "",
         claim=stored.claim.name if stored.claim else "",
         claim_namespace=stored.claim.namespace if stored.claim else "",
@@ -136,7 +136,7 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
         category=annotations_of(model).get(names.MODEL_CATEGORY, "SMALL"),
         format_name=form.get("name", ""),
         format_version=form.get("version", ""),
-        wanted=stored.wanted,
+        identity=stored.identity,
     )
 
 
@@ -146,7 +146,7 @@ def use_of(path: str) -> str:
     return f"{USED}{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
-def reserved(model: Object) -> bool:
+def keeps_files(model: Object) -> bool:
     """Whether the files stay though the model goes."""
     return labels(model).get(names.RESERVED_LABEL) == "true"
 
@@ -207,9 +207,9 @@ class Cache:
         self._entries: OrderedDict[tuple[Key, str, Container[str]], _Cached] = OrderedDict()
         self._most, self.size = most, 0
 
-    def read(self, model: Object, settings: Settings, kept: Container[str]) -> Stored | InvalidSpecError:
+    def get(self, model: Object, settings: Settings, allowed: Container[str]) -> Stored | InvalidSpecError:
         """The storage, or why it cannot be served. One that is too long is refused each time, and not kept."""
-        place, spec = (key(model), model["kind"], kept), model["spec"].get("storage")
+        place, spec = (key(model), model["kind"], allowed), model["spec"].get("storage")
         entry = self._entries.get(place)
         if entry is not None and entry.spec is spec and entry.settings is settings:
             self._entries.move_to_end(place)
@@ -220,11 +220,11 @@ class Cache:
             text = f"The storage is larger than {LONGEST >> 10} KiB. Shorten it."
             return InvalidSpecError("InvalidSpec", text)
         try:
-            stored: Stored | InvalidSpecError = _parsed(model, settings, kept)
+            stored: Stored | InvalidSpecError = _parse(model, settings, allowed)
         except InvalidSpecError as error:
             stored = InvalidSpecError(error.reason, error.message)  # without the traceback, which keeps all it saw
-        if isinstance(kept, Collection):
-            size += sum(map(len, kept))
+        if isinstance(allowed, Collection):
+            size += sum(map(len, allowed))
         self._entries[place] = _Cached(spec, settings, stored, size)
         self.size += size
         while self.size > self._most:
@@ -253,16 +253,16 @@ def _size(spec: object) -> int:
 _CACHE = Cache()
 
 
-def read(model: Object, settings: Settings, kept: Container[str] = ()) -> Stored:
+def parse_storage(model: Object, settings: Settings, allowed: Container[str] = ()) -> Stored:
     """``kept``: folders that the model may have wherever they are, as nodes have its files there. The spec is parsed
     once for each version of the model. Raises InvalidSpecError."""
-    stored = _CACHE.read(model, settings, kept)
+    stored = _CACHE.get(model, settings, allowed)
     if isinstance(stored, InvalidSpecError):
         raise InvalidSpecError(stored.reason, stored.message)
     return stored
 
 
-def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:
+def _parse(model: Object, settings: Settings, allowed: Container[str]) -> Stored:
     try:
         spec = msgspec.convert(model["spec"].get("storage"), StorageSpec)
         placed = placement(spec.node_selector, spec.node_affinity)
@@ -277,18 +277,18 @@ def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:
         raise InvalidSpecError("SourceNotServed", text)
     stored = Stored(scheme=scheme, spec=spec, path=(spec.path or "").rstrip("/"), placement=placed)
     if scheme == "pvc":
-        return _on_claim(stored, rest, model, settings)
+        return _place_on_claim(stored, rest, model, settings)
     if scheme == "vendor":
-        return stored if not stored.path else _on_nodes(stored, model, settings, kept)
+        return stored if not stored.path else _place_on_nodes(stored, model, settings, allowed)
     if scheme == "local":
         named = msgspec.structs.replace(stored, path=stored.path or rest.rstrip("/"))
-        return _on_nodes(named, model, settings, kept)
+        return _place_on_nodes(named, model, settings, allowed)
     if scheme not in FETCHED:
         raise _invalid(f"unknown scheme {scheme[:40]}. Use {', '.join(SCHEMES)}{did_you_mean(scheme, SCHEMES)}")
-    return _on_nodes(_fetched(stored, rest, model, settings, kept), model, settings, kept)
+    return _place_on_nodes(_parse_source(stored, rest, model, settings, allowed), model, settings, allowed)
 
 
-def _fetched(stored: Stored, rest: str, model: Object, settings: Settings, kept: Container[str]) -> Stored:
+def _parse_source(stored: Stored, rest: str, model: Object, settings: Settings, allowed: Container[str]) -> Stored:
     text, region = stored.spec.storage_uri, stored.spec.parameters.get("region", "")
     if stored.scheme in ("s3", "gs"):
         bucket, slash, place = rest.partition("/")
@@ -300,17 +300,17 @@ def _fetched(stored: Stored, rest: str, model: Object, settings: Settings, kept:
         raise InvalidSpecError(error.reason, f"{error.message[:1].upper()}{error.message[1:]}.") from None
     url = source.url if stored.scheme != "gs" else f"gs{source.url.removeprefix('s3')}"
     scheme = url.partition("://")[0]  # the address of a page of the hub names a repository, too
-    path = stored.path or _default_path(f"{scheme}/{_folder(redact_url(url))}", key(model).namespace, settings, kept)
+    path = stored.path or _default_path(f"{scheme}/{_folder(redact_url(url))}", key(model).namespace, settings, allowed)
     return msgspec.structs.replace(
         stored, scheme=scheme, url=url, region=region, files=source.files, stored_as=source.stored_as, path=path
     )
 
 
-def _default_path(folder: str, namespace: str, settings: Settings, kept: Container[str]) -> str:
+def _default_path(folder: str, namespace: str, settings: Settings, allowed: Container[str]) -> str:
     """Below the namespace's own folder, unless nodes have the files where earlier versions put them."""
     root = _first_root(settings)
     former = f"{root}/{folder}"
-    return former if not namespace or former in kept else f"{_own_folder(root, namespace)}/{folder}"
+    return former if not namespace or former in allowed else f"{_own_folder(root, namespace)}/{folder}"
 
 
 def _folder(url: str) -> str:
@@ -324,9 +324,9 @@ def _first_root(settings: Settings) -> str:
     return roots[0].rstrip("/") if roots else ""
 
 
-def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container[str]) -> Stored:
+def _place_on_nodes(stored: Stored, model: Object, settings: Settings, permitted: Container[str]) -> Stored:
     root, namespace = root_of(stored.path, settings), key(model).namespace
-    if not root or not (is_placed(stored.path, namespace, settings) or stored.path in kept):
+    if not root or not (is_placed(stored.path, namespace, settings) or stored.path in permitted):
         own = ome(settings)
         folders = [_own_folder(one, namespace) if namespace else one for one in _roots(own.model_roots)]
         allowed = ", ".join((*folders, *_roots(own.shared_roots))) or "there is none"
@@ -335,7 +335,7 @@ def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container
     return msgspec.structs.replace(stored, root=root)
 
 
-def _on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> Stored:
+def _place_on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> Stored:
     place, _slash, sub_path = rest.partition("/")
     home, colon, claim = place.rpartition(":")
     own = key(model).namespace or ome(settings).namespace

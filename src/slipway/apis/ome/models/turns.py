@@ -21,7 +21,7 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage
-from slipway.apis.ome.models.line import Heads, Held, Written
+from slipway.apis.ome.models.line import NodeLoads, OpenFolder, QueueHeads
 from slipway.apis.ome.models.room import ROOM
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.settings import ome
@@ -54,7 +54,7 @@ FULL = "NodeFull"
 """Reason of models that no node has room for."""
 SLOT_SECONDS = 600
 """How long the order of namespaces with equally many loads remains."""
-HEADS = Heads()
+HEADS = QueueHeads()
 
 
 class Desired(NamedTuple):
@@ -73,7 +73,7 @@ class Desired(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether these files failed to load onto the node before."""
-        return self.record is not None and (self.record.state, self.record.wanted) == ("Failed", self.stored.wanted)
+        return self.record is not None and (self.record.state, self.record.wanted) == ("Failed", self.stored.identity)
 
 
 def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
@@ -83,10 +83,10 @@ def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
         return None
     record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
     try:
-        stored = storage.read(model, settings, record.paths if record else ())
+        stored = storage.parse_storage(model, settings, record.paths if record else ())
     except InvalidSpecError:
         return None
-    there = record is not None and record.has(stored.wanted, node)
+    there = record is not None and record.has(stored.identity, node)
     return Desired(stored, record) if stored.root and not there and stored.placement.admits(node) else None
 
 
@@ -106,7 +106,7 @@ class ByQueue(msgspec.Struct, frozen=True):
         if deleting(model) or not moves or not accepted:
             return ()
         try:
-            stored = storage.read(model, self.settings, folders.ANY_PATH)
+            stored = storage.parse_storage(model, self.settings, folders.ANY_PATH)
         except InvalidSpecError:
             return ()
         return (key(model).namespace,) if stored.root and stored.scheme != "vendor" else ()
@@ -159,7 +159,7 @@ class ByLoad(msgspec.Struct, frozen=True):
         return (_place(node, _author(job)),) if self.new != bool(active or failed) else ()
 
 
-def of_jobs(settings: Settings) -> dict[str, IndexFunction]:
+def job_indexes(settings: Settings) -> dict[str, IndexFunction]:
     """Index functions of Jobs."""
     system = ome(settings).namespace
     loads = {WORKING: ByLoad(system, new=False), NEW: ByLoad(system, new=True)}
@@ -186,31 +186,31 @@ def _place(*parts: str) -> str:
 def has_turn(world: World, node: Node, desired: Desired) -> bool:
     """Whether the load of the world's model may begin on a node."""
     model, listers, slot = world.resource, world.listers, _slot(node, world.now)
-    namespace, held = key(model).namespace, _held(world, node)
-    free = held.free
-    if (free <= 0 and namespace) or held.loads[namespace] >= held.most(namespace):
+    namespace, held = key(model).namespace, _count_node_loads(world, node)
+    free = held.free_turns
+    if (free <= 0 and namespace) or held.loads[namespace] >= held.max_turns(namespace):
         return False
-    if not _position(world).is_examined or _is_taken(world, held, model, desired.stored.path):
+    if not _position(world).is_examined or _is_folder_busy(world, held, model, desired.stored.path):
         return False
     mine = (desired.failed, age(model))
-    position = sum((one.failed, age(other)) < mine for other, one in _able(world, node, namespace, held))
+    position = sum((one.failed, age(other)) < mine for other, one in _find_ready(world, node, namespace, held))
     turn = held.loads[namespace] + position
     if not namespace and turn == 0:
         return True  # beside those of namespaces
-    if turn >= held.most(namespace):
+    if turn >= held.max_turns(namespace):
         return False
     ahead, order, examined = position, _order(namespace, slot), dict[str, bool]()
-    queues = HEADS.first(node.name, partial(_queues, listers))
+    queues = HEADS.in_order(node.name, partial(_queues, listers))
     while ahead < free and (other := next(queues, None)) is not None:
         begun = held.loads.get(other, 0)
         if other == namespace or begun > turn:
             continue
         last = turn if _order(other, slot) < order else turn - 1
-        if earlier := max(min(last + 1, held.most(other)) - begun, 0):
-            count = sum(1 for _one in islice(_able(world, node, other, held), earlier))
+        if earlier := max(min(last + 1, held.max_turns(other)) - begun, 0):
+            count = sum(1 for _one in islice(_find_ready(world, node, other, held), earlier))
             examined[other] = count > 0
             ahead += count
-    HEADS.keep(node.name, examined, lambda one: (held.loads.get(one, 0), _order(one, slot)))
+    HEADS.remember(node.name, examined, lambda one: (held.loads.get(one, 0), _order(one, slot)))
     return ahead < free
 
 
@@ -227,19 +227,19 @@ def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: f
     loads, slot = _loads(listers, node, now), _slot(node, now)
     queues = sorted(_queues(listers), key=lambda one: (loads[one], _order(one, slot)))
     for namespace in queues[:MOST_WOKEN]:
-        waiting = _waiting(listers, settings, node, namespace, now)
+        waiting = _find_waiting(listers, settings, node, namespace, now)
         woken += [model for model, _desired in islice(waiting, WOKEN)]
     return [key(one) for one in woken if one["kind"] == kind.kind]
 
 
-def _held(world: World, node: Node) -> Held:
+def _count_node_loads(world: World, node: Node) -> NodeLoads:
     """Which folder a Job fills, the node's record says."""
-    listers, now, written = world.listers, world.now, list[Written]()
+    listers, now, written = world.listers, world.now, list[OpenFolder]()
     for job in listers.list(JOB, PINNED, node.name):
         owner = controller_owner(job)
         if owner and still_writes(job, now) and (record := _record_of(node, owner)):
-            written.append(Written(owner.uid, record.path))
-    return Held(loads=_loads(listers, node, now), written=written, at_once=ome(world.settings).loads_at_once)
+            written.append(OpenFolder(owner.uid, record.path))
+    return NodeLoads(loads=_loads(listers, node, now), open_folders=written, at_once=ome(world.settings).loads_at_once)
 
 
 def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
@@ -260,44 +260,44 @@ def _has_job(listers: Listers, node: Node, model: Object) -> bool:
     return listers.count(JOB, PINNED, _place(node.name, uid(model))) > 0
 
 
-def _able(world: World, node: Node, namespace: str, held: Held) -> Iterator[tuple[Object, Desired]]:
+def _find_ready(world: World, node: Node, namespace: str, node_loads: NodeLoads) -> Iterator[tuple[Object, Desired]]:
     """The models of a queue, but for the world's, that wait for nothing but their turn on a node."""
-    for model, desired in _waiting(world.listers, world.settings, node, namespace, world.now):
-        if uid(model) != uid(world.resource) and not _is_taken(world, held, model, desired.stored.path):
+    for model, desired in _find_waiting(world.listers, world.settings, node, namespace, world.now):
+        if uid(model) != uid(world.resource) and not _is_folder_busy(world, node_loads, model, desired.stored.path):
             yield model, desired
 
 
-def _is_taken(world: World, held: Held, model: Object, path: str) -> bool:
+def _is_folder_busy(world: World, node_loads: NodeLoads, model: Object, path: str) -> bool:
     """Whether the load of another model than this one, from before it had the folder, may still write there or around,
     or pods of other authors may still read what is there."""
-    written = any(one.of != uid(model) and folders.overlap(one.path, path) for one in held.written)
-    return written or folders.held_by_others(world.listers, model, path)
+    written = any(one.of != uid(model) and folders.overlap(one.path, path) for one in node_loads.open_folders)
+    return written or folders.is_mounted_by_others(world.listers, model, path)
 
 
-def _waiting(
+def _find_waiting(
     listers: Listers, settings: Settings, node: Node, namespace: str, now: float
 ) -> Iterator[tuple[Object, Desired]]:
     """The models of a queue that a node lacks and no Job brings, the oldest first."""
-    for model in _oldest(listers, namespace, now):
+    for model in _find_oldest(listers, namespace, now):
         desired = desired_of(model, node, settings)
         if desired and not desired.lacks_room(model, node) and not _has_job(listers, node, model):
             yield model, desired
 
 
-def _oldest(listers: Listers, namespace: str, now: float) -> Iterator[Object]:
+def _find_oldest(listers: Listers, namespace: str, now: float) -> Iterator[Object]:
     """The models of a queue that are examined now."""
     kinds = OF_NAMESPACES if namespace else folders.CLUSTER_KINDS
-    yield from _merged([listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds])
+    yield from _merge([listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds])
     later = []
     for kind in kinds:
         behind = listers.count(kind, QUEUE, namespace) - MOST_EXAMINED
         if behind > 0:
             skip = MOST_EXAMINED * (1 + _round(now) % math.ceil(behind / MOST_EXAMINED))
             later.append(listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED, skip))
-    yield from _merged(later)
+    yield from _merge(later)
 
 
-def _merged(queues: Sequence[Sequence[Object]]) -> Iterable[Object]:
+def _merge(queues: Sequence[Sequence[Object]]) -> Iterable[Object]:
     return queues[0] if len(queues) == 1 else heapq.merge(*queues, key=age)
 
 

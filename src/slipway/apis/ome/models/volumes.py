@@ -44,7 +44,7 @@ SIZE = "1Mi"
 MODES = ["ReadOnlyMany"]
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class ModelClaim(msgspec.Struct, frozen=True):
     """A claim for a folder of a model."""
 
     path: str
@@ -67,7 +67,7 @@ def name_for(mount: Mount, resource: Object) -> str:
     return claim_name(mount.uid, mount.path, key(resource).namespace)
 
 
-def claim(name: str, namespace: str, mark: str) -> Object:
+def build_claim(name: str, namespace: str, mark: str) -> Object:
     """``mark``: of the model, as nodes have it."""
     return {
         "apiVersion": PERSISTENT_VOLUME_CLAIM.api_version,
@@ -82,10 +82,10 @@ def claim(name: str, namespace: str, mark: str) -> Object:
     }
 
 
-def volume(of: str, claimed: Claimed) -> Object:
+def build_volume(of: str, model_claim: ModelClaim) -> Object:
     """The volume of a claim. ``of``: uid of the model."""
-    namespace, name = key(claimed.claim)
-    belongs = {"key": kept_label(of, claimed.path), "operator": "Exists"}
+    namespace, name = key(model_claim.claim)
+    belongs = {"key": kept_label(of, model_claim.path), "operator": "Exists"}
     return {
         "apiVersion": PERSISTENT_VOLUME.api_version,
         "kind": PERSISTENT_VOLUME.kind,
@@ -98,9 +98,9 @@ def volume(of: str, claimed: Claimed) -> Object:
                 "kind": PERSISTENT_VOLUME_CLAIM.kind,
                 "namespace": namespace,
                 "name": name,
-                "uid": uid(claimed.claim),
+                "uid": uid(model_claim.claim),
             },
-            "local": {"path": claimed.path},
+            "local": {"path": model_claim.path},
             "mountOptions": ["ro"],
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [belongs]}]}},
             "persistentVolumeReclaimPolicy": "Retain",
@@ -128,7 +128,7 @@ def _is_ours(observed: Object, planned: Object) -> bool:
     return same and spec.get("volumeName", "") in ("", key(planned).name)
 
 
-def usable(volume: Object | None, claim: Object) -> bool:
+def is_usable(volume: Object | None, claim: Object) -> bool:
     """Whether a volume that is there, if any, is bound to this very claim, not to one of its name before."""
     if volume is None:
         return True
@@ -152,15 +152,15 @@ def by_model(claim: Object) -> Iterable[str]:
     return (mark,) if mark and ours else ()
 
 
-def claimed(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[Claimed, ...]:
+def find_claims(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[ModelClaim, ...]:
     """The claims for a model. Those of other namespaces than may use it, or of a former model of its name, are for no
     folder: their path is empty."""
-    result = list[Claimed]()
+    result = list[ModelClaim]()
     for one in claims:
         namespace, name = key(one)
         allowed = paths if key(model).namespace in ("", namespace) else ()
         expected = {claim_name(uid(model), path, namespace): path for path in allowed}
-        result.append(Claimed(expected.get(name, ""), one))
+        result.append(ModelClaim(expected.get(name, ""), one))
     return tuple(result)
 
 
@@ -176,16 +176,16 @@ def names_of(workloads: Iterable[Object]) -> frozenset[str]:
     return names_in(pod.get("spec") or {} for workload in workloads for _place, pod in templates(workload))
 
 
-def wanted(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
+def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
     """The claims that a resource's ``workloads`` mount. A model that is being deleted gets none: what has its claim may
     end, and then it can go."""
     mounted, namespace = names_of(workloads), key(resource).namespace
-    read = (one for one in mounts if one.path and not one.claim and not one.leaving)
+    read = (one for one in mounts if one.path and not one.claim and not one.is_deleted)
     marks = {name_for(one, resource): one.mark for one in read}
-    return tuple(claim(name, namespace, mark) for name, mark in marks.items() if name in mounted)
+    return tuple(build_claim(name, namespace, mark) for name, mark in marks.items() if name in mounted)
 
 
-def of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
+def enqueue_users_of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
     """The resources of a kind that may need a claim again which is gone, or that another author created. The kind has
     the index NAMESPACE."""
     if (change.old and change.new) or not change.key.name.startswith(PREFIX):

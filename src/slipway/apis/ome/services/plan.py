@@ -57,7 +57,7 @@ def plan(view: View) -> Plan:
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
             children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
-    claims = model_volumes.wanted(service.resource, service.mounts, children)
+    claims = model_volumes.build_claims(service.resource, service.mounts, children)
     model_volumes.check_free(world, claims)
     return Plan(children=tuple(children), shared=claims)
 

@@ -219,7 +219,7 @@ def _service(
         resource=resource,
         spec=spec,
         model=model,
-        mount=folders.mount(world, model) if model else None,
+        mount=folders.resolve_mount(world, model) if model else None,
         weights=weights,
         adapters=tuple(adapter_of(weight, world.settings) for weight in weights),
         runtime=runtime,

@@ -71,7 +71,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
             enqueue=of_model(weight),
             indexes={service_watches.BASE: service_watches.by_base, **folder_indexes},
         ),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(volumes.of_claim, kind=kind)),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(volumes.enqueue_users_of_claim, kind=kind)),
         folders.NODES,
     )
 
