@@ -39,7 +39,7 @@ BENCHMARKS = Table(
     watches=benchmark.watches,
     resolve=benchmark.resolve,
     plan=benchmark_job.plan,
-    granted=benchmark_job.granted,
+    granted=benchmark_job.granted_freedoms,
     status=benchmark_job.status,
 )
 APIS = (*MODELS, _runtimes(SERVING_RUNTIME), _runtimes(CLUSTER_SERVING_RUNTIME), SERVICES, BENCHMARKS)

@@ -74,7 +74,7 @@ def test_a_life_from_the_first_share_to_the_last() -> None:
     for percent in (0, 10, 50, 100, 100):
         for _look in range(2):
             split = decide("new", percent, stable, canary)
-            stable = stable if split.kept else Revision(split.stable, complete=stable.digest == split.stable)
+            stable = stable if split.keeps_stable else Revision(split.stable, complete=stable.digest == split.stable)
             canary = Revision(split.canary, complete=True) if split.canary else None
             lived.append((split.phase, split.share))
     assert lived == [
@@ -86,7 +86,7 @@ def test_a_life_from_the_first_share_to_the_last() -> None:
 
 
 def test_the_stable_one_is_kept_only_while_another_is_tried() -> None:
-    assert [split.kept for split in (TRIED, PROMOTED, ALONE)] == [True, False, False]
+    assert [split.keeps_stable for split in (TRIED, PROMOTED, ALONE)] == [True, False, False]
 
 
 def test_shares_add_up_to_all_and_name_only_who_gets_requests() -> None:

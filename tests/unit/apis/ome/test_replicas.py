@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.apis.ome.components.replicas import SAID, said, scaled_by_others
+from slipway.apis.ome.components.replicas import REPLICAS_ANNOTATION, record_replicas, scaled_by_others
 from slipway.kube.objects import Object
 
 
 def deployment(replicas: int, annotation: int | None) -> Object:
-    metadata: Object = {"name": "chat", "annotations": {} if annotation is None else {SAID: str(annotation)}}
+    metadata: Object = {
+        "name": "chat",
+        "annotations": {} if annotation is None else {REPLICAS_ANNOTATION: str(annotation)},
+    }
     return {"metadata": metadata, "spec": {"replicas": replicas}}
 
 
@@ -29,9 +32,9 @@ def test_who_wrote_last_says_the_replicas(observed: Object | None, wanted: int |
 
 
 def test_a_workload_that_becomes_scaled_keeps_its_replicas_until_its_autoscaler_has_said_how_many() -> None:
-    fixed = said({"metadata": {"name": "chat"}, "spec": {"replicas": 3}}, 3)
+    fixed = record_replicas({"metadata": {"name": "chat"}, "spec": {"replicas": 3}}, 3)
     assert scaled_by_others(fixed, 1, 6) == 3
     scaled = {**fixed, "spec": {"replicas": 5}}
     assert scaled_by_others(scaled, 1, 6) is None
-    released = said({"metadata": {"name": "chat"}, "spec": {}}, None)
-    assert SAID not in released["metadata"].get("annotations", {})
+    released = record_replicas({"metadata": {"name": "chat"}, "spec": {}}, None)
+    assert REPLICAS_ANNOTATION not in released["metadata"].get("annotations", {})

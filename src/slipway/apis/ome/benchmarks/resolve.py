@@ -70,7 +70,7 @@ AMAZON = {"aws_profile": "--storage-aws-profile", "aws_region": "--storage-aws-r
 SECRET = re.compile("secret|token|password|access_key|account_key|connection_string", re.IGNORECASE)
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class BenchmarkJob(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that can be made."""
 
     benchmark: Benchmark
@@ -80,26 +80,26 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Of the nodes that have the tokenizer; empty: any will do."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
     """A BenchmarkJob and the world around it."""
 
     world: World
-    made: Object | None = None
+    existing_job: Object | None = None
     """The Job that there is."""
     pods: Sequence[Object] = ()
     """Of that Job, the newest first."""
-    job: Job | None = None
+    job: BenchmarkJob | None = None
     pending: Pending | None = None
     """What the benchmark waits for."""
     fault: InvalidSpecError | None = None
 
     @property
-    def kept(self) -> bool:
+    def is_current(self) -> bool:
         """Whether the Job was made for this spec: then it is the one, whatever becomes of all else."""
         return (
-            self.made is not None
-            and not deleting(self.made)
-            and annotations_of(self.made).get(SPEC) == spec_digest(self.world)
+            self.existing_job is not None
+            and not deleting(self.existing_job)
+            and annotations_of(self.existing_job).get(SPEC) == spec_digest(self.world)
         )
 
 
@@ -139,17 +139,19 @@ def _by_model(service: Object) -> Iterable[str]:
     return (name,) if name else ()
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> BenchmarkView:
     """Raises nothing: why there can be no benchmark is part of its view."""
     job = world.child(JOB, key(world.resource).name)
-    view = View(world=world, made=job, pods=pods_of(job, world.pods))
-    if view.kept:
+    view = BenchmarkView(world=world, existing_job=job, pods=pods_of(job, world.pods))
+    if view.is_current:
         return view
     try:
-        outcome = _job(world)
+        outcome = _resolve_job(world)
     except InvalidSpecError as error:
         return msgspec.structs.replace(view, fault=error)
-    return msgspec.structs.replace(view, **({"job": outcome} if isinstance(outcome, Job) else {"pending": outcome}))
+    return msgspec.structs.replace(
+        view, **({"job": outcome} if isinstance(outcome, BenchmarkJob) else {"pending": outcome})
+    )
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
@@ -163,7 +165,7 @@ def spec_digest(world: World) -> str:
     return digest(world.resource["spec"])
 
 
-def _job(world: World) -> Job | Pending:
+def _resolve_job(world: World) -> BenchmarkJob | Pending:
     """Raises InvalidSpecError."""
     try:
         spec = msgspec.convert(world.resource["spec"], BenchmarkJobSpec)
@@ -205,7 +207,7 @@ def _job(world: World) -> Job | Pending:
     token = spec.hugging_face_secret_reference
     hub = Access(env=from_secret(token.name, {"HF_TOKEN": TOKEN_KEY})) if token else Access()
     own = of_operator(world.settings.loader) + Access(env=hub_mirror(world.settings.hugging_face_endpoint))
-    return Job(benchmark=benchmark, access=own + hub + access + data + results, node_label=node_label)
+    return BenchmarkJob(benchmark=benchmark, access=own + hub + access + data + results, node_label=node_label)
 
 
 Target = tuple[Mapping[str, str], Access, str]

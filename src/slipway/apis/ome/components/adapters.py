@@ -47,7 +47,7 @@ def adapter_of(weight: Object, settings: Settings) -> Adapter:
     )
 
 
-def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
+def with_adapters(container: Object, recognised: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
     """The container whose engine knows its adapters, and the service's ``name`` where it would refuse that.
 
     ``seen``: what the container runs. Raises InvalidSpecError where that cannot serve these adapters.
@@ -55,7 +55,7 @@ def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adap
     added = [adapter for adapter in adapters if not adapter.merged]
     if len(adapters) - len(added) > 1:
         raise _refused(adapters, "only one can replace the model")
-    flags = (*(_flags(seen, added) if added else ()), *_names(seen, name))
+    flags = (*(_flags(recognised, added) if added else ()), *_names(recognised, name))
     extended = arguments.with_flags(container, flags) if flags else container
     if extended is None and added:
         raise _refused(
@@ -64,24 +64,26 @@ def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adap
     return container if extended is None else extended
 
 
-def _flags(seen: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
+def _flags(recognised: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
     if other := next((adapter for adapter in added if adapter.strategy not in LORA), None):
         raise _refused(added, f"{other.mount.name} is of the strategy {other.strategy[:64]}, not LoRA")
-    taken = seen.engine.program.adapters if seen.engine and seen.engine.program else None
+    taken = recognised.engine.program.adapters if recognised.engine and recognised.engine.program else None
     if taken is None:
-        what = seen.engine.name if seen.engine else "an unknown engine"
+        what = recognised.engine.name if recognised.engine else "an unknown engine"
         raise _refused(added, f"{what} cannot load them at startup. Use vLLM, SGLang, TGI or llama.cpp")
     flags = taken({adapter.mount.name: adapter.path for adapter in added})
-    if duplicate := next((flag for flag in flags if flag.startswith("--") and given(seen.args, flag)), None):
+    if duplicate := next((flag for flag in flags if flag.startswith("--") and given(recognised.args, flag)), None):
         raise _refused(added, f"the engine's arguments already contain {duplicate}")
     return flags
 
 
-def _names(seen: Recognised, name: str) -> tuple[str, ...]:
+def _names(recognised: Recognised, name: str) -> tuple[str, ...]:
     """vLLM answers to no name that it was not told, and the gateway knows the service by its own."""
-    if seen.engine is not VLLM or name in seen.served_names:
+    if recognised.engine is not VLLM or name in recognised.served_names:
         return ()
-    names = (*seen.served_names, name) if seen.served_names else (name, *given(seen.args, "--model")[:1])
+    names = (
+        (*recognised.served_names, name) if recognised.served_names else (name, *given(recognised.args, "--model")[:1])
+    )
     return ("--served-model-name", *names)
 
 

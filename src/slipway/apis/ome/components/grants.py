@@ -53,7 +53,7 @@ TRUSTED = Files(namespace_trusted=True)
 """Nothing is an author's."""
 
 
-def granted(workload: Object, alone: Object | None, files: Files = TRUSTED) -> frozenset[Freedom]:
+def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUSTED) -> frozenset[Freedom]:
     """The freedoms of a workload that its author need not be allowed.
 
     ``alone``: the same workload as the operator's manifest would have it if the author had said nothing; None: there is

@@ -20,7 +20,7 @@ INSTALLED_BY = "KEDA, https://keda.sh"
 OPERATORS = ("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
 AUTH_MODES = ("basic", "tls", "bearer", "custom")
 NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?", re.ASCII)
-TOLD = 64
+MAX_QUOTED = 64
 """Characters of a wrong value that a message names."""
 
 
@@ -43,13 +43,15 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
         modes = [one.strip() for one in self.auth_modes.split(",")] if self.auth_modes else []
         unknown = next((one for one in modes if one not in AUTH_MODES), None)
         if self.operator not in OPERATORS:
-            return f"the operator {self.operator[:TOLD]!r} is not one of {', '.join(OPERATORS)}"
+            return f"the operator {self.operator[:MAX_QUOTED]!r} is not one of {', '.join(OPERATORS)}"
         if not NUMBER.fullmatch(self.threshold):
-            return f"the threshold {self.threshold[:TOLD]!r} is not a number"
+            return f"the threshold {self.threshold[:MAX_QUOTED]!r} is not a number"
         if not _address(self.server):
-            return f"{self.server[:TOLD]!r} is not a Prometheus URL such as {PROMETHEUS_SERVER}"
+            return f"{self.server[:MAX_QUOTED]!r} is not a Prometheus URL such as {PROMETHEUS_SERVER}"
         return (
-            "" if unknown is None else f"{unknown[:TOLD]!r} is not an authentication mode: use {', '.join(AUTH_MODES)}"
+            ""
+            if unknown is None
+            else f"{unknown[:MAX_QUOTED]!r} is not an authentication mode: use {', '.join(AUTH_MODES)}"
         )
 
 

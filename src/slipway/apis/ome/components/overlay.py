@@ -73,11 +73,11 @@ def bare(service: Object, runtime: Object) -> Object:
     it is the runtime's."""
     spec = as_object(service.get("spec"))
     chosen = {field: spec[field] for field in ("model", "runtime") if spec.get(field) is not None}
-    stated = [name for name in NAMES if spec.get(name) is not None and _stands(name, runtime)]
+    stated = [name for name in NAMES if spec.get(name) is not None and _is_defined_by_runtime(name, runtime)]
     return {**service, "spec": chosen | {name: Object() for name in stated}}
 
 
-def _stands(name: Name, runtime: Object) -> bool:
+def _is_defined_by_runtime(name: Name, runtime: Object) -> bool:
     """Whether a runtime alone defines what runs in a component."""
     try:
         return bool(components({"spec": {name: {}}}, runtime))

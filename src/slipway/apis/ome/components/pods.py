@@ -88,7 +88,7 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     main = _with_models(_with_variables(spec["containers"][0], own), mounts)
     seen = recognise(main)
     if component.name != "router":
-        main = adapters.told(main, seen, context.service["metadata"]["name"], context.adapters)
+        main = adapters.with_adapters(main, seen, context.service["metadata"]["name"], context.adapters)
     main = _unsealed(main, seen)
     if role != "worker":
         _check_port(main, seen)
@@ -105,17 +105,17 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
 
-def _unsealed(container: Object, seen: Recognised) -> Object:
+def _unsealed(container: Object, recognised: Recognised) -> Object:
     """Without a key that its engine might have from a Secret or a ConfigMap."""
     env, env_from = container.get("env") or (), container.get("envFrom") or ()
-    empty = seen.engine.cleared(env, env_from, str(container.get("image", ""))) if seen.engine else ()
+    empty = recognised.engine.cleared(env, env_from, str(container.get("image", ""))) if recognised.engine else ()
     return {**container, "env": [*env, *empty]} if empty else container
 
 
-def _drain(seen: Recognised, role: Role, context: PodContext) -> Drain:
+def _drain(recognised: Recognised, role: Role, context: PodContext) -> Drain:
     """The pods of a group go together, whatever one of them has to do: a hook in each would part them."""
-    if seen.engine and role == "pod":
-        return seen.engine.drain(context.drain_seconds, "".join(given(seen.args, "--host")[:1]))
+    if recognised.engine and role == "pod":
+        return recognised.engine.drain(context.drain_seconds, "".join(given(recognised.args, "--host")[:1]))
     return Drain(seconds=context.drain_seconds, shell=False)
 
 
@@ -172,12 +172,12 @@ def _with_variables(main: Object, own: Sequence[Object]) -> Object:
     return {**main, "env": combined} if combined else main
 
 
-def _check_port(main: Object, seen: Recognised) -> None:
+def _check_port(main: Object, recognised: Recognised) -> None:
     """Raises InvalidSpecError for arguments that move the engine to a port of which nothing else knows."""
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
-    if declared and seen.argument_port and seen.argument_port not in declared:
+    if declared and recognised.argument_port and recognised.argument_port not in declared:
         ports = ", ".join(map(str, declared))
-        text = f"the arguments of {main['name']} set port {seen.argument_port}, but its ports are {ports}"
+        text = f"the arguments of {main['name']} set port {recognised.argument_port}, but its ports are {ports}"
         raise InvalidSpecError("InvalidSpec", f"{text}. Make them match")
 
 
@@ -274,8 +274,8 @@ def _labels(component: Component, context: PodContext) -> Object:
     return {**passed, **component.extension.labels, **ours}
 
 
-def _flag(given: Sequence[object]) -> str:
-    return "true" if given else "false"
+def _flag(setting: Sequence[object]) -> str:
+    return "true" if setting else "false"
 
 
 def _annotations(component: Component, role: Role, context: PodContext, mounts: Iterable[Mount]) -> Object:

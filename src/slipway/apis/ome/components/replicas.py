@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from slipway.kube.objects import Object, annotations_of
 
-SAID = "slipway.inference/replicas"
+REPLICAS_ANNOTATION = "slipway.inference/replicas"
 """Annotation of a workload: the number that the controller gave it last. None: it gave none."""
 
 
@@ -22,16 +22,16 @@ def scaled_by_others(observed: Object | None, lowest: int, highest: int) -> int 
     if observed is None:
         return lowest
     running: int = observed["spec"].get("replicas", 1)
-    annotation = annotations_of(observed).get(SAID)
+    annotation = annotations_of(observed).get(REPLICAS_ANNOTATION)
     if annotation != str(running):
         return None
     return max(min(running, highest), lowest)
 
 
-def said(workload: Object, replicas: int | None) -> Object:
+def record_replicas(workload: Object, replicas: int | None) -> Object:
     """The workload, with the number that it is given written down."""
     if replicas is None:
         return workload
     metadata = workload["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), SAID: str(replicas)}
+    annotations = {**(metadata.get("annotations") or {}), REPLICAS_ANNOTATION: str(replicas)}
     return {**workload, "metadata": {**metadata, "annotations": annotations}}

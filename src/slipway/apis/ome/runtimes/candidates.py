@@ -63,7 +63,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Accelerator classes that it lists."""
 
     @property
-    def offered(self) -> bool:
+    def is_selectable(self) -> bool:
         """Whether any entry is for automatic selection."""
         return any(entry.auto_select for entry in self.entries)
 
@@ -140,7 +140,7 @@ def covers(entry: Mapping[str, Any], pipeline: Mapping[str, Any] | None) -> bool
     return True
 
 
-def _read(same: _Same) -> Candidate | Broken:
+def _parse_runtime(same: _Same) -> Candidate | Broken:
     runtime = same.object
     namespace, name = key(runtime)
     reference = Reference(names.SERVING_RUNTIME if namespace else names.CLUSTER_SERVING_RUNTIME, namespace, name)
@@ -157,14 +157,14 @@ def _read(same: _Same) -> Candidate | Broken:
         entries=tuple(sorted(entries, key=lambda entry: (entry.auto_select is False, -entry.score))),
         smallest=smallest,
         largest=largest,
-        size_range=_in_words(bounds.min, bounds.max),
+        size_range=_describe_range(bounds.min, bounds.max),
         disabled=bool(spec.disabled),
         protocols=frozenset(spec.protocol_versions or ()),
         classes=frozenset(requirements.accelerator_classes),
     )
 
 
-_remembered = lru_cache(maxsize=1024)(_read)
+_remembered = lru_cache(maxsize=1024)(_parse_runtime)
 
 
 def _entry(one: _Format, format_: ModelFormat) -> Entry:
@@ -186,7 +186,7 @@ def _bound(field: str, text: str | None) -> int | None:
         raise ValueError(f"modelSizeRange.{field} {error}") from error
 
 
-def _in_words(smallest: str | None, largest: str | None) -> str:
+def _describe_range(smallest: str | None, largest: str | None) -> str:
     if smallest and largest:
         return f"{smallest} to {largest}"
     return f"{smallest} and more" if smallest else f"{largest} and less" if largest else ""

@@ -16,7 +16,7 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.runtimes.candidates import Broken, Candidate, parse_size
-from slipway.apis.ome.runtimes.fit import NOT_OFFERED, Asked, Judged
+from slipway.apis.ome.runtimes.fit import NOT_OFFERED, Match, Matcher
 from slipway.apis.ome.types.model import PARAMETER_SIZE, BaseModelSpec, ModelFormat
 from slipway.artifacts.facts.config import ModelFacts, Named
 from slipway.artifacts.facts.parameters import in_words
@@ -25,7 +25,7 @@ from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.spelling import did_you_mean
 
 MOST_EXCLUDED = 50
-NAMED = 3
+MAX_LISTED = 3
 """Runtimes that a message names; the others stand in the status."""
 UNKNOWN = (
     "the model's format is unknown until it is downloaded; a runtime is selected then, or when its spec sets the format"
@@ -76,7 +76,7 @@ def select(
     model: ModelFacts,
     candidates: Sequence[Candidate | Broken],
     *,
-    wanted: Reference | None = None,
+    requested: Reference | None = None,
     current: Reference | None = None,
     required_classes: frozenset[str] = frozenset(),
 ) -> Selection:
@@ -89,12 +89,12 @@ def select(
     ``model.parameter_size`` is what OME counts, the numbers that are stored. Of a quantized model ``model.parameters``
     are more: a runtime for models of that size serves it where none for the other does.
     """
-    selection = _select(model, candidates, wanted, current, required_classes)
+    selection = _select(model, candidates, requested, current, required_classes)
     size = in_words(model.parameters)
     if not size or size == model.parameter_size or (selection.chosen is not None and selection.fits):
         return selection
     real = msgspec.structs.replace(model, parameter_size=size)
-    other = _select(real, candidates, wanted, current, required_classes)
+    other = _select(real, candidates, requested, current, required_classes)
     return other if other.chosen is not None and other.fits else selection
 
 
@@ -105,13 +105,13 @@ def _select(
     current: Reference | None,
     required_classes: frozenset[str],
 ) -> Selection:
-    request = Asked(model, required_classes)
+    request = Matcher(model, required_classes)
     if reference is not None:
-        return _named(reference, candidates, request)
-    judged = [request.judge(one) for one in candidates if isinstance(one, Candidate)]
+        return _select_requested(reference, candidates, request)
+    judged = [request.match(one) for one in candidates if isinstance(one, Candidate)]
     fitting = sorted((one for one in judged if not one.gaps), key=request.order)
     ranked = tuple(Chosen(reference=one.candidate.reference, score=one.score) for one in fitting)
-    kept = next((one for one in judged if one.candidate.reference == current and _serves(one, model)), None)
+    kept = next((one for one in judged if one.candidate.reference == current and _keeps_serving(one, model)), None)
     if kept is not None:
         chosen = Chosen(reference=kept.candidate.reference, score=kept.score)
         beaten = bool(fitting) and (kept.gaps > 0 or request.order(fitting[0])[:-1] < request.order(kept)[:-1])
@@ -119,7 +119,7 @@ def _select(
     if ranked:
         return Selection(chosen=ranked[0], ranked=ranked)
     if model.format is None:
-        return _refused("BaseModelNotReady", UNKNOWN)
+        return _reject("BaseModelNotReady", UNKNOWN)
     closest = heapq.nsmallest(MOST_EXCLUDED, judged, key=_closeness)
     broken = (Excluded(one.reference, (f"it {one.message}",)) for one in candidates if isinstance(one, Broken))
     excluded = (*(Excluded(one.candidate.reference, request.reasons(one)) for one in closest), *broken)[:MOST_EXCLUDED]
@@ -178,49 +178,49 @@ def _identity(reference: Reference) -> Object:
     return {"name": reference.name, "kind": reference.kind.kind}
 
 
-def _named(reference: Reference, candidates: Sequence[Candidate | Broken], request: Asked) -> Selection:
+def _select_requested(reference: Reference, candidates: Sequence[Candidate | Broken], matcher: Matcher) -> Selection:
     called = [one for one in candidates if one.reference.name == reference.name]
     runtime = min(called, key=lambda one: not one.reference.kind.namespaced, default=None)
     if runtime is None:
         kinds = "no ServingRuntime in its namespace and no ClusterServingRuntime"
         meant = did_you_mean(reference.name, sorted({one.reference.name for one in candidates}))
         text = f"spec.runtime names {reference.name}, but there is {kinds} of this name"
-        return _refused("RuntimeNotFound", f"{text}{meant}")
+        return _reject("RuntimeNotFound", f"{text}{meant}")
     subject = f"the {runtime.reference.kind.kind} {reference.name}"
     if isinstance(runtime, Broken):
-        return _refused("RuntimeInvalid", f"{subject} {runtime.message}")
+        return _reject("RuntimeInvalid", f"{subject} {runtime.message}")
     if runtime.disabled:
-        return _refused("RuntimeDisabled", f"{subject} is disabled: enable it, or set another one in spec.runtime")
-    judged = request.judge(runtime)
+        return _reject("RuntimeDisabled", f"{subject} is disabled: enable it, or set another one in spec.runtime")
+    judged = matcher.match(runtime)
     judged = judged._replace(gaps=judged.gaps & ~NOT_OFFERED)
-    unfit = request.reasons(judged) if request.model.format else ()
+    unfit = matcher.reasons(judged) if matcher.model.format else ()
     return Selection(chosen=Chosen(reference=runtime.reference, score=judged.score, by="Service", unfit=unfit))
 
 
-def _refused(reason: str, message: str) -> Selection:
+def _reject(reason: str, message: str) -> Selection:
     return Selection(fault=InvalidSpecError(reason, message))
 
 
-def _serves(judged: Judged, model: ModelFacts) -> bool:
+def _keeps_serving(match: Match, model: ModelFacts) -> bool:
     """Whether a runtime that serves already goes on. That nothing is known of a model, as when it was made anew, is no
     reason to stop."""
-    return judged.gaps <= NOT_OFFERED or (model.format is None and not judged.candidate.disabled)
+    return match.gaps <= NOT_OFFERED or (model.format is None and not match.candidate.disabled)
 
 
-def _closeness(judged: Judged) -> tuple[Any, ...]:
-    reference = judged.candidate.reference
-    return judged.gaps, not reference.kind.namespaced, reference.name
+def _closeness(match: Match) -> tuple[Any, ...]:
+    reference = match.candidate.reference
+    return match.gaps, not reference.kind.namespaced, reference.name
 
 
 def _no_runtime(model: ModelFacts, excluded: Sequence[Excluded], count: int) -> str:
     if not excluded:
         return "there is no runtime: apply a ServingRuntime or a ClusterServingRuntime, or set an image in spec.engine"
-    closest = "; ".join(f"{one.reference.name}: {', '.join(one.reasons)}" for one in excluded[:NAMED])
-    others = f"; status.excluded has the others, {count} in all" if count > NAMED else ""
-    return f"no runtime serves {_in_words(model)}. Closest: {closest}{others}"
+    closest = "; ".join(f"{one.reference.name}: {', '.join(one.reasons)}" for one in excluded[:MAX_LISTED])
+    others = f"; status.excluded has the others, {count} in all" if count > MAX_LISTED else ""
+    return f"no runtime serves {_describe_model(model)}. Closest: {closest}{others}"
 
 
-def _in_words(model: ModelFacts) -> str:
+def _describe_model(model: ModelFacts) -> str:
     formats = [f"{one.name} {one.version}".strip() for one in (model.format, model.framework) if one]
     return ", ".join(
         f"{one:.64}" for one in (*formats, model.architecture, model.quantization, model.parameter_size) if one

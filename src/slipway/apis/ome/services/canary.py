@@ -46,18 +46,18 @@ class Split(msgspec.Struct, frozen=True):
     """Digest that the canary shall have; empty: there is none to be, and one that is there goes."""
     percent: int = 0
     """Of the requests that the canary shall have, and so of the replicas that it needs."""
-    bearable: int = ALL
+    max_supported_percent: int = ALL
     """Of the requests that its replicas can answer by now, beside those of the stable one."""
 
     @property
-    def kept(self) -> bool:
+    def keeps_stable(self) -> bool:
         """Whether the stable Deployment stays as it is, whatever the spec says by now."""
         return self.phase == "running"
 
     @property
     def share(self) -> int:
         """Percent of the requests that the canary gets now: a larger share grows with its replicas."""
-        return min(self.percent, self.bearable)
+        return min(self.percent, self.max_supported_percent)
 
     @property
     def shares(self) -> tuple[tuple[str, int], ...]:
@@ -86,14 +86,14 @@ def decide(desired: str, percent: int | None, stable: Revision | None, canary: R
     becomes again what the stable Deployment has.
     """
     if percent is not None and percent < ALL and stable is not None and stable.digest != desired:
-        return Split("running", stable.digest, desired, percent, _bearable(stable, canary))
+        return Split("running", stable.digest, desired, percent, _max_supported_percent(stable, canary))
     current = stable is not None and stable.digest == desired and stable.complete
     if canary is not None and canary.digest == desired and not current:
-        return Split("promoting", desired, desired, ALL, _bearable(stable, canary))
+        return Split("promoting", desired, desired, ALL, _max_supported_percent(stable, canary))
     return Split("none", desired)
 
 
-def _bearable(stable: Revision | None, canary: Revision | None) -> int:
+def _max_supported_percent(stable: Revision | None, canary: Revision | None) -> int:
     if canary is None:
         return 0
     if stable is None or stable.replicas <= canary.ready:

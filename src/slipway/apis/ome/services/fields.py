@@ -9,7 +9,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.services import canary
 from slipway.apis.ome.services import rollout as service_rollout
-from slipway.apis.ome.services.resolve import View
+from slipway.apis.ome.services.resolve import ServiceView
 from slipway.apis.ome.services.service import Service
 from slipway.kube.objects import DEPLOYMENT, Object, key
 from slipway.serving.containers.diagnosis import MISSING, NO_NODE, Diagnosis, Failure, is_ready
@@ -34,7 +34,7 @@ FAILURES = {
 """Reason of a refusal -> the original's word for it."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
     """One part, as it is."""
 
     name: str
@@ -47,7 +47,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return Component(self.workload, self.diagnosis, self.name)
 
     @property
-    def asleep(self) -> bool:
+    def is_asleep(self) -> bool:
         """Whether it is to have no replica at the moment."""
         return self.workload is not None and not self.workload["spec"].get("replicas", 1)
 
@@ -59,7 +59,7 @@ def address_of(resource: Object, port: int, name: str = "") -> Object:
     return {"url": url, "address": {"url": url}}
 
 
-def component_fields(view: View, service: Service | None, one: Found) -> Object:
+def component_fields(view: ServiceView, service: Service | None, one: ComponentState) -> Object:
     """``status.components.<name>``: its revisions, named after the digests of their pods, and who gets requests."""
     resource, own = view.world.resource, names.component_name(key(view.world.resource).name, one.name)
     tried = view.world.child(DEPLOYMENT, service_rollout.canary_name(key(resource).name, one.name))
@@ -88,7 +88,7 @@ def component_fields(view: View, service: Service | None, one: Found) -> Object:
     return fields | address | {"traffic": traffic}
 
 
-def model_status(components: Sequence[Found], rejection: Rejection | None) -> Object:
+def model_status(components: Sequence[ComponentState], rejection: Rejection | None) -> Object:
     """``status.modelStatus``: what became of the model in the engines and decoders."""
     loading = [one for one in components if one.name != "router"]
     copies = sum(is_ready(pod) for one in loading for pod in one.pods)
@@ -113,12 +113,12 @@ def _states(transition: str, active: str, target: str) -> Object:
     return {"transitionStatus": transition, "modelRevisionStates": states}
 
 
-def _failing(loading: Sequence[Found]) -> int:
+def _failing(loading: Sequence[ComponentState]) -> int:
     """Pods in which a container has ended and not come back."""
     return sum(bool(_ended(pod)) and not is_ready(pod) for one in loading for pod in one.pods)
 
 
-def _failure_info(one: Found, failure: Failure) -> Object:
+def _failure_info(one: ComponentState, failure: Failure) -> Object:
     info: Object = {"reason": "ModelLoadFailed", "message": failure.message}
     for pod in sorted(one.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True):
         if ended := _ended(pod):

@@ -12,7 +12,7 @@ from slipway.apis.ome.components import grants, keda, overlay, replicas, scaling
 from slipway.apis.ome.components.pods import router_account
 from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.services import canary, trust
-from slipway.apis.ome.services.resolve import View, resolve
+from slipway.apis.ome.services.resolve import ServiceView, resolve
 from slipway.apis.ome.services.rollout import APP, Rolled, canary_name, roll, startup_seconds
 from slipway.apis.ome.services.service import Part, Service
 from slipway.apis.sealed import refuse
@@ -45,24 +45,28 @@ SCALED_OBJECT_ROOM = 50
 """Characters of a part's name that the name of its ScaledObject ends with."""
 
 
-def plan(view: View) -> Plan:
+def plan(view: ServiceView) -> Plan:
     """Raises InvalidSpecError."""
     service, world = view.valid(), view.world
     children: list[Object] = []
     for part in service.parts:
         rolled = roll(world, service, part)
-        own = _service(rolled, service, part.name, rolled.answering)
-        children += [*_account(service, part), _exposed(own, part.component.extension.annotations)]
-        children += _workload(rolled, service, world)
+        own = _build_service(rolled, service, part.name, rolled.answering)
+        children += [*_build_account(service, part), _with_exposure(own, part.component.extension.annotations)]
+        children += _build_workload(rolled, service, world)
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
-            children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
+            children += [
+                _build_routed_service(rolled, service),
+                *_build_wake_rights(service, world.settings),
+                *_build_network_policies(rolled, service, world),
+            ]
     claims = model_volumes.build_claims(service.resource, service.mounts, children)
     model_volumes.check_free(world, claims)
     return Plan(children=tuple(children), shared=claims)
 
 
-def _routed(rolled: Rolled, service: Service) -> Object:
+def _build_routed_service(rolled: Rolled, service: Service) -> Object:
     """The Service by which the gateway, and whoever else, reaches the whole."""
     by, model = service.by_requests, service.model
     aliases = (name for part in service.parts for name in part.recognised.public_names)
@@ -79,50 +83,50 @@ def _routed(rolled: Rolled, service: Service) -> Object:
         scale=wakes,
         targets=rolled.split.targets(canary_name(service.name, rolled.part.component.name)),
     )
-    manifest = _service(rolled, service, service.name, rolled.answering, route)
-    return _exposed(manifest, annotations_of(service.resource))
+    manifest = _build_service(rolled, service, service.name, rolled.answering, route)
+    return _with_exposure(manifest, annotations_of(service.resource))
 
 
-def _guards(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
+def _build_network_policies(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
     """Its pods reach each other, and clients the part that answers."""
     whole = {names.SERVICE_LABEL: service.name}
     return network.among(service.name, service.namespace, whole, rolled.part.port, world.settings)
 
 
-def granted(view: View, plan: Plan) -> frozenset[Freedom]:
+def granted_freedoms(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
     """What a ClusterServingRuntime says, which is the operator's. Raises InvalidSpecError."""
     service = view.valid()
-    alone = _alone(view, service)
+    alone = _operator_workloads(view, service)
     queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
-    scaled = _queries(view, service) if queries else {}
+    scaled = _operator_queries(view, service) if queries else {}
     workloads, files = [one for one in plan.children if templates(one)], trust.files_of(service, view.world.settings)
     return frozenset().union(
-        *(grants.granted(one, alone.get(one["metadata"]["name"]), files) for one in workloads),
+        *(grants.granted_freedoms(one, alone.get(one["metadata"]["name"]), files) for one in workloads),
         *(grants.granted_query(one, scaled.get(one["metadata"]["name"])) for one in queries),
     )
 
 
-def remedy(view: View, refused: frozenset[Freedom]) -> str:
+def remedy(view: ServiceView, refused: frozenset[Freedom]) -> str:
     """What an author can do where these freedoms are refused."""
     service = view.valid()
-    return trust.remedy(service, view.world.settings, refused, _alone(view, service).values())
+    return trust.remedy(service, view.world.settings, refused, _operator_workloads(view, service).values())
 
 
-def _alone(view: View, service: Service) -> dict[str, Object]:
+def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object]:
     """Name -> workload as the operator's runtime would have it by itself; a canary is like what it may replace."""
-    workloads = {one["metadata"]["name"]: one for one in _of_runtime(view, service) if templates(one)}
+    workloads = {one["metadata"]["name"]: one for one in _build_operator_objects(view, service) if templates(one)}
     canaries = {one.name: canary_name(service.name, one.component.name) for one in service.parts}
     tried = {canaries[name]: one for name, one in workloads.items() if name in canaries}
     return workloads | {name: {**one, "metadata": {**one["metadata"], "name": name}} for name, one in tried.items()}
 
 
-def _queries(view: View, service: Service) -> dict[str, Object]:
+def _operator_queries(view: ServiceView, service: Service) -> dict[str, Object]:
     """Name -> ScaledObject as the operator's runtime would have it by itself."""
-    objects = _of_runtime(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
+    objects = _build_operator_objects(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
     return {one["metadata"]["name"]: one for one in objects if one["kind"] == SCALED_OBJECT.kind}
 
 
-def _of_runtime(view: View, service: Service, **metadata: Object) -> tuple[Object, ...]:
+def _build_operator_objects(view: ServiceView, service: Service, **metadata: Object) -> tuple[Object, ...]:
     """What the operator's runtime makes of a service whose author says nothing but ``metadata``."""
     if service.runtime is None or service.runtime["metadata"].get("namespace"):
         return ()
@@ -133,7 +137,7 @@ def _of_runtime(view: View, service: Service, **metadata: Object) -> tuple[Objec
     return plan(resolve(msgspec.structs.replace(view.world, resource=resource, children={}))).children
 
 
-def scaling_of(view: View) -> Scaling | None:
+def scaling_of(view: ServiceView) -> Scaling | None:
     """How the replicas of one of its parts follow the requests; None: those of none do."""
     service = view.service
     if isinstance(service, InvalidSpecError) or service.by_requests is None or service.routed is None:
@@ -163,7 +167,7 @@ def _replicas(rolled: Rolled, service: Service) -> int | None:
     return replicas.scaled_by_others(rolled.observed, scaler.lowest, scaler.highest)
 
 
-def _workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
+def _build_workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
     part, number = rolled.part, _replicas(rolled, service)
     if rolled.worker is not None:
         group = groups.Group(
@@ -176,15 +180,15 @@ def _workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
         )
         workload = groups.leader_worker_set(rolled.template, rolled.worker, group)
         served = msgspec.structs.replace(group, name=part.name)
-        budget = _budget(rolled, served, world, group.size)
-        return [replicas.said(workload, number), *_scalers(rolled, group, service), *budget]
+        budget = _build_disruption_budget(rolled, served, world, group.size)
+        return [replicas.record_replicas(workload, number), *_build_scalers(rolled, group, service), *budget]
     rollout = _rollout(rolled, service, part.name, number)
-    workload = _deployment(rolled, rollout)
-    if rolled.split.kept and rolled.observed:
+    workload = _build_deployment(rolled, rollout)
+    if rolled.split.keeps_stable and rolled.observed:
         workload = keep_deployment(rolled.observed, number)
-    budget = _budget(rolled, rollout, world)
-    tried = _tried(rolled, service) if rolled.split.canary else []
-    return [replicas.said(workload, number), *tried, *_scalers(rolled, rollout, service), *budget]
+    budget = _build_disruption_budget(rolled, rollout, world)
+    tried = _build_canary(rolled, service) if rolled.split.canary else []
+    return [replicas.record_replicas(workload, number), *tried, *_build_scalers(rolled, rollout, service), *budget]
 
 
 def _rollout(rolled: Rolled, service: Service, name: str, number: int | None) -> Rollout:
@@ -198,12 +202,12 @@ def _rollout(rolled: Rolled, service: Service, name: str, number: int | None) ->
     )
 
 
-def _deployment(rolled: Rolled, rollout: Rollout) -> Object:
+def _build_deployment(rolled: Rolled, rollout: Rollout) -> Object:
     deployment, strategy = deployment_of(rolled.template, rollout), rolled.part.component.extension.deployment_strategy
     return {**deployment, "spec": {**deployment["spec"], "strategy": strategy}} if strategy else deployment
 
 
-def _tried(rolled: Rolled, service: Service) -> list[Object]:
+def _build_canary(rolled: Rolled, service: Service) -> list[Object]:
     """The Deployment of a newer spec with its share of the replicas, and its Service."""
     name, running = (
         canary_name(service.name, rolled.part.component.name),
@@ -212,10 +216,12 @@ def _tried(rolled: Rolled, service: Service) -> list[Object]:
     share = rolled.split.percent or rolled.part.component.extension.canary_traffic_percent or 0
     rollout = _rollout(rolled, service, name, max(math.ceil(running * share / canary.ALL), 1))
     route = Route(internal=True, port=PORT_NAME)
-    return [_deployment(rolled, rollout), _service(rolled, service, name, rollout.selector, route)]
+    return [_build_deployment(rolled, rollout), _build_service(rolled, service, name, rollout.selector, route)]
 
 
-def _budget(rolled: Rolled, served: policies.Served, world: World, size: int = 1) -> tuple[Object, ...]:
+def _build_disruption_budget(
+    rolled: Rolled, served: policies.Served, world: World, size: int = 1
+) -> tuple[Object, ...]:
     """``size``: pods of a replica. One that is evicted takes its group along, so that as many pods as groups may be."""
     extension, scaler = rolled.part.component.extension, rolled.part.scaler
     limit: Object = {}
@@ -228,7 +234,7 @@ def _budget(rolled: Rolled, served: policies.Served, world: World, size: int = 1
     return policies.disruption_budget(served, several, world.settings, limit=limit)
 
 
-def _scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple[Object, ...]:
+def _build_scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple[Object, ...]:
     """Who else scales the workload. Raises InvalidSpecError."""
     part, scaler = rolled.part, rolled.part.scaler
     if scaler.by == "resources":
@@ -250,7 +256,7 @@ def _scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple
     return (keda.scaled_object(name, served, part.kind, scaler.lowest, scaler.highest, trigger),)
 
 
-def _account(service: Service, part: Part) -> list[Object]:
+def _build_account(service: Service, part: Part) -> list[Object]:
     """A router's, by which it finds its engines. One that an author names gets the same rights, but not the default
     account: any pod of the namespace may have that one."""
     account = router_account(part.component.pod, service.name)
@@ -259,20 +265,20 @@ def _account(service: Service, part: Part) -> list[Object]:
     name, namespace, own = part.name, service.namespace, {names.SERVICE_LABEL: service.name}
     subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": namespace}
     own_account = [child(SERVICE_ACCOUNT, name, namespace, own)] if account == name else []
-    return [*own_account, *_granted(service, name, POD_READER, subject)]
+    return [*own_account, *_build_grant(service, name, POD_READER, subject)]
 
 
-def _waking(service: Service, settings: Settings) -> list[Object]:
+def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
     """Lets the gateway set the scale of the workload that it wakes: it has this right on no other one."""
     by = service.by_requests
     if by is None:
         return []
     scale = {"apiGroups": [by.kind.group], "resources": [f"{by.kind.plural}/scale"], "verbs": [*WAKE]}
     gateway = {"kind": SERVICE_ACCOUNT.kind, "name": network.GATEWAY, "namespace": settings.system_namespace}
-    return _granted(service, f"{service.name}-wake", {**scale, "resourceNames": [by.workload_name]}, gateway)
+    return _build_grant(service, f"{service.name}-wake", {**scale, "resourceNames": [by.workload_name]}, gateway)
 
 
-def _granted(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
+def _build_grant(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
     """A right in the service's namespace."""
     namespace, own = service.namespace, {names.SERVICE_LABEL: service.name}
     role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
@@ -282,7 +288,7 @@ def _granted(service: Service, name: str, rule: Object, subject: Object) -> list
     ]
 
 
-def _service(
+def _build_service(
     rolled: Rolled, service: Service, name: str, selector: Mapping[str, str], route: Route | None = None
 ) -> Object:
     port = rolled.part.port
@@ -296,7 +302,7 @@ def _service(
     return manifest
 
 
-def _exposed(manifest: Object, annotations: Mapping[str, str]) -> Object:
+def _with_exposure(manifest: Object, annotations: Mapping[str, str]) -> Object:
     """With the type and the address that annotations ask for."""
     kind, address = annotations.get(names.SERVICE_TYPE, "ClusterIP"), annotations.get(names.LOAD_BALANCER_IP)
     if kind not in SERVICE_TYPES:

@@ -40,7 +40,7 @@ MODELS = (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)
 RUNTIMES = (names.SERVING_RUNTIME, names.CLUSTER_SERVING_RUNTIME)
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
     """An InferenceService that may not be valid, and what is known of it."""
 
     world: World
@@ -55,21 +55,21 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.service
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> ServiceView:
     """Raises nothing: why a service cannot be served is part of its view."""
     choice: Selection | None = None
     try:
         resource = predictor.migrated(world.resource)
         spec = _spec(resource)
         if mode_of(resource) == VIRTUAL:
-            return View(world=world, service=Service(resource=resource, spec=spec))
+            return ServiceView(world=world, service=Service(resource=resource, spec=spec))
         _refuse_unserved(resource, spec)
         model, weights = _models(world, spec)
-        choice = _selection(world, resource, spec, model)
-        service = _service(world, resource, spec, model, weights, choice)
-        return View(world=world, service=service, selection=choice)
+        choice = _select_runtime(world, resource, spec, model)
+        service = _build_service(world, resource, spec, model, weights, choice)
+        return ServiceView(world=world, service=service, selection=choice)
     except InvalidSpecError as error:
-        return View(world=world, service=error, selection=choice)
+        return ServiceView(world=world, service=error, selection=choice)
 
 
 def name_of(reference: object) -> str:
@@ -123,7 +123,7 @@ def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tu
     if spec.model.kind == names.FINE_TUNED_WEIGHT.kind:
         weights = (spec.model.name, *weights)
         base_name = name_of((_weight(world, spec.model.name).get("spec") or {}).get("baseModelRef"))
-    model = _found(world, places(MODELS, namespace, base_name))
+    model = _find_first(world, places(MODELS, namespace, base_name))
     if model is None:
         text = f"There is neither a BaseModel {base_name} in {namespace} nor a ClusterBaseModel of this name"
         raise InvalidSpecError("BaseModelNotFound", text)
@@ -150,11 +150,13 @@ def _adapter(world: World, name: str, base: str) -> Object:
     return weight
 
 
-def _found(world: World, places: Sequence[Reference]) -> Object | None:
+def _find_first(world: World, places: Sequence[Reference]) -> Object | None:
     return next((resource for place in places if (resource := world.get(place)) is not None), None)
 
 
-def _selection(world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None) -> Selection | None:
+def _select_runtime(
+    world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None
+) -> Selection | None:
     """The runtime that serves; None: none is needed, as each part says itself what runs, or has at least an image where
     no runtime can be found. Raises InvalidSpecError where there is nothing to choose a runtime by."""
     namespace, runners = key(resource).namespace, list(_runners(resource["spec"]))
@@ -174,7 +176,7 @@ def _selection(world: World, resource: Object, spec: InferenceServiceSpec, model
     choice = selection.select(
         _facts(model) if model else ModelFacts(),
         [candidate(runtime) for runtime in runtimes],
-        wanted=reference,
+        requested=reference,
         current=_current(resource, namespace),
     )
     return None if images and choice.fault and choice.fault.reason == "NoRuntime" else choice
@@ -204,7 +206,7 @@ def _runners(spec: Object) -> Iterable[Object]:
             yield pod.get("runner") or next(iter(pod.get("containers") or ()), {})
 
 
-def _service(
+def _build_service(
     world: World,
     resource: Object,
     spec: InferenceServiceSpec,
@@ -223,11 +225,11 @@ def _service(
         weights=weights,
         adapters=tuple(adapter_of(weight, world.settings) for weight in weights),
         runtime=runtime,
-        parts=_parts(resource, spec, runtime),
+        parts=_build_parts(resource, spec, runtime),
     )
 
 
-def _parts(resource: Object, spec: InferenceServiceSpec, runtime: Object | None) -> tuple[Part, ...]:
+def _build_parts(resource: Object, spec: InferenceServiceSpec, runtime: Object | None) -> tuple[Part, ...]:
     annotations = annotations_of(resource)
     parts = []
     for component in overlay.components(resource, runtime):

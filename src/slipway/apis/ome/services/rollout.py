@@ -56,7 +56,7 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True):
 
 def roll(world: World, service: Service, part: Part) -> Rolled:
     """Raises InvalidSpecError."""
-    component, context = _patient(part.component, service), service.context(world.settings)
+    component, context = _without_startup_limit(part.component, service), service.context(world.settings)
     template = pods.template(component, "leader" if part.group else "pod", context)
     worker = pods.template(component, "worker", context) if part.group else None
     observed, tried = (
@@ -75,7 +75,7 @@ def roll(world: World, service: Service, part: Part) -> Rolled:
     return Rolled(part=part, template=template, worker=worker, observed=observed, canary=tried, split=split)
 
 
-def _patient(component: Component, service: Service) -> Component:
+def _without_startup_limit(component: Component, service: Service) -> Component:
     """A router whose engines may sleep, without a startup probe that fails until there are some: it would be started
     anew again and again, at longer and longer intervals, and answer minutes after its engines."""
     main = overlay.runner(component.pod)

@@ -10,8 +10,8 @@ from slipway.apis.ome import names
 from slipway.apis.ome.components import overlay, predictor
 from slipway.apis.ome.runtimes.selection import excluded_status, runtime_status
 from slipway.apis.ome.services import rollout as service_rollout
-from slipway.apis.ome.services.fields import Found, address_of, component_fields, model_status
-from slipway.apis.ome.services.resolve import View
+from slipway.apis.ome.services.fields import ComponentState, address_of, component_fields, model_status
+from slipway.apis.ome.services.resolve import ServiceView
 from slipway.apis.ome.services.service import Part, Service, workload_names
 from slipway.apis.ome.types import fields_ignored
 from slipway.kube.objects import DEPLOYMENT, Object, key, labels
@@ -45,7 +45,7 @@ OF_ENGINES = frozenset({"StartupTimeout", "CrashLoopBackOff"})
 anew when that takes long."""
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
     world = view.world
     service = view.service if isinstance(view.service, Service) else None
     pending = _pending(service)
@@ -55,13 +55,13 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         rejection, pending = msgspec.structs.replace(rejection, retryable=True), Pending(NOT_READY, rejection.message)
     if service is not None and not service.parts:
         return _virtual(world.resource, rejection)
-    components, tried = _found(view, service), _tried(view, service)
+    components, tried = _observe_components(view, service), _observe_canary(view, service)
     namespace, name = key(world.resource)
     if components and all(one.component.ready for one in components):
         pending = None
     served, ids = f"{namespace}/{name}", service.model_ids if service else (name,)
     # Behind a router that waits for engines nothing is ready: what counts is that none is wanted.
-    asleep = [one for one in components if one.asleep]
+    asleep = [one for one in components if one.is_asleep]
     state = report(
         [one.component for one in asleep or components] or [Component(None, Diagnosis())],
         rejection,
@@ -69,7 +69,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
             routed(served, ids, world.routed),
             *map(_ready, [*components, *tried]),
             Condition("IngressReady", "True", "IngressDisabled", "The gateway replaces an ingress."),
-            *_others(view, service),
+            *_optional_conditions(view, service),
         ),
         pending,
         "No replica answers yet.",
@@ -101,7 +101,7 @@ def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
     return build_status(resource, address_of(resource, 80), conditions)
 
 
-def _found(view: View, service: Service | None) -> list[Found]:
+def _observe_components(view: ServiceView, service: Service | None) -> list[ComponentState]:
     """The parts that are wanted; of a service that cannot be read those that there are."""
     world, components = view.world, []
     for name in overlay.NAMES:
@@ -115,17 +115,17 @@ def _found(view: View, service: Service | None) -> list[Found]:
             workload = as_workload(workload)
         pods = _pods(view, names.component_name(key(world.resource).name, name))
         components.append(
-            Found(name=name, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))
+            ComponentState(name=name, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))
         )
-    return [_judged(one, components, service) for one in components]
+    return [_without_consequences(one, components, service) for one in components]
 
 
-def _pods(view: View, name: str) -> list[Object]:
+def _pods(view: ServiceView, name: str) -> list[Object]:
     """Those of a part, or of a canary, that is called so."""
     return [pod for pod in view.world.pods if labels(pod).get(service_rollout.APP) == name]
 
 
-def _tried(view: View, service: Service | None) -> list[Found]:
+def _observe_canary(view: ServiceView, service: Service | None) -> list[ComponentState]:
     """A newer spec that gets a share of the requests, or none yet."""
     part = service.routed if service else None
     name = service_rollout.canary_name(service.name, part.component.name) if service and part else ""
@@ -133,10 +133,10 @@ def _tried(view: View, service: Service | None) -> list[Found]:
     if part is None or workload is None:
         return []
     pods = _pods(view, name)
-    return [Found(name=CANARY, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))]
+    return [ComponentState(name=CANARY, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))]
 
 
-def _diagnosis(view: View, part: Part | None, workload: Object | None, pods: Sequence[Object]) -> Diagnosis:
+def _diagnosis(view: ServiceView, part: Part | None, workload: Object | None, pods: Sequence[Object]) -> Diagnosis:
     settings, engine = view.world.settings, part.recognised.engine if part else None
     limits = Limits(
         startup_seconds=service_rollout.startup_seconds(part.runner) if part else service_rollout.START_SECONDS,
@@ -146,7 +146,9 @@ def _diagnosis(view: View, part: Part | None, workload: Object | None, pods: Seq
     return diagnose(workload, pods, limits, view.world.now, engine.explain if engine else lambda _log: None)
 
 
-def _judged(one: Found, parts: Sequence[Found], service: Service | None) -> Found:
+def _without_consequences(
+    one: ComponentState, parts: Sequence[ComponentState], service: Service | None
+) -> ComponentState:
     """Without failures that only say that something else is not there yet."""
     failure = one.diagnosis.failure
     waits = one.name == "router" and not all(other.component.ready for other in parts if other.name != "router")
@@ -166,19 +168,19 @@ def _pending(service: Service | None) -> Pending | None:
     return Pending(NOT_READY, text)
 
 
-def _ready(one: Found) -> Condition:
+def _ready(one: ComponentState) -> Condition:
     component, failure = one.component, one.diagnosis.failure
     if component.ready:
         text = f"{component.ready} replica{'s answer' if component.ready > 1 else ' answers'}."
         return Condition(READY[one.name], "True", "Ready", text)
     if failure:
         return Condition(READY[one.name], "False", failure.reason, failure.message)
-    if one.asleep:
+    if one.is_asleep:
         return Condition(READY[one.name], "False", "ScaledToZero", "Scaled to zero replicas.")
     return Condition(READY[one.name], "False", "WaitingForPods", "No replica answers yet.")
 
 
-def _others(view: View, service: Service | None) -> list[Condition]:
+def _optional_conditions(view: ServiceView, service: Service | None) -> list[Condition]:
     """Told only where there is something to tell."""
     resource, chosen = view.world.resource, view.selection.chosen if view.selection else None
     conditions = []
@@ -206,7 +208,7 @@ def _not_woken(service: Service) -> list[str]:
     ]
 
 
-def _excluded(view: View) -> Object:
+def _excluded(view: ServiceView) -> Object:
     selection = view.selection
     if selection is None or not selection.excluded:
         return {}

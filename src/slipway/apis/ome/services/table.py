@@ -51,13 +51,17 @@ OWNED = (
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
     """What services read, beside what is made for them."""
-    kind, runtime = names.INFERENCE_SERVICE, service_watches.of_runtime
+    kind, runtime = names.INFERENCE_SERVICE, service_watches.enqueue_services_of_runtime
     indexes = {
         REFERENCES: by_reference(service_watches.references),
         service_watches.CHOOSES: service_watches.by_choice,
         NAMESPACE: by_namespace,
     }
-    of_model, weight, folder_indexes = service_watches.of_model, names.FINE_TUNED_WEIGHT, folders.indexes(settings)
+    of_model, weight, folder_indexes = (
+        service_watches.enqueue_services_of_model,
+        names.FINE_TUNED_WEIGHT,
+        folders.indexes(settings),
+    )
     return (
         *owned_by(kind, *OWNED),
         *owned_by(kind, groups.LEADER_WORKER_SET, optional=groups.INSTALLED_BY),
@@ -86,7 +90,7 @@ SERVICES = Table(
     watches=watches,
     resolve=service_resolve.resolve,
     plan=service_plan.plan,
-    granted=service_plan.granted,
+    granted=service_plan.granted_freedoms,
     remedy=service_plan.remedy,
     scaling=service_plan.scaling_of,
     status=service_status.status,

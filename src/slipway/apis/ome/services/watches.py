@@ -42,7 +42,7 @@ def by_choice(resource: Object) -> Iterable[str]:
     return () if named else ("", key(resource).namespace)
 
 
-def of_runtime(change: Change, listers: Listers) -> Iterable[Key]:
+def enqueue_services_of_runtime(change: Change, listers: Listers) -> Iterable[Key]:
     """The services that a change of a runtime's spec may concern: those that name it, and in its namespace, or where it
     has none in all, those that name none."""
     if _same(change, ("spec",)):
@@ -58,7 +58,7 @@ def by_base(weight: Object) -> Iterable[str]:
     return (name_of((weight.get("spec") or {}).get("baseModelRef")),)
 
 
-def of_model(kind: Kind) -> Enqueue:
+def enqueue_services_of_model(kind: Kind) -> Enqueue:
     """The services that name a model, or as their model a weight of it, when what they read of it changes: how far a
     download is they do not."""
     enqueue = referenced_by(names.INFERENCE_SERVICE, kind)
