@@ -67,8 +67,8 @@ def marks(models: Iterable[Object]) -> tuple[dict[str, str], dict[str, str]]:
     bare = nodes.Node(name="n", uid="n", boot="b", ready=True, labels={}, records={})
     for one in models:
         path, digest = one["spec"]["storage"]["path"], storage.parse_storage(one, SETTINGS).identity
-        record = Record(state="Ready", of=one["metadata"]["uid"], wanted=digest, path=path, boot="b", size=10**11)
-        patch = nodes.noted(bare, storage.node_label(one), record)
+        record = Record(state="Ready", of=one["metadata"]["uid"], digest=digest, path=path, boot="b", size=10**11)
+        patch = nodes.build_patch(bare, storage.node_label(one), record)
         labels |= {name: text for name, text in patch.labels.items() if text}
         annotations |= {name: text for name, text in patch.annotations.items() if text}
     return labels, annotations
@@ -79,7 +79,7 @@ def node(number: int, labels: dict[str, str], annotations: dict[str, str]) -> Ob
     metadata = {"name": f"n{number:04}", "uid": f"node-{number}", "resourceVersion": "1"}
     ready = {"type": "Ready", "status": "True"}
     status = {"nodeInfo": {"bootID": "b"}, "conditions": [ready]}
-    return nodes.trimmed(
+    return nodes.trim_node(
         {"metadata": metadata | {"labels": usual | labels, "annotations": annotations}, "status": status}
     )
 

@@ -50,7 +50,7 @@ def human(size: float) -> str:
     return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
-def described(begin: str, report: Report) -> str:
+def describe_header(begin: str, report: Report) -> str:
     """A sentence with what their header says of them."""
     parts = [f"{report.files} files"] if report.files > 1 else []
     if report.safetensors:

@@ -54,7 +54,7 @@ class Node(msgspec.Struct, frozen=True):
         return Reference(NODE, "", self.name)
 
 
-def trimmed(node: Object) -> Object:
+def trim_node(node: Object) -> Object:
     """A node with what :func:`read` needs and nothing else: thousands of them are held in memory."""
     metadata, status = node["metadata"], node.get("status") or {}
     kept = {field: metadata.get(field, "") for field in ("name", "uid", "resourceVersion")}
@@ -66,7 +66,7 @@ def trimmed(node: Object) -> Object:
     return {"kind": NODE.kind, "metadata": kept, "boot": boot, "ready": conditions.get("Ready") == "True"}
 
 
-def read(node: Object) -> Node:
+def parse_node(node: Object) -> Node:
     """A node as :func:`trimmed` left it."""
     metadata = node["metadata"]
     return Node(
@@ -82,7 +82,7 @@ def read(node: Object) -> Node:
 class Difference(msgspec.Struct, frozen=True):
     """What a change of a node means for models."""
 
-    everybody: bool
+    concerns_all: bool
     """Whether any model may be concerned that it was or is eligible for."""
     marks: frozenset[str] = frozenset()
     """Names of labels and records, without their prefixes, that are not what they were."""
@@ -92,10 +92,10 @@ def difference(old: Object | None, new: Object | None, prefix: str) -> Differenc
     """Between two states of a node, as :func:`trimmed` left them; nothing where only its heart beat. ``prefix``: of the
     labels that tell models' states, which decide nothing themselves."""
     if old is None or new is None:
-        return Difference(everybody=True)
-    one, other = read(old), read(new)
+        return Difference(concerns_all=True)
+    one, other = parse_node(old), parse_node(new)
     if one == other:
-        return Difference(everybody=False)
+        return Difference(concerns_all=False)
     state_labels = [
         {name: value for name, value in node.labels.items() if name.startswith((prefix, RECORDS))}
         for node in (one, other)
@@ -108,7 +108,7 @@ def difference(old: Object | None, new: Object | None, prefix: str) -> Differenc
     changed = state_labels[0].items() ^ state_labels[1].items()
     marks = {value if name.startswith(RECORDS) else name.removeprefix(prefix) for name, value in changed}
     marks |= {name.removeprefix(RECORDS) for name, _text in one.records.items() ^ other.records.items()}
-    return Difference(everybody=placed[0] != placed[1] or fixed[0] != fixed[1], marks=frozenset(marks))
+    return Difference(concerns_all=placed[0] != placed[1] or fixed[0] != fixed[1], marks=frozenset(marks))
 
 
 # Which nodes are meant
@@ -223,7 +223,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     state: State
     of: str
     """uid of the model."""
-    wanted: str = ""
+    digest: str = msgspec.field(default="", name="wanted")
     """Digest of what was asked for, where that is there."""
     path: str = ""
     former: tuple[str, ...] = ()
@@ -244,7 +244,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     def has(self, digest: str, node: Node) -> bool:
         """Whether the weights are there, as far as the node has run on since they were looked at."""
-        return self.state == "Ready" and self.wanted == digest and self.boot == node.boot
+        return self.state == "Ready" and self.digest == digest and self.boot == node.boot
 
     def seal_of(self, path: str) -> str:
         """The seal of this folder; of one that a version without seals filled, its size and revision."""
@@ -258,28 +258,28 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         return tuple(dict.fromkeys((*self.former, *((self.path,) if self.path else ()))))
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def readable_paths(self) -> tuple[str, ...]:
         """All folders that pods may read as the model's."""
         return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
 
-    def read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
+    def paths_still_read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
         """``read_before`` of the record that follows this one and reads another path. ``still``: whether pods read a
         folder."""
         before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
         return tuple(one for one in before if one != path and still(one))[-MOST_READ:]
 
-    def moved(self, path: str) -> tuple[str, ...]:
+    def former_paths(self, path: str) -> tuple[str, ...]:
         """``former`` of the record that follows this one with another path."""
         return tuple(one for one in self.paths if one != path)[-MOST_FORMER:]
 
 
-def recorded(node: Node, mark: str, of: str) -> Record | None:
+def find_record(node: Node, mark: str, of: str) -> Record | None:
     """What a node says of the model with this uid; None: nothing. ``mark``: of its label, without the prefix."""
-    record = decoded(node.records.get(f"{RECORDS}{mark}", ""))
+    record = decode_record(node.records.get(f"{RECORDS}{mark}", ""))
     return record if record is not None and record.of == of else None
 
 
-def decoded(text: str) -> Record | None:
+def decode_record(text: str) -> Record | None:
     """A record of a node; None: there is none, or it cannot be read."""
     try:
         return decode_json(text, Record, most=RECORD_BYTES) if text else None
@@ -287,38 +287,38 @@ def decoded(text: str) -> Record | None:
         return None
 
 
-def noted(
-    node: Node, label: str, record: Record | None, *, offered: bool = True, mountable: bool = True
+def build_patch(
+    node: Node, label: str, record: Record | None, *, selectable: bool = True, mountable: bool = True
 ) -> MetadataPatch:
     """Has a node say this of a model, or nothing any more. ``offered``: whether pods may select the node by it;
     ``mountable``: whether they may mount its folders there."""
     annotation = f"{RECORDS}{mark(label)}"
-    before = decoded(node.records.get(annotation, ""))
-    kept_labels: dict[str, str | None] = dict.fromkeys(_kept_before(node, mark(label), before))
+    before = decode_record(node.records.get(annotation, ""))
+    kept_labels: dict[str, str | None] = dict.fromkeys(_previous_folder_labels(node, mark(label), before))
     if record is None:
         return MetadataPatch(node.reference, {annotation: None}, {label: None, **kept_labels})
-    note = msgspec.structs.replace(record, message=_shortened(record.message))
+    note = msgspec.structs.replace(record, message=_shorten(record.message))
     text = msgspec.json.encode(note).decode()
-    kept_labels |= {kept_label(record.of, one): mark(label) for one in record.kept} if mountable else {}
-    state = record.state if offered else None
+    kept_labels |= {folder_label(record.of, one): mark(label) for one in record.readable_paths} if mountable else {}
+    state = record.state if selectable else None
     return MetadataPatch(node.reference, {annotation: text}, {label: state, **kept_labels})
 
 
-def _kept_before(node: Node, mark: str, record: Record | None) -> Iterable[str]:
+def _previous_folder_labels(node: Node, mark: str, record: Record | None) -> Iterable[str]:
     """The labels of a model's folders on a node: those of its record, or if that was deleted, all with the model's
     mark."""
     if record is not None:
-        return [kept_label(record.of, one) for one in record.kept]
+        return [folder_label(record.of, one) for one in record.readable_paths]
     return [name for name, value in node.labels.items() if name.startswith(RECORDS) and value == mark]
 
 
-def kept_label(of: str, path: str) -> str:
+def folder_label(of: str, path: str) -> str:
     """The label of nodes on which a folder is that of the model with the uid ``of``."""
     identity = f"{of}\0{path}"
     return f"{RECORDS}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
-def _shortened(message: str) -> str:
+def _shorten(message: str) -> str:
     plain = "".join(letter if letter.isprintable() else " " for letter in message[:MESSAGE_LENGTH])
     return plain.encode(errors="ignore")[:MESSAGE_LENGTH].decode(errors="ignore")
 

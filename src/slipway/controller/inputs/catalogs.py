@@ -20,7 +20,7 @@ from slipway.kube.api.errors import ApiError, ForbiddenError, NotFoundError
 from slipway.kube.caches.backoff import Backoff
 from slipway.kube.objects import SECRET, Key, Kind
 from slipway.serving.wire.catalogs import Catalog, CatalogAddress
-from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, policy, read
+from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, fetch_catalog, policy
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Catalogs:
         """One look. What was known before stays where the answer is no catalog."""
         before = self._latest.get(name.name) or Catalog(address=followed.address)
         try:
-            answer = await read(await self._door(followed.address), self._allowed, followed.tag)
+            answer = await fetch_catalog(await self._door(followed.address), self._allowed, followed.tag)
         except CatalogError as error:
             if error.reason != before.fault:
                 log.warning("catalog of %s: %s", name, error.message)

@@ -10,7 +10,7 @@ from slipway.kube.objects import Object
 from slipway.serving.contract.delivery import Blocked
 
 
-class Brought(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveredModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that can be brought."""
 
     name: str

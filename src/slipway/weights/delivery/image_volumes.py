@@ -15,7 +15,7 @@ from slipway.serving.contract.delivery import Blocked, DeliveryWorld, NotDeliver
 from slipway.serving.contract.watches import enqueue_nothing
 from slipway.serving.pods.workload import child
 from slipway.serving.wire.depot_token import KEY_BYTES, Claim, sign
-from slipway.weights.delivery.delivered import Brought, Choices, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
 
 UNAVAILABLE = "ImageVolumeUnavailable"
 KUBELET = (1, 33)
@@ -27,7 +27,7 @@ UNKNOWN_SECONDS = 5.0
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
-def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> Means:
+def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> Means:
     """Raises NotDeliverableError where nodes cannot mount these models."""
     if not choices.node_registry:
         raise NotDeliverableError(UNAVAILABLE, "No registry that nodes can reach is configured.")

@@ -11,7 +11,7 @@ from slipway.serving.containers import volumes
 from slipway.serving.contract.delivery import Blocked, DeliveryWorld, owner, owners, template_of
 from slipway.serving.pods.job import pods_of
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
-from slipway.weights.delivery.delivered import Brought, Choices, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
 from slipway.weights.jobs import loads as jobs
 from slipway.weights.jobs.loads import Run, Runner
 from slipway.weights.place import claim, claim_reference
@@ -31,7 +31,7 @@ GIB, MARGIN = 1 << 30, 1.1
 REASONS = {"ReadWriteMany": "RWXSharedVolume", "ReadWriteOnce": "RWOSharedVolume"}
 
 
-def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> Means:
+def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> Means:
     """The claim, and what still has to be done to fill it."""
     digests = {one.digest: one for one in models}
     set_digest = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()[:12]
@@ -40,9 +40,9 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
     if pvc is not None and deleting(pvc):
         return Means(claims=(pvc,), blocked=Blocked(CLAIM_PENDING, f"The claim {place.name} is being deleted.", True))
     runs = {one: _run(world, pvc, place.name, one) for one in sorted(digests)}
-    recorded = _filled(pvc)
+    recorded = _filled_digests(pvc)
     filled = recorded | {one for one, run in runs.items() if run.complete_since is not None}
-    over = tuple(run.made for one, run in runs.items() if run.made is not None and one in recorded)
+    over = tuple(run.job for one, run in runs.items() if run.job is not None and one in recorded)
     spec = _spec(choices, sum(one.size for one in digests.values()))
     desired_pvc = _claim(world, choices, pvc or claim(claim_reference(*place), spec), filled & digests.keys())
     missing = next((one for one in sorted(digests) if one not in filled), None)
@@ -61,8 +61,8 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
             finished_jobs=over,
         )
     run, again = runs[missing], runs[missing].retried_at()
-    if run.made is not None and run.outlived(world.now):
-        return Means(claims=(desired_pvc,), finished_jobs=(*over, run.made), blocked=_progress(pvc, place.name, run))
+    if run.job is not None and run.outlived(world.now):
+        return Means(claims=(desired_pvc,), finished_jobs=(*over, run.job), blocked=_progress(pvc, place.name, run))
     new_jobs = () if pvc is None else (_job(world, choices, pvc, digests[missing], run),)
     delay = None if again is None else max(again - world.now, 0.0)
     blocked = _progress(pvc, place.name, run)
@@ -74,7 +74,7 @@ def _volume(choices: Choices) -> str:
     return f"{choices.prefix}shared-pvc"
 
 
-def _filled(pvc: Object | None) -> set[str]:
+def _filled_digests(pvc: Object | None) -> set[str]:
     annotations = (pvc or {"metadata": {}})["metadata"].get("annotations") or {}
     return {one for one in annotations.get(FILLED, "").split(",") if one}
 
@@ -108,10 +108,10 @@ def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str)
     job = world.jobs.get(name)
     if job is None or pvc is None or deleting(job) or all(one.get("uid") != uid(pvc) for one in owners(job)):
         return Run(name=name)
-    return Run(name=name, made=job, pods=pods_of(job, world.pods(name)))
+    return Run(name=name, job=job, pods=pods_of(job, world.pods(name)))
 
 
-def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: Brought, run: Run) -> Object:
+def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: DeliveredModel, run: Run) -> Object:
     """It runs where the workload may run: where its pod is, a claim may find its volume for good."""
     settings, pod = world.settings, template_of(world.kind, world.workload)["spec"]
     runner = Runner(

@@ -110,7 +110,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A Job, and what is known of the one that there is."""
 
     name: str
-    made: Object | None = None
+    job: Object | None = None
     """None: there is none, or it does something else than what is wanted now."""
     pods: Sequence[Object] = ()
     """Of this Job, the newest first."""
@@ -118,12 +118,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def complete_since(self) -> float | None:
         """Unix seconds; None: it is not."""
-        return ended(self.made, "Complete")
+        return ended(self.job, "Complete")
 
     @property
     def failed_since(self) -> float | None:
         """Unix seconds; None: it has not."""
-        return ended(self.made, "Failed")
+        return ended(self.job, "Failed")
 
     @property
     def over(self) -> bool:
@@ -136,7 +136,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fault(self) -> tuple[Fault | None, str]:
         """Why its last pod failed: a word, if there is one, and a sentence."""
-        if (limit := exceeded(self.made)) is not None:
+        if (limit := exceeded(self.job)) is not None:
             return None, f"it did not finish within {limit // 60} min"
         return fault(last_error(self.pods))
 
@@ -160,12 +160,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.outlived(now) else (child,)
 
 
-def observed(world: World, name: Key, words: Sequence[str]) -> Run:
+def observe_run(world: World, name: Key, words: Sequence[str]) -> Run:
     """What is known of the Job of this name, as far as its program is told these words."""
     existing = world.children.get((JOB, name))
     if existing is None or deleting(existing) or words_of(existing) != [*words]:
         return Run(name=name.name)
-    return Run(name=name.name, made=existing, pods=pods_of(existing, world.pods))
+    return Run(name=name.name, job=existing, pods=pods_of(existing, world.pods))
 
 
 def words_of(manifest: Object) -> list[str]:

@@ -44,7 +44,7 @@ def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: st
     if run.pods:
         diagnosis = _diagnosis(running, world)
     else:
-        diagnosis = without_pods(run.made, "loads the weights", world.now) if without is None else without
+        diagnosis = without_pods(run.job, "loads the weights", world.now) if without is None else without
     return Moving(message=" ".join(parts), progress=progress, diagnosis=diagnosis, running=running)
 
 

@@ -55,7 +55,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 FIRST = Record(attempt=1)
 
 
-def read(text: str | None) -> Record:
+def parse_record(text: str | None) -> Record:
     """An empty one where the text is none, or not sound."""
     try:
         return decode_json(text or "", Record, most=MOST_BYTES)
@@ -68,12 +68,12 @@ def name(model: Object, what: str, attempt: int = 0) -> str:
     return job_name(key(model).name, uid(model), what, attempt)
 
 
-def observed(world: World, place: Key) -> Run:
+def observe_run(world: World, place: Key) -> Run:
     """What is known of the Job that there is."""
     existing = world.children.get((JOB, place))
     if existing is None or deleting(existing):
         return Run(name=place.name)
-    return Run(name=place.name, made=existing, pods=pods_of(existing, world.pods))
+    return Run(name=place.name, job=existing, pods=pods_of(existing, world.pods))
 
 
 def job(
@@ -88,7 +88,7 @@ def job(
 ) -> Object:
     """The Job that is wanted. One that there is keeps its own words: a Job cannot be changed."""
     settings = world.settings
-    command = words if run.made is None else jobs.words_of(run.made)[1:]
+    command = words if run.job is None else jobs.words_of(run.job)[1:]
     runner = Runner(
         image=settings.loader_image,
         manager=MANAGER,
@@ -106,7 +106,7 @@ def result(run: Run) -> Publication | None:
     return publication.parse_publication(termination_message(run.pods)) if run.complete_since is not None else None
 
 
-def heard(record: Record, run: Run, world: World, progress: str) -> Record:
+def update_record(record: Record, run: Run, world: World, progress: str) -> Record:
     """With what its loader told last. ``progress``: of the status, such as ``17%``."""
     if percent_of(progress) > record.percent:
         record = msgspec.structs.replace(record, failures=0)
@@ -133,7 +133,7 @@ def _report(run: Run, world: World) -> AgentReport | None:
     return next((report for report in reports if report and report.progress), None)
 
 
-def gave_up(record: Record, run: Run) -> bool:
+def has_given_up(record: Record, run: Run) -> bool:
     """Whether an attempt failed for a reason that has a name, or as one too many."""
     return run.failed_since is not None and (run.fault[0] is not None or record.failures >= RETRIES)
 
@@ -144,7 +144,7 @@ def retried_at(record: Record, run: Run) -> float | None:
         return run.complete_since + REPORT_SECONDS
     if run.failed_since is None or run.fault[0] in LASTING:
         return None
-    pause = RETRY_SECONDS if gave_up(record, run) else FIRST_PAUSE * 2**record.failures
+    pause = RETRY_SECONDS if has_given_up(record, run) else FIRST_PAUSE * 2**record.failures
     return run.failed_since + min(pause, RETRY_SECONDS)
 
 
@@ -154,7 +154,7 @@ def is_time(record: Record, run: Run, now: float) -> bool:
     return at is not None and now >= at
 
 
-def again(record: Record, progress: str) -> Record:
+def next_attempt(record: Record, progress: str) -> Record:
     """The record of the next attempt. ``progress``: of the status, such as ``17%``."""
     attempt, failures = record.attempt + 1, record.failures + 1
     return msgspec.structs.replace(record, attempt=attempt, failures=failures, percent=percent_of(progress))
@@ -176,11 +176,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 def state(record: Record, run: Run, world: World) -> State:
     at = retried_at(record, run)
     seconds = [max(at - world.now, 1.0)] if at is not None else []
-    if gave_up(record, run):
+    if has_given_up(record, run):
         again = progress.AGAIN if at is not None else "Delete the model and create it again to retry."
         text = f"The model could not be published: {sentence(run.fault[1] or 'no reason is given')} {again}"
         return State(message=text, failed=True, fault=run.fault[0], recheck=min(seconds, default=None))
-    without = without_pods(run.made, "publishes the model", world.now)
+    without = without_pods(run.job, "publishes the model", world.now)
     moving = progress.moving(run, world, without, does="The model is being published")
     failure, checked = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
     return State(

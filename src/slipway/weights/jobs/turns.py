@@ -103,7 +103,7 @@ def has_turn(world: World, queue: Queue) -> bool:
     return any(one is mine for one in first)
 
 
-def yields(world: World, queue: Queue) -> bool:
+def must_yield(world: World, queue: Queue) -> bool:
     """Whether the resource has had its turn for so long that it makes way for another namespace's model."""
     mine, begun = world.resource, _listed(world.listers, queue.kinds, HAS)
     held = _held(begun)
@@ -112,12 +112,12 @@ def yields(world: World, queue: Queue) -> bool:
     own, most = key(mine).namespace, _most_of_one(queue.at_once)
     waiting = [key(one).namespace for one in _listed(world.listers, queue.kinds, NEXT)]
     others = sum(one != own and held[one] < most for one in waiting)
-    expired = [one for one in begun if slice_left(one, world) <= 0]
+    expired = [one for one in begun if remaining_slice(one, world) <= 0]
     expired.sort(key=lambda one: (-held[key(one).namespace], _since(one) or 0.0, age(one)))
     return any(uid(one) == uid(mine) for one in expired[:others])
 
 
-def slice_left(model: Object, world: World) -> float:
+def remaining_slice(model: Object, world: World) -> float:
     """Seconds that a model with a turn keeps it in any case."""
     since = _since(model)
     return SLICE_SECONDS - (world.now - since) if since is not None else SLICE_SECONDS

@@ -69,7 +69,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
         return f"Door({self.url!r})"
 
 
-class Read(NamedTuple):
+class CatalogResponse(NamedTuple):
     """What became of a look at a catalog."""
 
     document: Document | None
@@ -123,7 +123,7 @@ def _text(value: str) -> str:
     return text
 
 
-async def read(door: Door, allowed: AddressPolicy, tag: str = "") -> Read:
+async def fetch_catalog(door: Door, allowed: AddressPolicy, tag: str = "") -> CatalogResponse:
     """The catalog, or the word that it has the ETag ``tag`` still. Raises CatalogError."""
     headers = {"If-None-Match": tag} if tag else {}
     answer = await _ask(door, allowed, "GET", CATALOG, CATALOG_BYTES, headers=headers)
@@ -132,9 +132,9 @@ async def read(door: Door, allowed: AddressPolicy, tag: str = "") -> Read:
             raise CatalogError(
                 "InvalidCatalog", "The catalog answered 304 Not Modified, though it was asked without an ETag."
             )
-        return Read(None, tag)
+        return CatalogResponse(None, tag)
     try:
-        return Read(read_catalog(answer.body), answer.tag)
+        return CatalogResponse(read_catalog(answer.body), answer.tag)
     except DecodingError as error:
         raise CatalogError("InvalidCatalog", f"{door.url} did not send a valid catalog: {error}.") from error
 

@@ -26,7 +26,7 @@ of the node."""
 
 Fault = Literal["InvalidSource", "SourceNotAllowed", "InvalidFileSet"]
 SUFFIX = ".gguf"
-KEPT = re.compile(r"[^A-Za-z0-9._-]+")
+UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 SCHEMES = ("http", "https", "hf", "s3", "pvc", "file")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/|$)")
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,254}")
@@ -237,7 +237,7 @@ def file_name(source_name: str, name: str) -> str:
 
 def clean(text: str) -> str:
     """Letters, digits, dots, underscores and hyphens; one hyphen for whatever lies between."""
-    return KEPT.sub("-", text).strip("-._")
+    return UNSAFE_CHARACTERS.sub("-", text).strip("-._")
 
 
 def _with_files(source: Source, request: Request) -> Source:

@@ -200,7 +200,7 @@ def test_a_model_makes_way_for_another_namespace_after_an_hour_and_continues_lat
     assert (cluster.busy(), cluster.phase("endless"), turn(cluster, "endless")) == (["tiny"], "Pending", "Unknown")
     publish(cluster, "tiny")
     assert cluster.busy() == ["endless"]
-    assert publications.read(cluster.annotations("endless")[names.PUBLICATION]).resume == "the same upload"
+    assert publications.parse_record(cluster.annotations("endless")[names.PUBLICATION]).resume == "the same upload"
     assert cluster.models["endless"]["status"]["progress"] == "1%"
 
 

@@ -31,7 +31,7 @@ from slipway.serving.contract.delivery import (
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.server import variables
 from slipway.weights.delivery import image_volumes, shared_claim
-from slipway.weights.delivery.delivered import Brought, Choices, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
 
 LABEL = f"{names.GROUP}/shared-pvc"
 """Of claims with delivered models, and of the Jobs that fill them."""
@@ -115,7 +115,7 @@ def _requested_models(workload: Object) -> list[Key]:
     return keys
 
 
-def _resolve_model(world: DeliveryWorld, place: Key) -> Brought:
+def _resolve_model(world: DeliveryWorld, place: Key) -> DeliveredModel:
     """Resolves a model for delivery. Raises NotDeliverableError if it is not Ready."""
     kind = names.MODEL if place.namespace else names.CLUSTER_MODEL
     model = world.listers.get(kind, place)
@@ -127,7 +127,7 @@ def _resolve_model(world: DeliveryWorld, place: Key) -> Brought:
         text = f"The {kind.kind} {place.name} is {status.get('phase') or 'Pending'}; it must be Ready to be delivered."
         raise NotDeliverableError("ModelNotReady", text, waiting=status.get("phase") != "Failed")
     image = annotations_of(model).get(names.IMAGE_DIGEST, "")
-    return Brought(
+    return DeliveredModel(
         name=place.name,
         repository=names.repository(model),
         digest=artifact["digest"],
@@ -137,7 +137,7 @@ def _resolve_model(world: DeliveryWorld, place: Key) -> Brought:
     )
 
 
-def _means(world: DeliveryWorld, models: Sequence[Brought]) -> Means:
+def _means(world: DeliveryWorld, models: Sequence[DeliveredModel]) -> Means:
     """Raises NotDeliverableError."""
     if conflict := find_conflict(template_of(world.kind, world.workload), MODELS_DIR, OURS):
         text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
@@ -162,7 +162,7 @@ def _choices(own: DeckhouseSettings, world: DeliveryWorld) -> Choices:
     )
 
 
-def _contents(models: Sequence[Brought], means: Means) -> Contents:
+def _contents(models: Sequence[DeliveredModel], means: Means) -> Contents:
     listed = [
         {"name": one.name, "path": f"{MODELS_DIR}/{one.name}", "digest": one.digest, "family": one.family}
         for one in models

@@ -139,7 +139,7 @@ def _reading(view: ModelView) -> list[Object]:
 
 def is_evicting(view: ModelView) -> bool:
     """Whether a Job is removing the weights."""
-    return view.eviction.made is not None and not view.eviction.over
+    return view.eviction.job is not None and not view.eviction.over
 
 
 def finalize(view: ModelView) -> Plan | None:
@@ -157,7 +157,7 @@ def finalize(view: ModelView) -> Plan | None:
         return Plan(children=(_evict_job(view, where),))
     if where.record(view.claim) is None:
         return None
-    kept = (_evict_job(view, where),) if view.eviction.made else ()
+    kept = (_evict_job(view, where),) if view.eviction.job else ()
     return Plan(children=kept, metadata_patches=(where.recorded(where.claim, None),))
 
 

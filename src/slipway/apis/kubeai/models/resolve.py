@@ -247,7 +247,7 @@ def _run(world: World, name: str, word: str = "") -> Run:
     pod = (job or {}).get("spec", {}).get("template", {}).get("spec", {})
     fits = not word or any(word in container.get("args", ()) for container in pod.get("containers", ()))
     own_job = job if fits else None
-    return Run(name=name, made=own_job, pods=pods_of(own_job, world.pods))
+    return Run(name=name, job=own_job, pods=pods_of(own_job, world.pods))
 
 
 def _engine(resource: Object) -> Engine | None:

@@ -142,8 +142,8 @@ def _cache(view: ModelView) -> _CacheState:
 
 def _without_pods(load: Run, now: float) -> Diagnosis:
     """As of any Job; the account that this one's pods may need is the usual cause."""
-    diagnosis = without_pods(load.made, "loads the weights", now)
-    account = load.made["spec"]["template"]["spec"].get("serviceAccountName") if load.made else ""
+    diagnosis = without_pods(load.job, "loads the weights", now)
+    account = load.job["spec"]["template"]["spec"].get("serviceAccountName") if load.job else ""
     if diagnosis.failure is None or not account:
         return diagnosis
     needed = f"It needs the ServiceAccount {account} in this namespace (modelServerPods)."

@@ -166,7 +166,7 @@ def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
     since = folder.record.evicted_at or me["metadata"].get("deletionTimestamp")
     if not eviction.run.over and not (view.leaving and jobs.is_late(since, now)):
         return WeightsPlan(children=(eviction.job,))
-    kept = (eviction.job,) if eviction.run.made else ()
+    kept = (eviction.job,) if eviction.run.job else ()
     return WeightsPlan(children=kept, patches=(cache.patch_record(me, folder.place, None, view.claim),))
 
 
@@ -182,4 +182,4 @@ def is_read(view: ModelView, folder: Folder) -> bool:
 
 
 def _observed(world: World, job: Object) -> ObservedJob:
-    return ObservedJob(job, jobs.observed(world, key(job), jobs.words_of(job)))
+    return ObservedJob(job, jobs.observe_run(world, key(job), jobs.words_of(job)))

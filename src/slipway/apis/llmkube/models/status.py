@@ -22,7 +22,7 @@ from slipway.serving.contract.authors import NOT_ALLOWED
 from slipway.serving.status.builder import build_status, verdict
 from slipway.serving.wire.agent import Progress
 from slipway.weights import facts
-from slipway.weights.facts import described
+from slipway.weights.facts import describe_header
 from slipway.weights.jobs import progress
 
 Phase = Literal["Pending", "Downloading", "Copying", "Ready", "Failed"]
@@ -124,7 +124,7 @@ def _loaded_per_pod(view: ModelView, model: Model) -> State:
         return failed
     kept = llmkube(model.settings).model_cache.persistence == "Cached"
     why = "No service needs these weights in the cache" if kept else "There is no cache"
-    text = described(f"{why}: each pod downloads them itself", run.report or Report())
+    text = describe_header(f"{why}: each pod downloads them itself", run.report or Report())
     recheck, recalled = _until(run.retried_at(), view.world.now), {} if run.report else _recalled(view.world)
     return State(
         phase="Ready", reason=usage.BY_EACH_POD, message=text, report=run.report, recalled=recalled, recheck=recheck
@@ -165,7 +165,7 @@ def _complete(view: ModelView, model: Model, record: Record) -> State:
         message = newer.message if newer.phase == "Failed" else text
         return msgspec.structs.replace(newer, message=message, record=record)
     reason = "ModelReady" if record.by == model.name else "ModelCached"
-    text = described("The weights are complete in the cache", record.report)
+    text = describe_header("The weights are complete in the cache", record.report)
     ready = State(phase="Ready", reason=reason, message=text, report=record.report, record=record, recheck=due)
     if loading.is_current(model, record):
         return ready
@@ -239,7 +239,7 @@ def _in_claim(view: ModelView, model: Model) -> State:
     if report is not None and report.fault:
         text = f"No engine can read the weights on the claim {name}: {report.fault}."
         return State(phase="Failed", reason="UnsupportedSource", message=text, recheck=retried)
-    text = described(ready, report or Report())
+    text = describe_header(ready, report or Report())
     return State(phase="Ready", reason="PVCModelReady", message=text, report=report, recalled=recalled, recheck=retried)
 
 

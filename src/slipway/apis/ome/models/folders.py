@@ -100,7 +100,7 @@ def _path(model: Object, settings: Settings, allowed: Container[str] = ()) -> st
 def recorded_paths(world: World, model: Object) -> frozenset[str]:
     """The folders that nodes have of a model, by their records. A folder that contains those of all models without a
     path belongs to no single model."""
-    paths = {_record_path(nodes.read(node), model) for node in world.list(NODE)} - {""}
+    paths = {_record_path(nodes.parse_node(node), model) for node in world.list(NODE)} - {""}
     shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in paths for scheme in storage.FETCHED}
     return frozenset(paths - shared)
 
@@ -108,7 +108,7 @@ def recorded_paths(world: World, model: Object) -> frozenset[str]:
 def may_use_folder(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
     """Whether a model may have a folder wherever it is asked for, or as a node has its files there."""
     placed = storage.is_placed(path, key(model).namespace, settings)
-    return placed or any(_record_path(nodes.read(node), model) == path for node in listers.list(NODE))
+    return placed or any(_record_path(nodes.parse_node(node), model) == path for node in listers.list(NODE))
 
 
 def is_folder_in_use(world: World, node: Node, path: str) -> bool:
@@ -134,7 +134,7 @@ def is_loaded_by_others(world: World, node: Node, path: str) -> bool:
     for one in find_overlapping(world.listers, world.settings, path):
         if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
             continue
-        record = nodes.recorded(node, nodes.mark(storage.node_label(one.model)), uid(one.model))
+        record = nodes.find_record(node, nodes.mark(storage.node_label(one.model)), uid(one.model))
         if record and record.seal_of(path):
             return True
     return False
@@ -226,7 +226,7 @@ def _describe_conflict(mine: Claim, rival: Claim) -> str:
 # What leads to a model
 
 
-NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.trimmed)
+NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.trim_node)
 """What other kinds read to know a model's folder, in addition to models."""
 
 
@@ -255,7 +255,7 @@ def _may_be_former(model: Object, settings: Settings) -> bool:
 
 
 def _record_path(node: Node, model: Object) -> str:
-    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+    record = nodes.find_record(node, nodes.mark(storage.node_label(model)), uid(model))
     return record.path if record else ""
 
 

@@ -132,7 +132,7 @@ def build_job(view: ModelView, errand: LoaderTask) -> Object:
 
 def observe_job(view: ModelView, errand: LoaderTask) -> Run:
     """What is known of the Job that there is."""
-    return jobs.observed(view.world, name_of(view, errand), ("loader", *errand.words))
+    return jobs.observe_run(view.world, name_of(view, errand), ("loader", *errand.words))
 
 
 def donor_of(view: ModelView, errand: LoaderTask) -> str | None:

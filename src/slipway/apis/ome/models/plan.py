@@ -95,7 +95,7 @@ def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
         children=(*_build_volumes(view, node_plans), *jobs),
         discarded=_find_discarded_claims(view),
         metadata_patches=tuple(
-            nodes.noted(one.node, view.label, one.record, offered=one.is_selectable) for one in node_plans
+            nodes.build_patch(one.node, view.label, one.record, selectable=one.is_selectable) for one in node_plans
         ),
     )
 
@@ -103,7 +103,7 @@ def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
 def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[Object]:
     """One for each claim for a folder that is the model's somewhere. The claim of a model that goes keeps its volume,
     as pods may still use it."""
-    kept = {path for one in node_plans if one.record for path in one.record.kept}
+    kept = {path for one in node_plans if one.record for path in one.record.readable_paths}
     there = {key(one).name: one for one in view.volumes}
     for one in view.claims:
         if one.path in kept and is_usable(there.get(one.name), one.claim):
@@ -139,7 +139,7 @@ def plan_nodes(view: ModelView) -> tuple[NodePlan, ...]:
 def _plan_node(view: ModelView, node: Node, errand: LoaderTask | None) -> NodePlan:
     stored, record = view.valid(), view.record(node)
     reads = "" if stored.url else stored.path
-    before = record.read(reads, view.is_read) if record is not None else ()
+    before = record.paths_still_read(reads, view.is_read) if record is not None else ()
     if record is not None and record.has(stored.identity, node):
         record = msgspec.structs.replace(record, reads=reads, read_before=before)
         return _plan_loaded_node(view, node, record)
@@ -149,7 +149,7 @@ def _plan_node(view: ModelView, node: Node, errand: LoaderTask | None) -> NodePl
     update = Record(
         state="Updating",
         of=uid(view.resource),
-        wanted=stored.identity,
+        digest=stored.identity,
         boot=node.boot,
         reads=reads,
         read_before=before,
@@ -158,7 +158,10 @@ def _plan_node(view: ModelView, node: Node, errand: LoaderTask | None) -> NodePl
         return NodePlan(node=node, stage="loading", record=msgspec.structs.replace(update, state="Ready"))
     seal = record.seal_of(stored.path) if record and stored.url else ""
     update = msgspec.structs.replace(
-        update, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
+        update,
+        path=stored.path if stored.url else "",
+        seal=seal,
+        former=record.former_paths(stored.path) if record else (),
     )
     errand = errand.on_node(node)
     replaces = bool(stored.url) and _replaces_folder(view, stored, node, errand, seal)
@@ -176,7 +179,7 @@ def _plan_node(view: ModelView, node: Node, errand: LoaderTask | None) -> NodePl
     if run.failed_since is not None:
         failed = msgspec.structs.replace(update, state="Failed", message=run.fault[1])
         return NodePlan(node=node, stage="failed", record=failed, errand=again, run=run)
-    if run.made is not None or (not _is_still_written(view, node, errand) and has_turn(view.world, node, desired)):
+    if run.job is not None or (not _is_still_written(view, node, errand) and has_turn(view.world, node, desired)):
         return NodePlan(node=node, stage="loading", record=update, errand=again, run=run)
     kept = record if record is None or record.state == "Failed" else update
     return NodePlan(node=node, stage="waiting", record=kept)
@@ -217,7 +220,7 @@ def _find_donors(view: ModelView, stored: Stored, node: Node) -> Iterator[tuple[
     values = [repository_of(owner, stored.url) for owner in owners]
     models = (one for kind in KINDS.values() for value in values for one in world.list(kind, REPOSITORY, value))
     for model in islice(models, MOST_DONORS):
-        record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+        record = nodes.find_record(node, nodes.mark(storage.node_label(model)), uid(model))
         if uid(model) == uid(view.resource) or deleting(model) or record is None:
             continue
         if record.path in folders.possible_paths(model, world.settings) and record.path != stored.path:
@@ -253,10 +256,10 @@ def _plan_withdrawal(view: ModelView) -> Plan | None:
         record = view.record(node)
         if record is None or record.path not in lost:
             continue
-        former = record.moved(record.path)
+        former = record.former_paths(record.path)
         rest = msgspec.structs.replace(record, state="Failed", path="", former=former) if former else None
         note = record if node.name in busy else rest
-        notes.append(nodes.noted(node, view.label, note, offered=False, mountable=False))
+        notes.append(nodes.build_patch(node, view.label, note, selectable=False, mountable=False))
     finalizer, discarded = names.MODEL_FINALIZERS[view.resource["kind"]], _find_discarded_claims(view)
     if not (notes or busy or discarded or view.volumes):
         return None
@@ -271,7 +274,7 @@ def _plan_removal(view: ModelView, node: Node) -> NodePlan:
     leaving = _plan_eviction(view, node, path) if path else None
     if leaving is not None:
         return msgspec.structs.replace(leaving, record=record)
-    rest = record.moved(path) if record else ()
+    rest = record.former_paths(path) if record else ()
     if record is None or not rest:
         return NodePlan(node=node, stage="leaving", record=None)
     last = msgspec.structs.replace(record, path="", former=rest)

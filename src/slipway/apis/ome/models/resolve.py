@@ -115,7 +115,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def paths(self) -> frozenset[str]:
         """The folders that it has, had or might have."""
         records = (self.record(node) for node in self.nodes)
-        there = {path for record in records if record for path in record.kept}
+        there = {path for record in records if record for path in record.readable_paths}
         return folders.possible_paths(self.resource, self.world.settings) | there
 
     def _has_readers(self, path: str, claims: Container[str]) -> bool:
@@ -141,7 +141,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return usable and not self.is_deleted and self.valid().placement.admits(node)
 
     def record(self, node: Node) -> Record | None:
-        return nodes.recorded(node, nodes.mark(self.label), uid(self.resource))
+        return nodes.find_record(node, nodes.mark(self.label), uid(self.resource))
 
 
 def resolve(world: World) -> ModelView:
@@ -149,7 +149,7 @@ def resolve(world: World) -> ModelView:
     stored, label = _resolve_storage(world), storage.node_label(resource)
     view = ModelView(world=world, resource=resource, stored=stored, label=label, nodes=())
     busy = set(map(nodes.node_of, view.jobs))
-    all_nodes = (nodes.read(node) for node in world.list(NODE))
+    all_nodes = (nodes.parse_node(node) for node in world.list(NODE))
     mine = [one for one in all_nodes if one.name in busy or _has_state(one, label) or view.is_for(one)]
     view = msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
     return msgspec.structs.replace(view, claims=_find_claims(view))
@@ -197,7 +197,7 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
             Watch(kind=one, enqueue=_enqueue_folder_rivals(kind, settings), indexes=_indexes(settings))
             for one in (kind, *others)
         ),
-        Watch(kind=NODE, enqueue=_enqueue_models_of_node(kind, settings), trim=nodes.trimmed),
+        Watch(kind=NODE, enqueue=_enqueue_models_of_node(kind, settings), trim=nodes.trim_node),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_enqueue_models_of_claim(kind), indexes={OF_MODEL: by_model}),
         Watch(kind=POD, enqueue=_enqueue_models_of_reader(kind), indexes={MOUNTED: by_mounted}),
     )
@@ -293,10 +293,10 @@ def _enqueue_models_of_node(kind: Kind, settings: Settings) -> Enqueue:
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         changed = nodes.difference(change.old, change.new, names.NODE_LABEL)
-        if not changed.everybody and not changed.marks:
+        if not changed.concerns_all and not changed.marks:
             return ()
-        states = [nodes.read(one) for one in (change.old, change.new) if one is not None]
-        if changed.everybody:
+        states = [nodes.parse_node(one) for one in (change.old, change.new) if one is not None]
+        if changed.concerns_all:
             return [key(one) for one in listers.list(kind) if _is_affected(one, states, settings)]
         marked = [key(one) for mark in changed.marks for one in listers.list(kind, MARK, mark)]
         return [*marked, *turns.next_on(listers, settings, kind, states[-1], time.time())]

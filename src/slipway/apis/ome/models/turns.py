@@ -73,7 +73,7 @@ class Desired(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether these files failed to load onto the node before."""
-        return self.record is not None and (self.record.state, self.record.wanted) == ("Failed", self.stored.identity)
+        return self.record is not None and (self.record.state, self.record.digest) == ("Failed", self.stored.identity)
 
 
 def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
@@ -81,7 +81,7 @@ def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
     not waited for."""
     if deleting(model) or _verdict(model, "Accepted") == "False":
         return None
-    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+    record = nodes.find_record(node, nodes.mark(storage.node_label(model)), uid(model))
     try:
         stored = storage.parse_storage(model, settings, record.paths if record else ())
     except InvalidSpecError:
@@ -372,5 +372,5 @@ def _record_of(node: Node, owner: OwnerReference) -> Record | None:
     """What a node says of the folder of a Job's model; None: nothing."""
     kind = KINDS[owner.kind]
     label = names.node_label(kind, owner.namespace if kind.namespaced else "", owner.name)
-    record = nodes.recorded(node, nodes.mark(label), owner.uid)
+    record = nodes.find_record(node, nodes.mark(label), owner.uid)
     return record if record and record.path else None

@@ -34,7 +34,7 @@ from slipway.serving.containers.freedoms import templates
 from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, World
 from slipway.serving.contract.watches import NAMESPACE
 from slipway.serving.pods.workload import MANAGER
-from slipway.weights.nodes import kept_label
+from slipway.weights.nodes import folder_label
 
 PREFIX = "slipway.ome."
 """Beginning of the names of claims and volumes. No dash follows, so that no claim of a pod's ephemeral volume, which
@@ -85,7 +85,7 @@ def build_claim(name: str, namespace: str, mark: str) -> Object:
 def build_volume(of: str, model_claim: ModelClaim) -> Object:
     """The volume of a claim. ``of``: uid of the model."""
     namespace, name = key(model_claim.claim)
-    belongs = {"key": kept_label(of, model_claim.path), "operator": "Exists"}
+    belongs = {"key": folder_label(of, model_claim.path), "operator": "Exists"}
     return {
         "apiVersion": PERSISTENT_VOLUME.api_version,
         "kind": PERSISTENT_VOLUME.kind,
