@@ -49,7 +49,7 @@ def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
     except RecursionError as error:
         raise DecodingError("it is nested too deep") from error
     except ValueError as error:  # msgspec's errors and those of Unicode are ValueErrors
-        raise DecodingError(said(error)) from error
+        raise DecodingError(describe_error(error)) from error
 
 
 def decode_yaml(text: str, *, most: int) -> Any:
@@ -67,7 +67,7 @@ def decode_yaml(text: str, *, most: int) -> Any:
     except RecursionError as error:
         raise DecodingError("it is nested too deep") from error
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
-        raise DecodingError(said(error)) from error
+        raise DecodingError(describe_error(error)) from error
 
 
 def refuse_longer(text: Text, most: int) -> None:
@@ -79,7 +79,7 @@ def refuse_longer(text: Text, most: int) -> None:
         raise DecodingError(f"it is longer than {most} bytes")
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What an exception says, as one printable line of bounded length; its type where it says nothing."""
     words = " ".join(str(error)[: 4 * MESSAGE_CHARACTERS].split())
     line = "".join(character if character.isprintable() else "?" for character in words)

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from slipway.artifacts.locations.address_policy import AddressPolicy
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
@@ -113,7 +113,7 @@ class Imports:
         except NotFoundError:
             raise CatalogError("SourceMissing", f"The source {chosen.source_name} no longer exists.") from None
         except msgspec.ValidationError as error:
-            raise CatalogError("InvalidSource", f"The source {chosen.source_name}: {said(error)}.") from None
+            raise CatalogError("InvalidSource", f"The source {chosen.source_name}: {describe_error(error)}.") from None
         credential = authorization(await self._secret(source.credentials_secret_name))
         trusted = authority(await self._secret(source.ca_secret_name)) if source.ca_secret_name else ""
         door = Door(url=source.url.rstrip("/"), authorization=credential, authority=trusted)
@@ -139,4 +139,6 @@ def _request(chosen: _Chosen) -> GrantRequest:
     try:
         return msgspec.convert(fields, GrantRequest)
     except msgspec.ValidationError as error:
-        raise CatalogError("InvalidChoice", f"The selected entry cannot be requested: {said(error)}.") from None
+        raise CatalogError(
+            "InvalidChoice", f"The selected entry cannot be requested: {describe_error(error)}."
+        ) from None

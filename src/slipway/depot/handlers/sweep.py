@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Mapping
 import msgspec
 from aiohttp import web
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
@@ -100,7 +100,7 @@ class Sweeper:
             try:
                 swept = await self._swept()
             except RegistryError as error:
-                log.warning("could not list the repositories of the registry: %s", said(error))
+                log.warning("could not list the repositories of the registry: %s", describe_error(error))
                 raise busy("the registry does not respond: retry") from None
         log.info("removed %s unreferenced manifests", swept.removed)
         return web.Response(body=msgspec.json.encode(swept), content_type="application/json")
@@ -121,10 +121,10 @@ class Sweeper:
                 of_one = await self._remove(name, named.get(name, Kept(frozenset())))
                 removed, complete = removed + of_one.removed, complete and of_one.complete
             except AwayError as error:
-                log.warning("stopped removing unreferenced manifests: %s", said(error))
+                log.warning("stopped removing unreferenced manifests: %s", describe_error(error))
                 return Swept(removed, complete=False)
             except RegistryError as error:
-                log.warning("could not remove all of %s: %s", name, said(error))
+                log.warning("could not remove all of %s: %s", name, describe_error(error))
                 complete = False
         return Swept(removed, complete)
 

@@ -23,7 +23,7 @@ from prometheus_client import Counter, Gauge
 
 from slipway.artifacts.documents import session as sessions
 from slipway.artifacts.documents.session import Session
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
 from slipway.depot.storage.models import Hold, Models, uploaded
@@ -107,7 +107,7 @@ class Uploads:
             try:
                 await self._models.release(self._remove)
             except ApiError as error:
-                log.warning("could not list models to remove abandoned uploads: %s", said(error))
+                log.warning("could not list models to remove abandoned uploads: %s", describe_error(error))
             await asyncio.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import Counter, Gauge
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.kube.api.errors import ApiError, ForbiddenError
 from slipway.kube.metrics import Metrics
 
@@ -107,10 +107,10 @@ class _Shared:
         except web.HTTPException as error:
             return answer(RefusedError(error.status, error.reason, **_allowed(error)))
         except ForbiddenError as error:
-            log.warning("%s: the API server rejected the request: %s", request.method, said(error))
-            return answer(RefusedError(403, f"the depot is not allowed to do this: {said(error)}. {RIGHTS}"))
+            log.warning("%s: the API server rejected the request: %s", request.method, describe_error(error))
+            return answer(RefusedError(403, f"the depot is not allowed to do this: {describe_error(error)}. {RIGHTS}"))
         except ApiError as error:
-            log.warning("%s: the API server did not respond: %s", request.method, said(error))
+            log.warning("%s: the API server did not respond: %s", request.method, describe_error(error))
             return answer(busy("the API server did not respond: retry"))
 
     def _count(self, address: str, change: int) -> None:

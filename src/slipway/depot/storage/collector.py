@@ -7,7 +7,7 @@ import logging
 
 from prometheus_client import Gauge
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, NotFoundError
 from slipway.kube.metrics import Metrics
@@ -52,4 +52,4 @@ class Collector:
         except NotFoundError:
             self._gauge.clear()
         except (ApiError, ValueError) as error:
-            log.warning("could not read the CronJob %s: %s", self._name, said(error))
+            log.warning("could not read the CronJob %s: %s", self._name, describe_error(error))

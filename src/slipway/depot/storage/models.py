@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.http.app import RefusedError
 from slipway.depot.settings import Settings
 from slipway.kube.api.client import Client
@@ -247,7 +247,7 @@ class Models:
             gone = await remove(claim)
             await self._note(claim, None if gone else noted)
         except ApiError as error:
-            log.warning("could not remove the abandoned upload of %s: %s", place, said(error))
+            log.warning("could not remove the abandoned upload of %s: %s", place, describe_error(error))
             return False
         if gone:
             log.info("removed the abandoned upload of %s from the registry", place)
@@ -262,7 +262,7 @@ class Models:
                 hold.lost = True
                 return
             except ApiError as error:
-                log.warning("could not renew the right to upload %s: %s", _key(claim), said(error))
+                log.warning("could not renew the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _renew_once(self, claim: Claim, hold: Hold) -> None:
         """Raises RefusedError if the right is lost."""
@@ -294,7 +294,7 @@ class Models:
                     await self._note(claim, hold.kept_note, resource_version(model))
                     return
         except (ApiError, RefusedError) as error:
-            log.warning("could not give back the right to upload %s: %s", _key(claim), said(error))
+            log.warning("could not give back the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _note(self, claim: Claim, noted: Note | None, version: str = "") -> None:
         """Raises ConflictError where the model has another ``version`` by now, if one is given."""

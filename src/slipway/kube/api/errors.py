@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from slipway.decoding import DecodingError, decode_json, said
+from slipway.decoding import DecodingError, decode_json, describe_error
 from slipway.kube.objects import Object
 
 STATUS_BYTES = 1 << 20
@@ -167,7 +167,7 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
         decoded = msgspec.convert(answer, _Status)
     except msgspec.ValidationError as error:
         return ServerError(
-            f"HTTP {status} with a malformed Status: {said(error)}", status=status, retry_after=retry_after
+            f"HTTP {status} with a malformed Status: {describe_error(error)}", status=status, retry_after=retry_after
         )
     code, reason, details = decoded.code or status, decoded.reason or "", decoded.details or _Details()
     if retry_after is None and details.retry_after_seconds:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from slipway.decoding import DecodingError, decode_json, said
+from slipway.decoding import DecodingError, decode_json, describe_error
 from slipway.kube.objects import Kind, Object
 
 IDENTITY = ("namespace", "name", "uid", "resourceVersion")
@@ -79,7 +79,7 @@ def check(kind: Kind, obj: Object) -> None:
     try:
         metadata = msgspec.convert(obj.get("metadata"), _Metadata)
     except ValueError as error:
-        raise DecodingError(f"its metadata: {said(error)}") from error
+        raise DecodingError(f"its metadata: {describe_error(error)}") from error
     if kind.namespaced and not metadata.namespace:
         raise DecodingError("its metadata has no namespace")
 

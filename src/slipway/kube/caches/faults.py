@@ -10,7 +10,7 @@ import logging
 import traceback
 from collections.abc import Callable, Collection, Sequence
 
-from slipway.decoding import DecodingError, said
+from slipway.decoding import DecodingError, describe_error
 from slipway.kube.api.salvage import identity
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object
@@ -69,7 +69,7 @@ class Faults:
 def _described(error: BaseException) -> tuple[str, str]:
     """What is wrong, and where in the program that was found."""
     if isinstance(error, DecodingError):
-        return said(error), ""
+        return describe_error(error), ""
     frames = traceback.extract_tb(error.__traceback__, limit=-1)
     place = f" ({frames[0].filename.rpartition('/')[2]}:{frames[0].lineno}, {frames[0].name})" if frames else ""
-    return f"{type(error).__name__}: {said(error)}", place
+    return f"{type(error).__name__}: {describe_error(error)}", place

@@ -21,7 +21,7 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from slipway.artifacts.locations.address_policy import EVERYWHERE, METADATA, AddressPolicy
-from slipway.decoding import DecodingError, said
+from slipway.decoding import DecodingError, describe_error
 from slipway.serving.wire.catalogs import (
     CATALOG,
     CATALOG_BYTES,
@@ -175,7 +175,7 @@ async def _ask(door: Door, allowed: AddressPolicy, method: str, path: str, most:
         raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {error}.") from None
     except aiohttp.ClientSSLError as error:
         raise CatalogError(
-            "InvalidCertificate", f"The certificate of {door.url} is not trusted: {said(error)}."
+            "InvalidCertificate", f"The certificate of {door.url} is not trusted: {describe_error(error)}."
         ) from error
     except TimeoutError:
         raise CatalogError(
@@ -185,7 +185,9 @@ async def _ask(door: Door, allowed: AddressPolicy, method: str, path: str, most:
         cause = error.__cause__ or error.__context__
         if isinstance(cause, _NotAllowedError):
             raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {cause}.") from None
-        raise CatalogError("Unreachable", f"{door.url} cannot be reached: {said(error)}.", passing=True) from error
+        raise CatalogError(
+            "Unreachable", f"{door.url} cannot be reached: {describe_error(error)}.", passing=True
+        ) from error
 
 
 def _checked(door: Door, response: aiohttp.ClientResponse, body: bytearray) -> _Answer:
@@ -219,7 +221,9 @@ async def _trust(pem: str) -> ssl.SSLContext:
     try:
         return await asyncio.to_thread(ssl.create_default_context, cadata=pem or None)
     except (ssl.SSLError, ValueError) as error:
-        raise CatalogError("InvalidAuthority", f"ca.crt is not a valid certificate: {said(error)}.") from error
+        raise CatalogError(
+            "InvalidAuthority", f"ca.crt is not a valid certificate: {describe_error(error)}."
+        ) from error
 
 
 class _NotAllowedError(OSError):

@@ -13,7 +13,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.types.model import DiffusionPipelineSpec, ModelFormat
 from slipway.apis.ome.types.runtime import AcceleratorRequirements, ModelSizeRangeSpec
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.kube.objects import Object, key
 from slipway.serving.contract.api import Reference
 
@@ -149,7 +149,7 @@ def _parse_runtime(same: _Same) -> Candidate | Broken:
         bounds = spec.model_size_range or ModelSizeRangeSpec()
         smallest, largest = _bound("min", bounds.min), _bound("max", bounds.max)
     except ValueError as error:  # msgspec's are ValueErrors, too
-        return Broken(reference, f"cannot be read: {said(error)}")
+        return Broken(reference, f"cannot be read: {describe_error(error)}")
     entries = [_entry(one, one.model_format) for one in spec.supported_model_formats or () if one.model_format]
     requirements = spec.accelerator_requirements or AcceleratorRequirements()
     return Candidate(
