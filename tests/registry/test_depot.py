@@ -23,7 +23,7 @@ from slipway.depot.handlers.sweep import Sweeper, Swept
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.handlers.uploads import Uploads
 from slipway.depot.http.app import application
-from slipway.depot.settings import Settings, parsed
+from slipway.depot.settings import Settings, parse_settings
 from slipway.depot.storage import writer
 from slipway.depot.storage.models import UPLOADED, Models
 from slipway.depot.storage.registry import Registry
@@ -88,7 +88,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     with RealRegistry(folder, reserved_port(), auth) as registry:
         async with serving() as api:
             await api.put(THING, metadata={"uid": UID}, spec={})
-            settings = parsed(
+            settings = parse_settings(
                 {
                     "namespace": "slipway-system",
                     "registry": registry.host,

@@ -129,14 +129,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 def load(path: Path) -> Settings:
     """Reads the settings file. Raises ValueError, which names the field; OSError."""
     try:
-        return parsed(decode_yaml(path.read_text(), most=SETTINGS_BYTES) or {})
+        return parse_settings(decode_yaml(path.read_text(), most=SETTINGS_BYTES) or {})
     except (DecodingError, msgspec.ValidationError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def parsed(given: Any) -> Settings:
+def parse_settings(document: Any) -> Settings:
     """The settings that decoded YAML means. Raises ValueError."""
-    settings = msgspec.convert(given, Settings)
+    settings = msgspec.convert(document, Settings)
     for field, quantity in (("capacityLimit", settings.capacity_limit), ("uploadLimit", settings.upload_limit)):
         if quantity and not _positive(quantity):
             raise ValueError(f"{field}: {quantity[:64]!r} is not a size such as 500Gi")
@@ -152,5 +152,5 @@ def _positive(quantity: str) -> bool:
         return False
 
 
-def _kind(given: ModelKind, *, namespaced: bool) -> Kind:
-    return Kind(given.group, given.version, given.kind, given.plural, namespaced)
+def _kind(kind: ModelKind, *, namespaced: bool) -> Kind:
+    return Kind(kind.group, kind.version, kind.kind, kind.plural, namespaced)

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from slipway.engines.recognition import given, is_flag, recognise, script_of, spelling
+from slipway.engines.recognition import is_flag, recognise, script_of, spelling, values_of_flags
 from slipway.kube.objects import Object
 
 CONFIG = "--config"
@@ -47,7 +47,7 @@ def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
 def configured(args: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
     """The flags that the file behind ``--config`` sets, with what their values begin with, if it is one of these: path
     -> text."""
-    words = given(args, CONFIG)
+    words = values_of_flags(args, CONFIG)
     text = files.get(words[0], "") if words else ""
     return tuple(f"--{name}={value}" for name, value in SETTING.findall(text))
 

@@ -40,7 +40,7 @@ FAILED, UPLOADED = "Failed", frozenset({"session"})
 """Phase of a model that could not be published, and what it keeps for another attempt: what its author uploaded."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Retained(msgspec.Struct, frozen=True):
     """What a model keeps in its repository."""
 
     tags: frozenset[str]
@@ -62,18 +62,18 @@ class Swept(msgspec.Struct, frozen=True):
     """Whether all was looked at, and nothing failed."""
 
 
-def kept(models: Iterable[Object]) -> Mapping[str, Kept]:
+def find_retained(models: Iterable[Object]) -> Mapping[str, Retained]:
     """Repository -> what its model keeps there."""
-    return {repository(*key(one), uid(one)): _kept(one) for one in models}
+    return {repository(*key(one), uid(one)): _retained_of(one) for one in models}
 
 
-def _kept(model: Object) -> Kept:
+def _retained_of(model: Object) -> Retained:
     status = model.get("status")
     artifact = status.get("artifact") if isinstance(status, dict) else None
     digest = artifact.get("digest") if isinstance(artifact, dict) else None
     if not isinstance(digest, str) or not digest:
-        return Kept(UPLOADED if isinstance(status, dict) and status.get("phase") == FAILED else WORKING)
-    return Kept(frozenset({IMAGE} if annotations_of(model).get(IMAGE_DIGEST) else ()), digest)
+        return Retained(UPLOADED if isinstance(status, dict) and status.get("phase") == FAILED else WORKING)
+    return Retained(frozenset({IMAGE} if annotations_of(model).get(IMAGE_DIGEST) else ()), digest)
 
 
 class Sweeper:
@@ -112,13 +112,13 @@ class Sweeper:
         for kind in (self._settings.models, self._settings.cluster_models):
             async for page in self._client.pages(kind):
                 models += page.items
-        named, end = kept(models), time.monotonic() + SECONDS
+        named, end = find_retained(models), time.monotonic() + SECONDS
         removed, complete = 0, True
         for name in in_order(repositories, named):
             if time.monotonic() > end:
                 return Swept(removed, complete=False)
             try:
-                of_one = await self._remove(name, named.get(name, Kept(frozenset())))
+                of_one = await self._remove(name, named.get(name, Retained(frozenset())))
                 removed, complete = removed + of_one.removed, complete and of_one.complete
             except AwayError as error:
                 log.warning("stopped removing unreferenced manifests: %s", describe_error(error))
@@ -128,7 +128,7 @@ class Sweeper:
                 complete = False
         return Swept(removed, complete)
 
-    async def _remove(self, name: str, keep: Kept) -> Swept:
+    async def _remove(self, name: str, keep: Retained) -> Swept:
         """Manifests of a repository that its model does not keep."""
         end, gone = time.monotonic() + MOST_OF_ONE, set[str]()
         stay = {await self._registry.digest(name, tag) for tag in sorted(keep.tags)}

@@ -103,7 +103,7 @@ class Tokens:
         if len(scopes) > MOST_SCOPES:
             raise RefusedError(400, f"ask for at most {MOST_SCOPES} scopes")
         requested = [scope_of(one) for one in scopes]
-        if len(_written(requested)) > 1:  # each costs a look at models
+        if len(_repositories_to_write(requested)) > 1:  # each costs a look at models
             raise RefusedError(400, "ask to push into one repository at a time")
         caller = await self._caller(request)
         access = await self._access(caller, requested, request.remote or "")
@@ -119,7 +119,7 @@ class Tokens:
 
     async def _access(self, caller: Caller, scopes: Sequence[Scope], address: str) -> tuple[Access, ...]:
         writable: dict[str, frozenset[str]] = {}
-        for name in _written(scopes) if caller.pod else ():
+        for name in _repositories_to_write(scopes) if caller.pod else ():
             async with self._reviews.place(address):
                 writable[name] = await self._publishers.rights(caller.namespace, caller.pod, name)
         return granted(caller, scopes, writable)
@@ -165,7 +165,7 @@ class Tokens:
             return ""
 
 
-def _written(scopes: Iterable[Scope]) -> frozenset[str]:
+def _repositories_to_write(scopes: Iterable[Scope]) -> frozenset[str]:
     """Repositories that are asked for with more than pull."""
     return frozenset(one.name for one in scopes if one.writes)
 

@@ -32,7 +32,7 @@ def plan(view: ModelView) -> Plan:
     filling = cache.loading(view, model, model.place) if model.place else cache.remove_leftovers(view, deployment)
     started = not cached or cache.is_loaded(view)
     return Plan(
-        children=(*before, *filling.jobs, *((deployment,) if started else _kept(view, model)), *budget),
+        children=(*before, *filling.jobs, *((deployment,) if started else _keep_existing(view, model)), *budget),
         pending=() if started else (deployment,),
         absent=absent,
         shared=(cache.claim(model, model.place),) if model.place else (),
@@ -75,7 +75,7 @@ def _freedoms(server: ModelServer) -> frozenset[Freedom]:
     return freedoms((workload.deployment(server, Scale(1)),), RESERVED)
 
 
-def _kept(view: ModelView, model: Model) -> tuple[Object, ...]:
+def _keep_existing(view: ModelView, model: Model) -> tuple[Object, ...]:
     """A Deployment of before the cache was asked for serves on while it is filled."""
     return (workload.keep_deployment(view.deployment, model.replicas),) if view.deployment else ()
 

@@ -44,7 +44,7 @@ FOLDER, RECORDED, UID = "folder", "recorded", "uid"
 their uid."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class SourceCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What a source was when it was asked last; without etag and size it did not answer."""
 
     at: str
@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     by: str = ""
     """The Model whose loader brought it."""
     report: Report = Report()
-    seen: Seen | None = None
+    seen: SourceCheck | None = None
     evicted_by: str = ""
     """uid of the Model whose Job removes it."""
     evicted_at: str = ""
@@ -190,7 +190,7 @@ def encode_record(record: Record, claim: Object | None) -> str:
 def record_source_check(record: Record, report: Report | None, at: float) -> Record:
     """Returns the record after a check of its source. Without a report the source did not answer."""
     answer = report or Report()
-    return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=answer.etag, size=answer.size))
+    return msgspec.structs.replace(record, seen=SourceCheck(at=timestamp(at), etag=answer.etag, size=answer.size))
 
 
 def being_evicted(world: World, record: Record | None) -> bool:

@@ -99,7 +99,7 @@ def wants_cache(world: World, model: Object) -> bool:
     if model["spec"].get("prefetch"):
         return True
     services = services_of(world, model)
-    return any(map(reads_cache, services)) if services else not _kept_out(model)
+    return any(map(reads_cache, services)) if services else not _loads_in_each_pod(model)
 
 
 def settling_seconds(world: World) -> float:
@@ -157,7 +157,7 @@ def _wants_pods(service: Object) -> bool:
     return bool(pods) and reads_cache(service)
 
 
-def _kept_out(model: Object) -> bool:
+def _loads_in_each_pod(model: Object) -> bool:
     conditions = (model.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Available" and one["reason"] == BY_EACH_POD for one in conditions)
 

@@ -195,7 +195,7 @@ def takes_files(spec: InferenceServiceSpec) -> bool:
 
 
 def _settings(spec: InferenceServiceSpec, own: Placement, decoding: SpeculativeDecoding | None) -> dict[str, Value]:
-    given: dict[str, Value] = {one.setting: one.value for one in service_flags.given(spec)}
+    given: dict[str, Value] = {one.setting: one.value for one in service_flags.explicit_settings(spec)}
     if decoding and decoding.draft_model:
         given["draft_model"] = f"{own.folder}/{decoding.draft_model}"
     if own.mmproj and takes_files(spec):

@@ -324,7 +324,7 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, written), UNSUPPORTED_SETTING)
     reasons |= {field: f"{other} takes precedence" for field, other in service_flags.overridden_fields(spec).items()}
     idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
-    reasons |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
+    reasons |= {one.field: idle[one.setting] for one in service_flags.explicit_settings(spec) if one.setting in idle}
     retired = service.renewal.changes
     reasons |= {f"extraArgs {flag}": f"the default image does not support it, {what}" for flag, what in retired.items()}
     reasons |= _overridden_fields(service) | operation.without_effect(service)

@@ -9,7 +9,7 @@ import msgspec
 from slipway.apis.ome.models.storage import Mount, mount_of, parse_storage
 from slipway.engines import arguments
 from slipway.engines.programs.vllm import VLLM
-from slipway.engines.recognition import Recognised, given
+from slipway.engines.recognition import Recognised, values_of_flags
 from slipway.kube.objects import Object, as_object
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
@@ -72,7 +72,9 @@ def _flags(recognised: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
         what = recognised.engine.name if recognised.engine else "an unknown engine"
         raise _refused(added, f"{what} cannot load them at startup. Use vLLM, SGLang, TGI or llama.cpp")
     flags = taken({adapter.mount.name: adapter.path for adapter in added})
-    if duplicate := next((flag for flag in flags if flag.startswith("--") and given(recognised.args, flag)), None):
+    if duplicate := next(
+        (flag for flag in flags if flag.startswith("--") and values_of_flags(recognised.args, flag)), None
+    ):
         raise _refused(added, f"the engine's arguments already contain {duplicate}")
     return flags
 
@@ -82,7 +84,9 @@ def _names(recognised: Recognised, name: str) -> tuple[str, ...]:
     if recognised.engine is not VLLM or name in recognised.served_names:
         return ()
     names = (
-        (*recognised.served_names, name) if recognised.served_names else (name, *given(recognised.args, "--model")[:1])
+        (*recognised.served_names, name)
+        if recognised.served_names
+        else (name, *values_of_flags(recognised.args, "--model")[:1])
     )
     return ("--served-model-name", *names)
 

@@ -20,7 +20,7 @@ from slipway.apis.ome.components.adapters import Adapter
 from slipway.apis.ome.components.overlay import Component
 from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.models.storage import Mount, use_of
-from slipway.engines.recognition import Recognised, given, recognise
+from slipway.engines.recognition import Recognised, recognise, values_of_flags
 from slipway.kube.objects import Object, as_object
 from slipway.kube.values.names import NAME_LENGTH, ending
 from slipway.kube.values.quantity import amount
@@ -115,7 +115,7 @@ def _unsealed(container: Object, recognised: Recognised) -> Object:
 def _drain(recognised: Recognised, role: Role, context: PodContext) -> Drain:
     """The pods of a group go together, whatever one of them has to do: a hook in each would part them."""
     if recognised.engine and role == "pod":
-        return recognised.engine.drain(context.drain_seconds, "".join(given(recognised.args, "--host")[:1]))
+        return recognised.engine.drain(context.drain_seconds, "".join(values_of_flags(recognised.args, "--host")[:1]))
     return Drain(seconds=context.drain_seconds, shell=False)
 
 
