@@ -61,11 +61,11 @@ def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUS
     """
     if alone is None:
         return frozenset()
-    found = freedoms([workload])
+    required = freedoms([workload])
     own = dict(templates(alone))
     kept = [(place, pod) for place, pod in templates(workload) if _runs(pod) == _runs(own.get(place, {}))]
     clean = tuple(place for place, pod in kept if files.clean(pod))
-    operators = found & freedoms([alone])
+    operators = required & freedoms([alone])
     free = {one for one in operators if one.setting in ANYBODYS}
     brought = {one for one in operators if one.field.startswith(clean)}
     if files.authors:

@@ -111,49 +111,52 @@ def is_bound(view: ModelView, stored: Stored) -> bool:
     return claim is not None and not deleting(claim) and claim.get("status", {}).get("phase") == "Bound"
 
 
-def build_job(view: ModelView, errand: LoaderTask) -> Object:
+def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
     """The Job."""
-    runner, name = _runner(view, errand), name_of(view, errand)
+    runner, name = _runner(view, loader_task), name_of(view, loader_task)
     container = jobs.container(
-        runner, errand.words, errand.access, name="evictor" if errand.what == "evict" else agent.CONTAINER
+        runner,
+        loader_task.words,
+        loader_task.access,
+        name="evictor" if loader_task.what == "evict" else agent.CONTAINER,
     )
     return jobs.task(
         runner,
         name.name,
         name.namespace,
         container,
-        errand.access.volumes,
-        tolerations=(EVERYWHERE,) if errand.node else (),
-        affinity=nodes.pinned(errand.node) if errand.node else {},
-        init=_owner(view, runner, errand),
-        deadline_seconds=DEADLINES[errand.what],
+        loader_task.access.volumes,
+        tolerations=(EVERYWHERE,) if loader_task.node else (),
+        affinity=nodes.pinned(loader_task.node) if loader_task.node else {},
+        init=_owner(view, runner, loader_task),
+        deadline_seconds=DEADLINES[loader_task.what],
     )
 
 
-def observe_job(view: ModelView, errand: LoaderTask) -> Run:
+def observe_job(view: ModelView, loader_task: LoaderTask) -> Run:
     """What is known of the Job that there is."""
-    return jobs.observe_run(view.world, name_of(view, errand), ("loader", *errand.words))
+    return jobs.observe_run(view.world, name_of(view, loader_task), ("loader", *loader_task.words))
 
 
-def donor_of(view: ModelView, errand: LoaderTask) -> str | None:
+def donor_of(view: ModelView, loader_task: LoaderTask) -> str | None:
     """The folder whose files the existing Job may reuse, by its own words, which may be forged. Empty: it reuses none;
     None: there is no Job."""
-    job = _find_job(view, errand)
+    job = _find_job(view, loader_task)
     return None if job is None else next((_rest(one) for one in words_of(job) if one.startswith(REUSE)), "")
 
 
-def job_replaces_folder(view: ModelView, errand: LoaderTask) -> bool | None:
+def job_replaces_folder(view: ModelView, loader_task: LoaderTask) -> bool | None:
     """Whether the existing Job replaces its folder if that may be another namespace's; None: there is no Job for these
     files and this folder."""
-    job = _find_job(view, errand)
-    if job is None or words_of(job)[1:4] != list(errand.words[:3]):
+    job = _find_job(view, loader_task)
+    if job is None or words_of(job)[1:4] != list(loader_task.words[:3]):
         return None
     volumes_ = job["spec"]["template"]["spec"].get("volumes") or ()
     return any(one.get("name") == PARENT for one in volumes_)
 
 
-def _find_job(view: ModelView, errand: LoaderTask) -> Object | None:
-    job = view.world.children.get((JOB, name_of(view, errand)))
+def _find_job(view: ModelView, loader_task: LoaderTask) -> Object | None:
+    job = view.world.children.get((JOB, name_of(view, loader_task)))
     return None if job is None or deleting(job) else job
 
 
@@ -161,29 +164,29 @@ def _rest(word: str) -> str:
     return word.removeprefix(REUSE)
 
 
-def name_of(view: ModelView, errand: LoaderTask) -> Key:
+def name_of(view: ModelView, loader_task: LoaderTask) -> Key:
     """What needs a folder of a node runs in the operator's namespace, for all models. What reads a claim of the model's
     namespace runs there."""
     namespace, name = key(view.resource)
-    identity = "\0".join((uid(view.resource), errand.what, *errand.place))
+    identity = "\0".join((uid(view.resource), loader_task.what, *loader_task.place))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    beginning = f"{name[:34].rstrip('-.')}-{errand.what}-{digest}"
-    return Key((not errand.node and namespace) or view.job_namespace, beginning)
+    beginning = f"{name[:34].rstrip('-.')}-{loader_task.what}-{digest}"
+    return Key((not loader_task.node and namespace) or view.job_namespace, beginning)
 
 
-def _owner(view: ModelView, runner: Runner, errand: LoaderTask) -> tuple[Container, ...]:
+def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Container, ...]:
     """Gives a folder to the user who fills it: the kubelet creates it as root's, and versions before 0.5 filled it so.
     And to the model's namespace, from the folder above it: a new folder is one that no container of another namespace
     has mounted. Nothing of a source is read here."""
     user = view.world.settings.user(ome(view.world.settings).run_as_user)
-    if user is None or not errand.node or errand.words[0] not in ("stage", "evict"):
+    if user is None or not loader_task.node or loader_task.words[0] not in ("stage", "evict"):
         return ()
-    path, words = errand.words[1], [f"--user={user}"] if user else []
-    mine, powers = Access(mounts=errand.access.mounts[:1]), ["CHOWN"]
-    if errand.words[0] == "stage":
-        path = errand.words[2]
-        words += [f"--namespace={key(view.resource).namespace}", *([] if errand.replaces else [SEAL_KNOWN])]
-        mine = Access(mounts=_mount_parent(path).mounts) if errand.replaces else mine
+    path, words = loader_task.words[1], [f"--user={user}"] if user else []
+    mine, powers = Access(mounts=loader_task.access.mounts[:1]), ["CHOWN"]
+    if loader_task.words[0] == "stage":
+        path = loader_task.words[2]
+        words += [f"--namespace={key(view.resource).namespace}", *([] if loader_task.replaces else [SEAL_KNOWN])]
+        mine = Access(mounts=_mount_parent(path).mounts) if loader_task.replaces else mine
         powers.append("DAC_OVERRIDE")  # the folder may be the user's already
     if not words:
         return ()
@@ -205,12 +208,12 @@ def _mount_parent(path: str) -> Access:
     return _folder(path.rpartition("/")[0], volume=PARENT)
 
 
-def _runner(view: ModelView, errand: LoaderTask) -> Runner:
+def _runner(view: ModelView, loader_task: LoaderTask) -> Runner:
     """On a node, a user who owns nothing but the folder, or root without its powers if the operator sets it."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}
-    security = {**ids, **CONFINED} if errand.node else restricted(settings.user(settings.run_as_user))
+    security = {**ids, **CONFINED} if loader_task.node else restricted(settings.user(settings.run_as_user))
     return Runner(
         image=settings.loader_image,
         manager=MANAGER,

@@ -57,7 +57,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the node is to say."""
     is_selectable: bool = True
     """Whether pods may select the node."""
-    errand: LoaderTask | None = None
+    loader_task: LoaderTask | None = None
     run: Run = Run(name="")
     """Of the Job that brings the files, or takes them away."""
 
@@ -69,9 +69,9 @@ def plan(view: ModelView) -> Plan:
     stored, done = view.valid(), plan_nodes(view)
     runs = [one.run for one in done]
     inspected: tuple[Object, ...] = ()
-    if errand := inspection_task(view, stored):
-        runs.append(run := observe_job(view, errand))
-        inspected = run.children(build_job(view, errand), view.world.now) if is_bound(view, stored) else ()
+    if loader_task := inspection_task(view, stored):
+        runs.append(run := observe_job(view, loader_task))
+        inspected = run.children(build_job(view, loader_task), view.world.now) if is_bound(view, stored) else ()
     base = _build_plan(view, done)
     return msgspec.structs.replace(
         base,
@@ -90,7 +90,7 @@ def finalize(view: ModelView) -> Plan | None:
 
 def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
     """What the nodes need for the model, and are to say of it."""
-    jobs = (build_job(view, visit.errand) for visit in node_plans if visit.errand)
+    jobs = (build_job(view, node_plan.loader_task) for node_plan in node_plans if node_plan.loader_task)
     return Plan(
         children=(*_build_volumes(view, node_plans), *jobs),
         discarded=_find_discarded_claims(view),
@@ -127,16 +127,16 @@ def _is_current_folder(view: ModelView, path: str) -> bool:
 
 def plan_nodes(view: ModelView) -> tuple[NodePlan, ...]:
     """For all nodes that have to do with the model, in the order of their names."""
-    errand = load_task(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
+    loader_task = load_task(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
     return tuple(
-        _plan_node(view, node, errand) if view.is_for(node) else _plan_removal(view, node) for node in view.nodes
+        _plan_node(view, node, loader_task) if view.is_for(node) else _plan_removal(view, node) for node in view.nodes
     )
 
 
 # Onto a node
 
 
-def _plan_node(view: ModelView, node: Node, errand: LoaderTask | None) -> NodePlan:
+def _plan_node(view: ModelView, node: Node, loader_task: LoaderTask | None) -> NodePlan:
     stored, record = view.valid(), view.record(node)
     reads = "" if stored.url else stored.path
     before = record.paths_still_read(reads, view.is_read) if record is not None else ()
@@ -154,7 +154,7 @@ def _plan_node(view: ModelView, node: Node, errand: LoaderTask | None) -> NodePl
         reads=reads,
         read_before=before,
     )
-    if errand is None or stored.scheme == "vendor":
+    if loader_task is None or stored.scheme == "vendor":
         return NodePlan(node=node, stage="loading", record=msgspec.structs.replace(update, state="Ready"))
     seal = record.seal_of(stored.path) if record and stored.url else ""
     update = msgspec.structs.replace(
@@ -163,48 +163,48 @@ def _plan_node(view: ModelView, node: Node, errand: LoaderTask | None) -> NodePl
         seal=seal,
         former=record.former_paths(stored.path) if record else (),
     )
-    errand = errand.on_node(node)
-    replaces = bool(stored.url) and _replaces_folder(view, stored, node, errand, seal)
-    errand = errand.with_seal(seal, _choose_donor(view, stored, node, errand), replaces)
-    run = observe_job(view, errand)
-    report, again = run.report, None if run.outlived(view.world.now) else errand
+    loader_task = loader_task.on_node(node)
+    replaces = bool(stored.url) and _replaces_folder(view, stored, node, loader_task, seal)
+    loader_task = loader_task.with_seal(seal, _choose_donor(view, stored, node, loader_task), replaces)
+    run = observe_job(view, loader_task)
+    report, again = run.report, None if run.outlived(view.world.now) else loader_task
     if report is not None and report.fault:
         unsound = msgspec.structs.replace(update, state="Failed", message=report.fault)
-        return NodePlan(node=node, stage="failed", record=unsound, errand=again, run=run)
+        return NodePlan(node=node, stage="failed", record=unsound, loader_task=again, run=run)
     if report is not None:
         ready = msgspec.structs.replace(
             update, state="Ready", size=report.size, revision=report.revision, seal=report.seal
         )
-        return NodePlan(node=node, stage="loading", record=ready, errand=errand, run=run)
+        return NodePlan(node=node, stage="loading", record=ready, loader_task=loader_task, run=run)
     if run.failed_since is not None:
         failed = msgspec.structs.replace(update, state="Failed", message=run.fault[1])
-        return NodePlan(node=node, stage="failed", record=failed, errand=again, run=run)
-    if run.job is not None or (not _is_still_written(view, node, errand) and has_turn(view.world, node, desired)):
-        return NodePlan(node=node, stage="loading", record=update, errand=again, run=run)
+        return NodePlan(node=node, stage="failed", record=failed, loader_task=again, run=run)
+    if run.job is not None or (not _is_still_written(view, node, loader_task) and has_turn(view.world, node, desired)):
+        return NodePlan(node=node, stage="loading", record=update, loader_task=again, run=run)
     kept = record if record is None or record.state == "Failed" else update
     return NodePlan(node=node, stage="waiting", record=kept)
 
 
-def _is_still_written(view: ModelView, node: Node, errand: LoaderTask) -> bool:
+def _is_still_written(view: ModelView, node: Node, loader_task: LoaderTask) -> bool:
     """Whether another Job of the model may still write on a node: from before the node's restart, or of an earlier
     version. It is not wanted any more, and goes."""
-    return any(nodes.node_of(job) == node.name and key(job) != name_of(view, errand) for job in view.writers)
+    return any(nodes.node_of(job) == node.name and key(job) != name_of(view, loader_task) for job in view.writers)
 
 
-def _choose_donor(view: ModelView, stored: Stored, node: Node, errand: LoaderTask) -> str:
+def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask) -> str:
     """The folder whose files a load may reuse; empty: none. A load that has begun goes on with what it has, as long as
     it may have it."""
     candidates = list(_find_donors(view, stored, node))
-    begun = donor_of(view, errand)
+    begun = donor_of(view, loader_task)
     if begun is not None and (not begun or begun in {path for path, _state in candidates}):
         return begun
     return next((path for path, state in candidates if state == "Ready"), "")
 
 
-def _replaces_folder(view: ModelView, stored: Stored, node: Node, errand: LoaderTask, seal: str) -> bool:
+def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask, seal: str) -> bool:
     """Whether a load replaces a folder that has no mark of the namespace: not if a record of the node shows that files
     were loaded there for the namespace, as by an earlier version. A load that has begun goes on unchanged."""
-    begun = job_replaces_folder(view, errand)
+    begun = job_replaces_folder(view, loader_task)
     if begun is not None or not may_replace_folders(view):
         return bool(begun)
     return not seal and not folders.is_loaded_by_others(view.world, node, stored.path)
@@ -235,7 +235,7 @@ def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
     leaving = _plan_eviction(view, node, former)
     kept = tuple(one for one in record.former if one != former)
     says = msgspec.structs.replace(record, former=kept) if leaving is None else record
-    return NodePlan(node=node, stage="there", record=says, errand=leaving.errand if leaving else None)
+    return NodePlan(node=node, stage="there", record=says, loader_task=leaving.loader_task if leaving else None)
 
 
 # Off a node
@@ -293,12 +293,12 @@ def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
         return None
     if view.is_read(path) or _may_mount(view, path):
         return NodePlan(node=node, stage="in use", record=None, is_selectable=False)
-    errand = eviction_task(node, path, root)
-    run = observe_job(view, errand)
+    loader_task = eviction_task(node, path, root)
+    run = observe_job(view, loader_task)
     if run.complete_since is not None or (view.is_overdue and view.is_deleted):
         return None
-    again = None if run.outlived(world.now) else errand
-    return NodePlan(node=node, stage="leaving", record=None, is_selectable=False, errand=again, run=run)
+    again = None if run.outlived(world.now) else loader_task
+    return NodePlan(node=node, stage="leaving", record=None, is_selectable=False, loader_task=again, run=run)
 
 
 def _may_mount(view: ModelView, path: str) -> bool:

@@ -165,9 +165,9 @@ def _describe_nodes(
 ) -> list[str]:
     """Sentences about the nodes that do not have the files."""
     parts = []
-    for visit, one in zip(loading[:MAX_LISTED], moving, strict=False):
+    for node_plan, one in zip(loading[:MAX_LISTED], moving, strict=False):
         failure = one.diagnosis.failure
-        parts.append(f"{visit.node.name}: {failure.message}" if failure else one.message)
+        parts.append(f"{node_plan.node.name}: {failure.message}" if failure else one.message)
     if len(loading) > MAX_LISTED:
         parts.append(f"{len(loading) - MAX_LISTED} more nodes are downloading them.")
     if waiting:
@@ -212,9 +212,9 @@ def _explain_full(view: ModelView, full: Sequence[NodePlan]) -> list[str]:
     return [f"{text}. Delete BaseModels, or select fewer nodes with storage.nodeSelector."]
 
 
-def _list_nodes(visits_: Sequence[NodePlan]) -> str:
+def _list_nodes(node_plans: Sequence[NodePlan]) -> str:
     """The first few nodes, and how many there are beside them."""
-    names = [one.node.name for one in visits_]
+    names = [one.node.name for one in node_plans]
     if not names:
         return "the nodes"
     rest = len(names) - MAX_LISTED
@@ -225,8 +225,8 @@ def _list_nodes(visits_: Sequence[NodePlan]) -> str:
 
 
 def _state_on_claim(view: ModelView, stored: Stored) -> ModelState:
-    errand, claim = inspection_task(view, stored), stored.claim
-    if errand is None or claim is None or view.world.get(claim) is None:
+    loader_task, claim = inspection_task(view, stored), stored.claim
+    if loader_task is None or claim is None or view.world.get(claim) is None:
         text = f"There is no claim {claim.name if claim else ''} in the namespace {claim.namespace if claim else ''}."
         return ModelState(state="Failed", reason="ClaimNotFound", message=text, recheck=MISSING_SECONDS)
     if not is_bound(view, stored):
@@ -234,7 +234,7 @@ def _state_on_claim(view: ModelView, stored: Stored) -> ModelState:
         return ModelState(
             state="In_Transit", reason="ClaimNotBound", message=text, under_way=text, recheck=MISSING_SECONDS
         )
-    run = observe_job(view, errand)
+    run = observe_job(view, loader_task)
     at = run.retried_at()
     recheck = max(at - view.world.now, 1.0) if at is not None else None
     report, before = run.report, view.resource.get("status") or {}

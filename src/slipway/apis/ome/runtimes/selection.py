@@ -108,10 +108,10 @@ def _select(
     request = Matcher(model, required_classes)
     if reference is not None:
         return _select_requested(reference, candidates, request)
-    judged = [request.match(one) for one in candidates if isinstance(one, Candidate)]
-    fitting = sorted((one for one in judged if not one.gaps), key=request.order)
+    matches = [request.match(one) for one in candidates if isinstance(one, Candidate)]
+    fitting = sorted((one for one in matches if not one.gaps), key=request.order)
     ranked = tuple(Chosen(reference=one.candidate.reference, score=one.score) for one in fitting)
-    kept = next((one for one in judged if one.candidate.reference == current and _keeps_serving(one, model)), None)
+    kept = next((one for one in matches if one.candidate.reference == current and _keeps_serving(one, model)), None)
     if kept is not None:
         chosen = Chosen(reference=kept.candidate.reference, score=kept.score)
         beaten = bool(fitting) and (kept.gaps > 0 or request.order(fitting[0])[:-1] < request.order(kept)[:-1])
@@ -120,7 +120,7 @@ def _select(
         return Selection(chosen=ranked[0], ranked=ranked)
     if model.format is None:
         return _reject("BaseModelNotReady", UNKNOWN)
-    closest = heapq.nsmallest(MOST_EXCLUDED, judged, key=_closeness)
+    closest = heapq.nsmallest(MOST_EXCLUDED, matches, key=_closeness)
     broken = (Excluded(one.reference, (f"it {one.message}",)) for one in candidates if isinstance(one, Broken))
     excluded = (*(Excluded(one.candidate.reference, request.reasons(one)) for one in closest), *broken)[:MOST_EXCLUDED]
     fault = InvalidSpecError("NoRuntime", _no_runtime(model, excluded, len(candidates)))
@@ -191,10 +191,10 @@ def _select_requested(reference: Reference, candidates: Sequence[Candidate | Bro
         return _reject("RuntimeInvalid", f"{subject} {runtime.message}")
     if runtime.disabled:
         return _reject("RuntimeDisabled", f"{subject} is disabled: enable it, or set another one in spec.runtime")
-    judged = matcher.match(runtime)
-    judged = judged._replace(gaps=judged.gaps & ~NOT_OFFERED)
-    unfit = matcher.reasons(judged) if matcher.model.format else ()
-    return Selection(chosen=Chosen(reference=runtime.reference, score=judged.score, by="Service", unfit=unfit))
+    matches = matcher.match(runtime)
+    matches = matches._replace(gaps=matches.gaps & ~NOT_OFFERED)
+    unfit = matcher.reasons(matches) if matcher.model.format else ()
+    return Selection(chosen=Chosen(reference=runtime.reference, score=matches.score, by="Service", unfit=unfit))
 
 
 def _reject(reason: str, message: str) -> Selection:
