@@ -51,10 +51,10 @@ def refusal(api: Api, world: World) -> str:
     return refused.value.message
 
 
-def pod(made: Plan) -> Object:
-    template: Object = next(one for one in (*made.children, *made.pending) if one["kind"] == "Deployment")["spec"][
-        "template"
-    ]
+def pod(created: Plan) -> Object:
+    template: Object = next(one for one in (*created.children, *created.pending) if one["kind"] == "Deployment")[
+        "spec"
+    ]["template"]
     return template
 
 

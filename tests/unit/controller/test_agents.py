@@ -123,8 +123,8 @@ class Pods:
         return version_of(self.cluster.labels(POD, name))
 
 
-def version_of(found: dict[str, str]) -> str:
-    label = found.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in found else ""
+def version_of(observed: dict[str, str]) -> str:
+    label = observed.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in observed else ""
     return {agent.label(V1): "v1", agent.label(V2): "v2", "": ""}[label]
 
 

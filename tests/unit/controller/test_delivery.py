@@ -59,11 +59,16 @@ class Cluster:
         await self.server.put(names.MODEL.path("models", name), kind="Model", **({"status": READY} | fields))
 
     async def workload(
-        self, kind: Kind = DEPLOYMENT, namespace: str = "models", gated: bool = False, replicas: int = 0, **asked: str
+        self,
+        kind: Kind = DEPLOYMENT,
+        namespace: str = "models",
+        gated: bool = False,
+        replicas: int = 0,
+        **requested: str,
     ) -> str:
         spec = {"containers": [{"name": "a", "image": "i"}], **({"schedulingGates": GATES} if gated else {})}
         template = {"metadata": {"labels": {"app": "w"}}, "spec": spec}
-        annotations = {f"{names.GROUP}/{one}": text for one, text in asked.items()}
+        annotations = {f"{names.GROUP}/{one}": text for one, text in requested.items()}
         workload_spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
         if kind == CRON_JOB:
             workload_spec = {"jobTemplate": {"spec": {"template": template}}}

@@ -72,8 +72,12 @@ class Authorizer(Fault):
         return True
 
 
-def _allows(rule: dict[str, list[str]], wanted: Asked) -> bool:
-    return wanted.verb in rule["verbs"] and wanted.group in rule["apiGroups"] and wanted.resource in rule["resources"]
+def _allows(rule: dict[str, list[str]], requested: Asked) -> bool:
+    return (
+        requested.verb in rule["verbs"]
+        and requested.group in rule["apiGroups"]
+        and requested.resource in rule["resources"]
+    )
 
 
 @pytest.fixture

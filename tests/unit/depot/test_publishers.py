@@ -36,7 +36,7 @@ GOING = {"deletionTimestamp": "2027-01-15T08:00:00Z"}
 
 
 @pytest.mark.parametrize(
-    ("found", "pod", "expected"),
+    ("observed", "pod", "expected"),
     [
         (model(), pod_of(), WRITE),
         (model(record='{"attempt":7}'), pod_of(attempt=7), WRITE),
@@ -63,8 +63,8 @@ GOING = {"deletionTimestamp": "2027-01-15T08:00:00Z"}
         (model(**GOING), pod_of(uid=OTHER, what="unpublish", attempt=0), NO_RIGHTS),
     ],
 )
-def test_rights(found: dict[str, Any], pod: str, expected: frozenset[str]):
-    assert rights(found, pod) == expected
+def test_rights(observed: dict[str, Any], pod: str, expected: frozenset[str]):
+    assert rights(observed, pod) == expected
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 30, "a" * 63, "a.b-" * 20, "a" * 253])

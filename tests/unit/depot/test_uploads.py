@@ -751,17 +751,17 @@ async def test_lengths_that_were_noted_count_against_the_share(start_depot, thin
     assert (await depot.ask("PUT", gguf(1000))).status == 201
 
 
-@pytest.mark.parametrize(("claimed", "left"), [(3000, 4000), (1 << 60, 1000)])
+@pytest.mark.parametrize(("claimed", "remaining"), [(3000, 4000), (1 << 60, 1000)])
 @pytest.mark.parametrize("phase", ["Publishing", "Pending", "Failed"])
 async def test_sizes_that_publishers_report_take_at_most_the_share_of_their_namespace(
-    start_depot, thing, server, phase, claimed, left
+    start_depot, thing, server, phase, claimed, remaining
 ):
     depot = await start_depot(capacityLimit="10000")
     for name in ("b", "c"):
         claims = {"phase": phase, "artifact": {"sizeBytes": claimed}}
         await server.put(f"/apis/toys.test/v1/namespaces/other/things/{name}", metadata={"uid": name}, status=claims)
-    assert (await depot.ask("PUT", gguf(left + 1))).status == 507
-    assert (await depot.ask("PUT", gguf(left))).status == 201
+    assert (await depot.ask("PUT", gguf(remaining + 1))).status == 507
+    assert (await depot.ask("PUT", gguf(remaining))).status == 201
 
 
 async def test_a_model_that_is_being_published_counts_against_the_share_of_its_namespace(start_depot, thing, server):

@@ -98,7 +98,7 @@ def test_names_are_public_that_say_what_is_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("container", "port", "told"),
+    ("container", "port", "expected"),
     [
         ({"command": [*VLLM_MODULE, "--port", "9000"]}, 9000, 9000),
         ({"command": [*VLLM_MODULE, "--port=9000"], "ports": [{"containerPort": 8080}]}, 9000, 9000),
@@ -116,9 +116,9 @@ def test_names_are_public_that_say_what_is_served() -> None:
         ({"command": [*VLLM_MODULE, "--port", "99999"]}, 8000, 0),
     ],
 )
-def test_the_port_on_which_it_listens(container: Object, port: int, told: int) -> None:
+def test_the_port_on_which_it_listens(container: Object, port: int, expected: int) -> None:
     seen = recognise(container)
-    assert (seen.port, seen.argument_port) == (port, told)
+    assert (seen.port, seen.argument_port) == (port, expected)
 
 
 def test_what_follows_a_command_is_none_of_its_arguments() -> None:

@@ -118,19 +118,19 @@ def test_a_machine_gives_its_role(found: Found, cloud: Service, start: Callable[
     assert found(AWS_EC2_METADATA_DISABLED="true") is None
 
 
-@pytest.mark.parametrize(("left", "asked"), [(timedelta(hours=1), 1), (timedelta(seconds=5), 3)])
-def test_credentials_are_renewed_before_they_end(cloud: Service, left: timedelta, asked: int) -> None:
+@pytest.mark.parametrize(("remaining", "requested"), [(timedelta(hours=1), 1), (timedelta(seconds=5), 3)])
+def test_credentials_are_renewed_before_they_end(cloud: Service, remaining: timedelta, requested: int) -> None:
     async def soon(request: web.Request) -> web.Response | None:
         if not request.path.endswith("/node-role"):
             return None
-        return web.json_response(document((datetime.now(UTC) + left).strftime("%Y-%m-%dT%H:%M:%SZ")))
+        return web.json_response(document((datetime.now(UTC) + remaining).strftime("%Y-%m-%dT%H:%M:%SZ")))
 
     cloud.interfere = soon
     provider = find({"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.url}, "r", NODE)
     assert provider is not None
     for _unused in range(2):
         provider.retrieve()
-    assert len([seen for seen in cloud.seen if seen.path.endswith("/node-role")]) == asked
+    assert len([seen for seen in cloud.seen if seen.path.endswith("/node-role")]) == requested
 
 
 OWN = Access(node_identity=False)

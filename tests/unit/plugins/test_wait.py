@@ -117,7 +117,7 @@ def _openapi(**fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("paths", "told"),
+    ("paths", "expected"),
     [
         ([".spec.minReplica"], "Did you mean minReplicas?"),
         ([".spec.env[0].valeu"], "Did you mean value?"),
@@ -127,7 +127,7 @@ def _openapi(**fields: Any) -> str:
     ],
 )
 def test_a_field_that_is_misspelled_is_told_with_what_was_meant(
-    api: FakeApi, run: Run, paths: list[str], told: str
+    api: FakeApi, run: Run, paths: list[str], expected: str
 ) -> None:
     env = {"items": {"properties": {"name": {}, "value": {}}}}
     text = f"failed to create typed patch object (models/a; krypton.ai/v1alpha1, Kind=Model): errors: {paths}".replace(
@@ -143,8 +143,8 @@ def test_a_field_that_is_misspelled_is_told_with_what_was_meant(
     ]
     result = run("model", **TASK)
     assert result["error_code"] == "invalid"
-    assert told in result["msg"]
-    assert ("did you mean" in result["msg"].lower()) is bool(told)
+    assert expected in result["msg"]
+    assert ("did you mean" in result["msg"].lower()) is bool(expected)
 
 
 def test_one_who_may_not_read_the_schemas_is_told_the_field_alone(api: FakeApi, run: Run) -> None:

@@ -288,7 +288,7 @@ def test_switches_of_nvlink_5_get_what_manages_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "states"),
+    ("expected", "states"),
     [
         (
             "    Fabric\n        State                             : Completed\n        Status : Success\n",
@@ -302,8 +302,8 @@ def test_switches_of_nvlink_5_get_what_manages_them() -> None:
         ("", []),
     ],
 )
-def test_the_state_of_the_fabric_is_that_of_each_gpu(said: str, states: list[str]) -> None:
-    assert Node(__gpu_node_fabric_answer={"stdout": said})["__gpu_node_fabric_states"] == states
+def test_the_state_of_the_fabric_is_that_of_each_gpu(expected: str, states: list[str]) -> None:
+    assert Node(__gpu_node_fabric_answer={"stdout": expected})["__gpu_node_fabric_states"] == states
 
 
 @pytest.mark.parametrize(
@@ -569,15 +569,15 @@ def test_kernels_that_somebody_else_holds_stay_held() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "wanted"),
+    ("facts", "requested"),
     [
         (found(H100), False),
         (found(H100, driver=RUNS | {"installed_version": "", "installed_kind": ""}), True),
         (found(MI300, driver=NO_DRIVER | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "inbox"}), False),
     ],
 )
-def test_after_a_removal_only_a_driver_that_still_runs_wants_a_reboot(facts: dict[str, Any], wanted: bool) -> None:
-    assert bool(Node(facts=facts)["__gpu_node_reasons_after_removal"]) == wanted
+def test_after_a_removal_only_a_driver_that_still_runs_wants_a_reboot(facts: dict[str, Any], requested: bool) -> None:
+    assert bool(Node(facts=facts)["__gpu_node_reasons_after_removal"]) == requested
 
 
 # ---- Whose driver it is ----

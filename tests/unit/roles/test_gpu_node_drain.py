@@ -235,19 +235,19 @@ def test_a_node_is_back_when_its_kubelet_has_spoken_and_it_has_all_its_gpus(tmp_
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "expected"),
     [(told("first", "8"), "its kubelet is not ready"), (told("second", "7"), "it no longer offers 8 nvidia.com/gpu")],
     ids=["silent", "with-fewer-gpus"],
 )
 def test_a_node_that_is_not_back_in_time_is_told_of(
-    tmp_path: Path, api: NodeApi, status: dict[str, object], said: str
+    tmp_path: Path, api: NodeApi, status: dict[str, object], expected: str
 ) -> None:
     before = {**api.node(NODE), "status": told("first", "8")}
     api.statuses = [status]
 
     output = play(tmp_path, api, "wait_ready", failing=True, **known(before), gpu_node_reboot_timeout=1)
 
-    assert f"{NODE} is not ready 1 s after its reboot: {said}" in output
+    assert f"{NODE} is not ready 1 s after its reboot: {expected}" in output
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def deployment(name: str, image: str, version: str = "") -> Object:
 
 
 @pytest.mark.parametrize(
-    ("installed", "wanted", "problems"),
+    ("installed", "requested", "problems"),
     [
         ([("slipway/slipway:0.4.0", "")], "0.4.0", []),
         ([("registry:5000/slipway:v0.3.2-1", "")], "0.3.2", []),
@@ -55,13 +55,13 @@ def deployment(name: str, image: str, version: str = "") -> Object:
     ],
 )
 def test_an_upgrade_takes_the_step_to_the_next_release_only(
-    installed: list[tuple[str, str]], wanted: str, problems: list[str]
+    installed: list[tuple[str, str]], requested: str, problems: list[str]
 ) -> None:
     parts = [deployment(f"slipway-{number}", *part) for number, part in enumerate(installed)]
     checks = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": parts},
-        __preflight_wanted_version=wanted,
+        __preflight_wanted_version=requested,
         __preflight_stored={},
     )
     assert [check["what"] for check in checks] == problems
@@ -79,7 +79,7 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "variables", "problems"),
+    ("requested", "variables", "problems"),
     [
         ("", {}, []),
         ("gateway-keys", {"gateway_api_keys_secret": "gateway-keys"}, []),
@@ -89,14 +89,14 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
     ids=["without", "same-secret", "same-keys", "forgotten"],
 )
 def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
-    asked: str, variables: Object, problems: list[str]
+    requested: str, variables: Object, problems: list[str]
 ) -> None:
     checks = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": [deployment("slipway-gateway", "slipway/slipway:0.4.0")]},
         __preflight_wanted_version="0.4.0",
         __preflight_stored={},
-        __preflight_gateway={"resources": [{"data": {"gateway.yaml": f"apiKeysSecret: '{asked}'\nthreads: 2\n"}}]},
+        __preflight_gateway={"resources": [{"data": {"gateway.yaml": f"apiKeysSecret: '{requested}'\nthreads: 2\n"}}]},
         **variables,
     )
     assert [check["what"] for check in checks] == problems

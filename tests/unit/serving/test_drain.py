@@ -118,7 +118,7 @@ def test_a_pod_waits_for_its_last_request(engine: Engine, client: socket.socket,
 
 
 @pytest.mark.parametrize(
-    ("engine", "bind", "asked"),
+    ("engine", "bind", "requested"),
     [
         (SGLANG, "::", "http://[::1]:$1/metrics"),
         (SGLANG, "0.0.0.0", "http://127.0.0.1:$1/metrics"),
@@ -126,9 +126,9 @@ def test_a_pod_waits_for_its_last_request(engine: Engine, client: socket.socket,
         (VLLM, "::", "http://127.0.0.1:$1/metrics"),
     ],
 )
-def test_an_engine_is_asked_at_an_address_on_which_it_listens(engine: AnyEngine, bind: str, asked: str) -> None:
+def test_an_engine_is_asked_at_an_address_on_which_it_listens(engine: AnyEngine, bind: str, requested: str) -> None:
     script = engine.drain(600, bind).hook(8000)["exec"]["command"][2]
-    assert asked in script
+    assert requested in script
 
 
 @pytest.mark.usefixtures("client")

@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_worker_is_told_of_the_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("controller", "label", "found"),
+    ("controller", "label", "observed"),
     [
         ("lws-chat-engine", "lws-chat-engine", "lws-chat-engine"),
         ("lws-chat-engine-0", "lws-chat-engine", "lws-chat-engine"),
@@ -103,9 +103,11 @@ def test_what_is_wrong_with_a_worker_is_told_of_the_group() -> None:
         ("lws-chat-engine-0", "", ""),
     ],
 )
-def test_pods_lead_to_their_group_by_the_stateful_set_that_made_them(controller: str, label: str, found: str) -> None:
+def test_pods_lead_to_their_group_by_the_stateful_set_that_made_them(
+    controller: str, label: str, observed: str
+) -> None:
     labels = {"leaderworkerset.sigs.k8s.io/name": label} if label else {}
-    assert owner_name(controller, labels) == found
+    assert owner_name(controller, labels) == observed
 
 
 def test_the_longest_name_leaves_room_for_what_kubernetes_makes_of_it() -> None:

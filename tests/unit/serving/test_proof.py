@@ -27,11 +27,11 @@ def test_a_proof_says_when_it_was_made_and_of_which_body() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"method": "GET"}, {"path": "/v1/state"}, {"path": "/v1/adapters?x"}, {"pod": "u-2"}]
+    "requested", [{"method": "GET"}, {"path": "/v1/state"}, {"path": "/v1/adapters?x"}, {"pod": "u-2"}]
 )
-def test_it_is_good_for_nothing_else(asked: dict[str, str]) -> None:
+def test_it_is_good_for_nothing_else(requested: dict[str, str]) -> None:
     with pytest.raises(ProofError, match="is for another request or another pod") as caught:
-        check(header(), **asked)
+        check(header(), **requested)
     assert not caught.value.missing
 
 
@@ -56,9 +56,9 @@ def test_a_minute_either_way_is_allowed(seconds: int) -> None:
     assert check(header(), NOW + seconds * 10**9).issued == NOW
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(61, "61 s old"), (-61, "61 s ahead"), (10**9, "1000000000 s old")])
-def test_beyond_it_the_clocks_are_named(seconds: int, told: str) -> None:
-    with pytest.raises(ProofError, match=f"{told} by this node's clock.*synchronize the nodes' clocks"):
+@pytest.mark.parametrize(("seconds", "expected"), [(61, "61 s old"), (-61, "61 s ahead"), (10**9, "1000000000 s old")])
+def test_beyond_it_the_clocks_are_named(seconds: int, expected: str) -> None:
+    with pytest.raises(ProofError, match=f"{expected} by this node's clock.*synchronize the nodes' clocks"):
         check(header(), NOW + seconds * 10**9)
 
 

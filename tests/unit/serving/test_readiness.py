@@ -55,7 +55,7 @@ def told(resource_status: Object, readiness: Readiness = SERVED) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("found", "ready", "reconciling", "stalled"),
+    ("observed", "ready", "reconciling", "stalled"),
     [
         (status(), "True Ready", "False Complete", "False AsExpected"),
         (
@@ -99,8 +99,8 @@ def told(resource_status: Object, readiness: Readiness = SERVED) -> list[str]:
         "a spec that is refused, while earlier replicas answer",
     ],
 )
-def test_a_status_is_summed_up(found: Object, ready: str, reconciling: str, stalled: str) -> None:
-    assert told(found) == [ready, reconciling, stalled]
+def test_a_status_is_summed_up(observed: Object, ready: str, reconciling: str, stalled: str) -> None:
+    assert told(observed) == [ready, reconciling, stalled]
 
 
 def test_what_is_stopped_by_wish_is_ready() -> None:

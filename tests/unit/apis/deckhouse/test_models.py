@@ -547,8 +547,8 @@ def test_a_model_that_is_an_image_too_takes_twice_its_size() -> None:
         cluster.reconcile_all(2)
 
 
-@pytest.mark.parametrize(("signer", "left"), [(KEY, 300), (bytes(32), 1000)], ids=["proven", "forged"])
-def test_an_upload_keeps_the_room_that_the_depot_found_for_it(signer: bytes, left: int) -> None:
+@pytest.mark.parametrize(("signer", "remaining"), [(KEY, 300), (bytes(32), 1000)], ids=["proven", "forged"])
+def test_an_upload_keeps_the_room_that_the_depot_found_for_it(signer: bytes, remaining: int) -> None:
     cluster = Cluster(capacityLimit="1000", namespaceShare=100)
     cluster.create("upload", upload={})
     cluster.reconcile("upload")
@@ -558,7 +558,7 @@ def test_an_upload_keeps_the_room_that_the_depot_found_for_it(signer: bytes, lef
     assert cluster.phase("upload") == "WaitForUpload"
     cluster.create("tiny", namespace="other")
     cluster.reconcile("tiny")
-    assert words(cluster.job("tiny"))[4:] == [f"--capacity-free={left}"]
+    assert words(cluster.job("tiny"))[4:] == [f"--capacity-free={remaining}"]
 
 
 def test_a_namespace_that_has_its_share_gets_no_more() -> None:

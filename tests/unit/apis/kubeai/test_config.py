@@ -85,11 +85,11 @@ def test_numbers_of_yaml_are_quantities_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", ["", "cpu", ":1", "cpu:", "cpu:0", "cpu:-1", "cpu:1.5", "cpu:one", "cpu:1:1", "cpu: 1"]
+    "requested", ["", "cpu", ":1", "cpu:", "cpu:0", "cpu:-1", "cpu:1.5", "cpu:one", "cpu:1:1", "cpu: 1"]
 )
-def test_a_resource_profile_is_a_name_and_a_count(asked: str) -> None:
+def test_a_resource_profile_is_a_name_and_a_count(requested: str) -> None:
     with pytest.raises(InvalidSpecError, match="is not of the form name:count, such as cpu:1") as caught:
-        parse("").resource_profile(asked)
+        parse("").resource_profile(requested)
     assert caught.value.reason == "InvalidSpec"
 
 
@@ -262,7 +262,7 @@ def test_a_key_that_is_not_known_is_told_and_the_others_count(text: str, unknown
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("a: b: c", "it is not YAML: "),
         ("[]", "it must be a mapping"),
@@ -317,8 +317,8 @@ def test_a_key_that_is_not_known_is_told_and_the_others_count(text: str, unknown
         ("modelServerPods: {jsonPatches: [{op: move, path: /a}]}", "modelServerPods.jsonPatches[0]: move needs from"),
     ],
 )
-def test_a_fault_is_told_with_its_key_and_what_is_expected(text: str, told: str) -> None:
-    assert refused(text).startswith(told)
+def test_a_fault_is_told_with_its_key_and_what_is_expected(text: str, expected: str) -> None:
+    assert refused(text).startswith(expected)
 
 
 @pytest.mark.skipif(not SAMPLES.exists(), reason="the original's files do not lie beside this checkout")

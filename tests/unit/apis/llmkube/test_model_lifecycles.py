@@ -165,8 +165,8 @@ class Cluster:
         return f"uid-{self._made}"
 
 
-def annotate(obj: dict[str, Any], told: dict[str, Any]) -> None:
-    kept = obj["metadata"].get("annotations", {}) | told
+def annotate(obj: dict[str, Any], expected: dict[str, Any]) -> None:
+    kept = obj["metadata"].get("annotations", {}) | expected
     obj["metadata"]["annotations"] = {name: text for name, text in kept.items() if text is not None}
 
 

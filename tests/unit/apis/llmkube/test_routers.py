@@ -81,8 +81,8 @@ def refused(**spec: Any) -> tuple[str, str]:
     return caught.value.reason, caught.value.message
 
 
-def told(asked: World, rejection: Rejection | None = None) -> dict[str, Any]:
-    return worlds.status(ROUTERS, asked, rejection).status
+def told(world: World, rejection: Rejection | None = None) -> dict[str, Any]:
+    return worlds.status(ROUTERS, world, rejection).status
 
 
 def test_the_router_is_one_id_of_a_service_without_pods() -> None:
@@ -285,11 +285,11 @@ def test_a_request_may_name_a_backend() -> None:
     )
 
 
-@pytest.mark.parametrize("found", ROUTER_MANIFESTS)
-def test_a_manifest_of_the_original_is_valid_and_read(found: dict[str, Any]) -> None:
-    assert faults(SCHEMA, found["spec"]) == []
-    spec = msgspec.convert(filled(SCHEMA, found["spec"]), ModelRouterSpec)
-    assert spec == msgspec.convert(found["spec"], ModelRouterSpec)
+@pytest.mark.parametrize("observed", ROUTER_MANIFESTS)
+def test_a_manifest_of_the_original_is_valid_and_read(observed: dict[str, Any]) -> None:
+    assert faults(SCHEMA, observed["spec"]) == []
+    spec = msgspec.convert(filled(SCHEMA, observed["spec"]), ModelRouterSpec)
+    assert spec == msgspec.convert(observed["spec"], ModelRouterSpec)
 
 
 @pytest.mark.parametrize("version", ["llmkube", "llmkube-v0.8.7"])

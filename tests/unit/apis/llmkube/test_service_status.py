@@ -74,21 +74,21 @@ def broken(**state: Any) -> dict[str, Any]:
     return pod(containerStatuses=[{"name": "llama-server", "image": "own:1", "restartCount": 4, "state": state}])
 
 
-def verdict(asked: World, rejection: Rejection | None = None) -> StatusResult:
-    return worlds.status(SERVICES, asked, rejection)
+def verdict(world: World, rejection: Rejection | None = None) -> StatusResult:
+    return worlds.status(SERVICES, world, rejection)
 
 
-def condition(asked: World, name: str) -> dict[str, Any]:
-    named_condition: dict[str, Any] = next(one for one in told(asked)["conditions"] if one["type"] == name)
+def condition(world: World, name: str) -> dict[str, Any]:
+    named_condition: dict[str, Any] = next(one for one in told(world)["conditions"] if one["type"] == name)
     return named_condition
 
 
-def told(asked: World, rejection: Rejection | None = None) -> dict[str, Any]:
-    return verdict(asked, rejection).status
+def told(world: World, rejection: Rejection | None = None) -> dict[str, Any]:
+    return verdict(world, rejection).status
 
 
-def reasons(asked: World, rejection: Rejection | None = None) -> dict[str, str]:
-    conditions = told(asked, rejection)["conditions"]
+def reasons(world: World, rejection: Rejection | None = None) -> dict[str, str]:
+    conditions = told(world, rejection)["conditions"]
     return {condition["type"]: f"{condition['status']}/{condition['reason']}" for condition in conditions}
 
 
@@ -97,7 +97,7 @@ WAITING = (pending(f"0/2 nodes are available: 2 Insufficient {GPU}. preemption: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "phase"),
+    ("moment", "phase"),
     [
         (world(), "Creating"),
         (world(deployment=deployment()), "Creating"),
@@ -120,8 +120,8 @@ WAITING = (pending(f"0/2 nodes are available: 2 Insufficient {GPU}. preemption: 
         (world(modelRef="nowhere", deployment=deployment(ready=1)), "Ready"),
     ],
 )
-def test_the_phase_follows_from_facts(asked: World, phase: str) -> None:
-    assert told(asked)["phase"] == phase
+def test_the_phase_follows_from_facts(moment: World, phase: str) -> None:
+    assert told(moment)["phase"] == phase
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ def test_a_missing_model_a_failed_one_and_one_on_its_way_are_told_apart() -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("nowhere", "There is no Model nowhere in the namespace models."),
         ("tinny", "There is no Model tinny in the namespace models; did you mean tiny?"),
     ],
 )
-def test_a_missing_model_is_told_with_one_that_is_called_alike(name: str, told: str) -> None:
-    assert condition(world(modelRef=name), "Accepted")["message"] == told
+def test_a_missing_model_is_told_with_one_that_is_called_alike(name: str, expected: str) -> None:
+    assert condition(world(modelRef=name), "Accepted")["message"] == expected
 
 
 def test_a_model_that_is_told_of_an_older_spec_is_not_ready() -> None:

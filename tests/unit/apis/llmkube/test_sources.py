@@ -241,7 +241,7 @@ def test_two_choices_of_the_main_file_do_not_share_a_folder_as_its_hash_is_that_
 
 
 @pytest.mark.parametrize(
-    ("told", "model", "name"),
+    ("expected", "model", "name"),
     [
         ("Llama 3.2 3B Instruct", "m", "Llama-3.2-3B-Instruct.gguf"),
         ("llama.gguf", "m", "llama.gguf"),
@@ -255,8 +255,8 @@ def test_two_choices_of_the_main_file_do_not_share_a_folder_as_its_hash_is_that_
         ("../../etc/passwd", "m", "etc-passwd.gguf"),
     ],
 )
-def test_names_of_files_have_nothing_that_anything_trips_over(told: str, model: str, name: str) -> None:
-    assert file_name(told, model) == name
+def test_names_of_files_have_nothing_that_anything_trips_over(expected: str, model: str, name: str) -> None:
+    assert file_name(expected, model) == name
 
 
 def test_names_of_jobs_are_dns_labels_that_no_two_models_share() -> None:

@@ -29,11 +29,11 @@ def service(name: str, *, served: str = "tiny", generation: int = 1, **spec: Any
     return {"kind": "InferenceService", "metadata": metadata, "spec": {"modelRef": served} | spec}
 
 
-def reader(told: str, name: str = "chat", **metadata: Any) -> dict[str, Any]:
+def reader(expected: str, name: str = "chat", **metadata: Any) -> dict[str, Any]:
     base_metadata = {"name": f"{name}-x", "namespace": "models", "labels": {names.SERVICE_LABEL: name}}
     return {
         "kind": "Pod",
-        "metadata": base_metadata | {"annotations": {USES: told}} | metadata,
+        "metadata": base_metadata | {"annotations": {USES: expected}} | metadata,
         "status": {"phase": "Running"},
     }
 

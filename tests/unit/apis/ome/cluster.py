@@ -287,6 +287,6 @@ def _words(job: dict[str, Any]) -> list[str]:
     return words
 
 
-def _mark(obj: dict[str, Any], field: str, told: Any) -> None:
-    kept = obj["metadata"][field] | dict(told)
+def _mark(obj: dict[str, Any], field: str, expected: Any) -> None:
+    kept = obj["metadata"][field] | dict(expected)
     obj["metadata"][field] = {name: text for name, text in kept.items() if text is not None}

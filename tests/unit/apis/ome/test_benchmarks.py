@@ -420,8 +420,8 @@ def summary(**fields: Any) -> str:
     return encode_summary(Summary(**{"requests": 300, "runs": (run,), **fields})).decode()
 
 
-def reason(told: Object, condition: str = "Available") -> str:
-    return str(next(one["reason"] for one in told["conditions"] if one["type"] == condition))
+def reason(expected: Object, condition: str = "Available") -> str:
+    return str(next(one["reason"] for one in expected["conditions"] if one["type"] == condition))
 
 
 def test_a_benchmark_that_runs_says_since_when() -> None:

@@ -18,7 +18,7 @@ ALONE = Split("none", "new")
 
 
 @pytest.mark.parametrize(
-    ("percent", "stable", "canary", "wanted"),
+    ("percent", "stable", "canary", "requested"),
     [
         pytest.param(None, None, None, ALONE, id="the first spec"),
         pytest.param(10, None, None, ALONE, id="the first spec asks for a canary"),
@@ -42,9 +42,9 @@ ALONE = Split("none", "new")
     ],
 )
 def test_what_is_observed_decides_the_phase(
-    percent: int | None, stable: Revision | None, canary: Revision | None, wanted: Split
+    percent: int | None, stable: Revision | None, canary: Revision | None, requested: Split
 ) -> None:
-    assert decide("new", percent, stable, canary) == wanted
+    assert decide("new", percent, stable, canary) == requested
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ def label_of(cluster: Cluster, name: str, node: str = "a") -> str | None:
     return labels.get(f"models.ome.io/{namespace}.{kind}.{name}" if namespace else f"models.ome.io/{kind}.{name}")
 
 
-def loaded_before(cluster: Cluster, name: str, path: str, wanted: str, **fields: Any) -> None:
+def loaded_before(cluster: Cluster, name: str, path: str, requested: str, **fields: Any) -> None:
     """A node has the files of a model of a namespace by the word of an earlier version."""
     model = cluster.models[name]["metadata"]
     label = f"models.ome.io/{model['namespace']}.basemodel.{name}"
-    record = {"state": "Ready", "of": model["uid"], "wanted": wanted, "path": path, "boot": "b1", "size": 5}
+    record = {"state": "Ready", "of": model["uid"], "wanted": requested, "path": path, "boot": "b1", "size": 5}
     metadata = cluster.nodes["a"]["metadata"]
     metadata["annotations"][f"{RECORDS}{mark(label)}"] = json.dumps(record | fields)
     metadata["labels"][label] = "Ready"
@@ -403,7 +403,7 @@ def test_refused_models_cost_nothing_at_a_look_at_others(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("model", "left", "expected"),
+    ("model", "remaining", "expected"),
     [
         ("stranger-0", False, set()),
         ("stranger-0", True, {"former"}),
@@ -411,7 +411,7 @@ def test_refused_models_cost_nothing_at_a_look_at_others(monkeypatch: pytest.Mon
         ("operators", False, {"mine", "former"}),
     ],
 )
-def test_a_refused_model_leads_to_no_look_at_others(model: str, left: bool, expected: set[str]) -> None:
+def test_a_refused_model_leads_to_no_look_at_others(model: str, remaining: bool, expected: set[str]) -> None:
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE)
     cluster.create("former", URI, BASE, namespace="other", path="/raid/models/chat")
@@ -421,7 +421,7 @@ def test_a_refused_model_leads_to_no_look_at_others(model: str, left: bool, expe
     kind = cluster.models[model]["kind"]
     watch = next(one for one in APIS[BASE].watches(cluster.settings) if one.kind.kind == kind)
     there = cluster.models[model]
-    change = Change(there, None) if left else Change(None, there)
+    change = Change(there, None) if remaining else Change(None, there)
     woken = {place.name for place in watch.enqueue(change, cluster.world("mine").listers)}
     assert woken - {"stranger-0"} == expected
 

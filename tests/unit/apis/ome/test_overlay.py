@@ -397,11 +397,11 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "row", "said", "config", "expected"), ROWS, ids=[str(row[1]["name"]) for row in ROWS])
+@pytest.mark.parametrize(("name", "row", "text", "config", "expected"), ROWS, ids=[str(row[1]["name"]) for row in ROWS])
 def test_components_are_as_in_the_originals_tables(
-    name: str, row: Object, said: Object | None, config: Object | None, expected: Object | None
+    name: str, row: Object, text: Object | None, config: Object | None, expected: Object | None
 ) -> None:
-    actual = components(service(**{name: said}), runtime(**{f"{name}Config": config}))
+    actual = components(service(**{name: text}), runtime(**{f"{name}Config": config}))
     if expected is None:
         assert actual == ()
         return

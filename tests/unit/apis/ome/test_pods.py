@@ -84,8 +84,8 @@ def main(**fields: Any) -> Object:
     return runner(pod({"runner": container(**fields)}, **of_pod)["spec"])
 
 
-def variables(found: Object) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in found.get("env", ()) if "value" in one}
+def variables(observed: Object) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in observed.get("env", ()) if "value" in one}
 
 
 def refused(**fields: Any) -> InvalidSpecError:
@@ -147,16 +147,16 @@ def test_what_a_manifest_says_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ({"runAsUser": 5}, {"allowPrivilegeEscalation": False, "runAsUser": 5}),
         ({"capabilities": {"add": ["SYS_ADMIN"]}}, {"capabilities": {"add": ["SYS_ADMIN"]}}),
         ({"privileged": True}, {"privileged": True}),
     ],
 )
-def test_a_container_gains_no_privileges_that_it_does_not_ask_for(said: Object, expected: Object) -> None:
+def test_a_container_gains_no_privileges_that_it_does_not_ask_for(text: Object, expected: Object) -> None:
     """The API server refuses to forbid them to one that is privileged."""
-    assert main(securityContext=said)["securityContext"] == expected
+    assert main(securityContext=text)["securityContext"] == expected
 
 
 def test_a_low_port_takes_the_one_capability_that_the_strictest_standard_leaves() -> None:

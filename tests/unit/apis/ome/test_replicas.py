@@ -17,7 +17,7 @@ def deployment(replicas: int, annotation: int | None) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("observed", "wanted"),
+    ("observed", "requested"),
     [
         (None, 1),  # it begins with the lowest
         (deployment(1, 1), 1),  # ours, until somebody writes another one
@@ -27,8 +27,8 @@ def deployment(replicas: int, annotation: int | None) -> Object:
         (deployment(9, 9), 6),  # ours from before it was scaled, and more than it may have
     ],
 )
-def test_who_wrote_last_says_the_replicas(observed: Object | None, wanted: int | None) -> None:
-    assert scaled_by_others(observed, 1, 6) == wanted
+def test_who_wrote_last_says_the_replicas(observed: Object | None, requested: int | None) -> None:
+    assert scaled_by_others(observed, 1, 6) == requested
 
 
 def test_a_workload_that_becomes_scaled_keeps_its_replicas_until_its_autoscaler_has_said_how_many() -> None:

@@ -90,9 +90,9 @@ def better(selection: Selection) -> Reference:
     return selection.better.reference
 
 
-def reasons(only: Candidate | Broken, of: ModelFacts | None = None, **asked: Any) -> tuple[str, ...]:
+def reasons(only: Candidate | Broken, of: ModelFacts | None = None, **requested: Any) -> tuple[str, ...]:
     """Why the only runtime there is does not fit."""
-    selection = select(of or model(), [only], **asked)
+    selection = select(of or model(), [only], **requested)
     assert selection.chosen is None
     [excluded] = selection.excluded
     return excluded.reasons
@@ -169,7 +169,7 @@ PIPELINE = {
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         ({}, True),
         ({"className": "QwenImagePipeline"}, True),
@@ -181,11 +181,11 @@ PIPELINE = {
         ({"additionalComponents": {"upscaler": {}}}, False),
     ],
 )
-def test_a_pipeline_has_all_that_an_entry_asks_of_one(asked: Object, expected: bool) -> None:
+def test_a_pipeline_has_all_that_an_entry_asks_of_one(requested: Object, expected: bool) -> None:
     diffusion = model(diffusionPipeline=PIPELINE)
-    fitting = select(diffusion, [runtime("a", entry(diffusionPipeline=asked))]).chosen is not None
+    fitting = select(diffusion, [runtime("a", entry(diffusionPipeline=requested))]).chosen is not None
     assert fitting is expected
-    assert select(model(), [runtime("a", entry(diffusionPipeline=asked))]).chosen is None
+    assert select(model(), [runtime("a", entry(diffusionPipeline=requested))]).chosen is None
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ LONG = "a" * 63
 WITHOUT_BUDGETS = msgspec.structs.replace(bench.SETTINGS, disruption_budgets=False)
 
 
-def route(asked: Any, name: str = "chat") -> Route:
-    return msgspec.json.decode(made(asked, SERVICE, name)["metadata"]["annotations"][ROUTE], type=Route)
+def route(requested: Any, name: str = "chat") -> Route:
+    return msgspec.json.decode(made(requested, SERVICE, name)["metadata"]["annotations"][ROUTE], type=Route)
 
 
 def test_an_engine_alone_is_a_deployment_that_the_gateway_reaches_by_the_services_name() -> None:
@@ -134,19 +134,19 @@ def test_modes_that_are_not_served_are_refused_with_what_to_write(annotation: st
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         world(service(annotations={"ome.io/accelerator-class": "h100"})),
         world(acceleratorSelector={"policy": "Cheapest"}),
         world(engine={"acceleratorOverride": {"acceleratorClass": "h100"}}),
     ],
 )
-def test_who_asks_for_an_accelerator_class_is_refused(asked: Any) -> None:
-    assert refusal(asked).reason == "AcceleratorClassNotServed"
+def test_who_asks_for_an_accelerator_class_is_refused(requested: Any) -> None:
+    assert refusal(requested).reason == "AcceleratorClassNotServed"
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("requested", "reason"),
     [
         (world(service(model={"name": "none"})), "BaseModelNotFound"),
         (world(service(), bench.model(disabled=True), bench.runtime()), "BaseModelDisabled"),
@@ -175,10 +175,10 @@ def test_who_asks_for_an_accelerator_class_is_refused(asked: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_one_reason(asked: Any, reason: str) -> None:
-    refused = refusal(asked)
+def test_what_cannot_be_served_is_refused_with_one_reason(requested: Any, reason: str) -> None:
+    refused = refusal(requested)
     assert refused.reason == reason
-    assert bench.told(asked)["Accepted"] == ("False", reason)
+    assert bench.told(requested)["Accepted"] == ("False", reason)
 
 
 @pytest.mark.parametrize("model", [None, {"name": "tiny"}])
@@ -467,10 +467,10 @@ def test_what_a_runtime_of_the_cluster_says_is_the_operators_word_and_a_services
     strict = Settings(system_namespace="slipway-system")
     api = SERVICES
 
-    def allowed(asked: Any) -> bool:
-        view = api.resolve(asked)
+    def allowed(requested: Any) -> bool:
+        view = api.resolve(requested)
         try:
-            build_allowed_plan(api, asked, view, NO_LABELS)
+            build_allowed_plan(api, requested, view, NO_LABELS)
         except InvalidSpecError as error:
             return error.reason != NOT_ALLOWED
         return True

@@ -25,11 +25,11 @@ ONE = {"minReplicas": 1, "maxReplicas": 1}
 PARTS = {"router": ONE, "decoder": ONE}
 
 
-def ready(found: Any) -> tuple[bool, bool]:
+def ready(observed: Any) -> tuple[bool, bool]:
     """Ready, and Stalled."""
     readiness = SERVICES.readiness
     assert readiness is not None
-    by_type = {one.type: one.status == "True" for one in summarize(found, readiness, 1)}
+    by_type = {one.type: one.status == "True" for one in summarize(observed, readiness, 1)}
     return by_type["Ready"], by_type["Stalled"]
 
 
@@ -203,7 +203,7 @@ def test_how_far_the_model_is(pods: tuple[bool, ...], workload: Object | None, t
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("requested", "reason"),
     [
         (world(service(model={"name": "none"})), "BaseModelNotFound"),
         (
@@ -212,11 +212,11 @@ def test_how_far_the_model_is(pods: tuple[bool, ...], workload: Object | None, t
         ),
     ],
 )
-def test_a_spec_that_cannot_be_served_has_the_originals_word_for_it(asked: Any, reason: str) -> None:
-    model_status = status(asked)["modelStatus"]
+def test_a_spec_that_cannot_be_served_has_the_originals_word_for_it(requested: Any, reason: str) -> None:
+    model_status = status(requested)["modelStatus"]
     assert model_status["transitionStatus"] == "InvalidSpec"
     assert model_status["lastFailureInfo"]["reason"] == reason
-    assert ready(status(asked)) == (False, True)
+    assert ready(status(requested)) == (False, True)
 
 
 def test_what_runs_goes_on_answering_while_its_new_spec_is_refused() -> None:
@@ -366,9 +366,9 @@ def test_each_field_of_a_service_without_effect_is_named_with_the_reason(field: 
     assert f"spec.{field} (" in one["message"]
 
 
-@pytest.mark.parametrize("said", [None, "", {}])
-def test_a_field_without_a_value_is_not_named(said: Any) -> None:
-    assert fields_ignored.ignored({"engine": {"timeoutSeconds": said}}, fields_ignored.SERVICES) == []
+@pytest.mark.parametrize("expected", [None, "", {}])
+def test_a_field_without_a_value_is_not_named(expected: Any) -> None:
+    assert fields_ignored.ignored({"engine": {"timeoutSeconds": expected}}, fields_ignored.SERVICES) == []
 
 
 def test_the_documentation_lists_the_fields_without_effect() -> None:
