@@ -118,9 +118,9 @@ class Scaled:
             self.clock.now += seconds
             await self.autoscaler.look()
             if self._server.deliver.is_set():
-                await self._eventually(self._told)
+                await self._eventually(self._is_observed)
 
-    def _told(self) -> bool:
+    def _is_observed(self) -> bool:
         """Whether the controller knows what was written last."""
         toy = self._server.objects[TOY.path("models", "a")]
         stored, scaled = self._parts.caches.get(*A), self._parts.scaled.get(A)

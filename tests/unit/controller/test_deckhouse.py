@@ -22,12 +22,12 @@ from slipway.kube.writes import write_only
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire.depot_token import verify_token
 
-from ..apis.deckhouse.cluster import DIGEST, KEY, OWN, told
+from ..apis.deckhouse.cluster import DIGEST, KEY, OWN, publication
 from .conftest import controlled
 
 MINE = {"type": "Mine", "status": "True", "reason": "Seen", "lastTransitionTime": "2026-01-01T00:00:00Z", "message": ""}
 SYSTEM = "system"
-RESULT = encode_publication(told()).decode()
+RESULT = encode_publication(publication()).decode()
 
 
 @pytest.fixture

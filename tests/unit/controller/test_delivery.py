@@ -324,7 +324,7 @@ async def test_only_chosen_namespaces_are_delivered_to(server, cluster, deliver,
 # The gate
 
 
-def made_by(kind: Kind, path: str, server: Any, **fields: Any) -> Object:
+def owned_by(kind: Kind, path: str, server: Any, **fields: Any) -> Object:
     owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": "w", "controller": True}
     return {"metadata": {"ownerReferences": [{**owner, "uid": server.objects[path]["metadata"]["uid"]}], **fields}}
 
@@ -351,8 +351,8 @@ async def test_gated_pods_of_a_stateful_set_are_deleted_and_no_others(
     path = await cluster.workload(STATEFUL_SET, gated=True, replicas=1, model="m")
     labelled = {"labels": {"app": "w"}}
     pods = {
-        "gated": {**made_by(STATEFUL_SET, path, server, **labelled), "spec": {"schedulingGates": GATES}},
-        "running": {**made_by(STATEFUL_SET, path, server, **labelled), "spec": {}},
+        "gated": {**owned_by(STATEFUL_SET, path, server, **labelled), "spec": {"schedulingGates": GATES}},
+        "running": {**owned_by(STATEFUL_SET, path, server, **labelled), "spec": {}},
         "others": {"metadata": labelled, "spec": {"schedulingGates": GATES}},
     }
     for name, pod in pods.items():
@@ -387,7 +387,7 @@ async def test_gated_jobs_of_a_cron_job_are_deleted(server, cluster, deliver, ev
     path = await cluster.workload(CRON_JOB, gated=True, model="m")
     for name, gates in (("early", GATES), ("fine", [])):
         template = {"spec": {"schedulingGates": gates}}
-        await server.put(JOB.path("models", name), **made_by(CRON_JOB, path, server), spec={"template": template})
+        await server.put(JOB.path("models", name), **owned_by(CRON_JOB, path, server), spec={"template": template})
     await cluster.model()
     await deliver()
     await eventually(lambda: cluster.delivered(path))

@@ -92,7 +92,7 @@ def world(note: str) -> World:
         routed=(),
         settings=settings,
         now=0.0,
-        listers=worlds.known(KUBEAI, settings),
+        listers=worlds.known_world(KUBEAI, settings),
     )
     claims = {one: claim("models.kubeai.org/m", note) for one in references(MODEL, settings) if one.kind != CONFIG_MAP}
     return worlds.with_objects(empty, claims)

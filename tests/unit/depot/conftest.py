@@ -56,7 +56,9 @@ def tokens(settings: Settings, signer: Signer, client: Client) -> Tokens:
 
 
 @asynccontextmanager
-async def asked(metrics: Metrics, *doors: Door, at_once: int = 64) -> AsyncIterator[TestClient[web.Request, Any]]:
+async def depot_client(
+    metrics: Metrics, *doors: Door, at_once: int = 64
+) -> AsyncIterator[TestClient[web.Request, Any]]:
     """A client of the depot with these doors."""
     async with TestClient(TestServer(application(doors, metrics, at_once=at_once))) as visitor:
         yield visitor

@@ -23,7 +23,7 @@ from slipway.depot.storage import registry as registry_module
 from slipway.depot.storage.registry import Registry
 
 from ...docs.pages import ROOT
-from .conftest import CLUSTER_THING, KEY, NOW, SYSTEM, THING, asked, knows, settings_with
+from .conftest import CLUSTER_THING, KEY, NOW, SYSTEM, THING, depot_client, knows, settings_with
 from .fake_registry import FakeRegistry, digest_of, running
 from .test_tokens import BEARER
 
@@ -42,7 +42,7 @@ async def visitor(registry, server, signer, client, metrics) -> AsyncIterator[An
     connected = Registry.connect(settings, signer)
     tokens = Tokens(settings, signer, KEY, client, lambda: NOW)
     knows(server, COLLECTOR, "slipway-depot")
-    async with asked(metrics, tokens, Sweeper(settings, tokens, client, connected)) as test_client:
+    async with depot_client(metrics, tokens, Sweeper(settings, tokens, client, connected)) as test_client:
         yield test_client
     await connected.close()
 

@@ -11,15 +11,15 @@ from slipway.serving.wire.proof import Proof, ProofError, SigningKey, body_diges
 
 KEY = SigningKey(bytes(range(32)))
 NOW = 1_900_000_000 * 10**9
-ASKED = {"method": "PUT", "path": "/v1/adapters", "pod": "u-1"}
+REQUEST = {"method": "PUT", "path": "/v1/adapters", "pod": "u-1"}
 
 
 def check(header: str | None, now: int = NOW, **fields: str) -> Proof:
-    return verify_proof(public_key(KEY.public), header, now=now, **(ASKED | fields))
+    return verify_proof(public_key(KEY.public), header, now=now, **(REQUEST | fields))
 
 
 def header() -> str:
-    return KEY.proof(**ASKED, body=b"[]", issued=NOW)
+    return KEY.proof(**REQUEST, body=b"[]", issued=NOW)
 
 
 def test_a_proof_says_when_it_was_made_and_of_which_body() -> None:
@@ -37,7 +37,7 @@ def test_it_is_good_for_nothing_else(requested: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("part", ["issued", "digest", "signature"])
 def test_none_of_its_parts_can_be_changed(part: str) -> None:
-    other = KEY.proof(**ASKED, body=b"[1]", issued=NOW + 1)
+    other = KEY.proof(**REQUEST, body=b"[1]", issued=NOW + 1)
     taken = re.search(rf"{part}=[^,]+", other)
     assert taken is not None
     with pytest.raises(ProofError, match="not the controller's"):

@@ -25,7 +25,7 @@ from slipway.weights.sources.catalogs import (
 from ..catalog_server import ANYWHERE, DIGEST, OTHER, TOKEN, CatalogServer, Endless, catalog, data, entry, grant, silent
 from ..certificates import Authority
 
-WANTED = GrantRequest(name="tiny", digest=DIGEST)
+REQUEST = GrantRequest(name="tiny", digest=DIGEST)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ async def test_a_catalog_is_read_and_asked_whether_it_changed(door, remote):
     again = await fetch_catalog(door, ANYWHERE, first.tag)
     assert again.document is not None
     assert len(again.document.entries) == 2
-    assert [tag for _path, tag in remote.asked] == ["", '"one"', '"one"']
+    assert [tag for _path, tag in remote.requests] == ["", '"one"', '"one"']
 
 
 async def test_what_is_not_known_is_passed_over(door, remote):
@@ -95,7 +95,7 @@ async def test_a_catalog_that_never_ends_is_given_up(door, remote, monkeypatch):
 async def test_nobody_is_led_elsewhere(door, remote, target):
     remote.redirect = target
     assert (await refusal(door)).reason == "Redirected"
-    assert [path for path, _tag in remote.asked] == ["/v1/catalog"]
+    assert [path for path, _tag in remote.requests] == ["/v1/catalog"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_other_clusters_have_private_addresses():
 
 
 async def test_a_grant_is_for_what_was_asked_for(door, remote):
-    given = await exchange(door, ANYWHERE, WANTED)
+    given = await exchange(door, ANYWHERE, REQUEST)
     assert (given.registry, given.repository, given.token) == (
         "registry.example:5000",
         "cluster/tiny/uid",
@@ -202,7 +202,7 @@ async def test_a_grant_is_for_what_was_asked_for(door, remote):
 async def test_a_grant_that_lies_is_refused(door, remote, given):
     remote.grant = given
     with pytest.raises(CatalogError) as refused:
-        await exchange(door, ANYWHERE, WANTED)
+        await exchange(door, ANYWHERE, REQUEST)
     assert refused.value.reason == "InvalidGrant"
     assert "pull-token" not in refused.value.message
 

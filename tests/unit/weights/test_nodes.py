@@ -155,7 +155,7 @@ def test_a_node_that_comes_or_goes_concerns_everybody() -> None:
     assert nodes.difference(seen(), None, PREFIX).concerns_all
 
 
-def told(record: Record | None, label: str = f"{PREFIX}m", *, offered: bool = True) -> Node:
+def record_on_node(record: Record | None, label: str = f"{PREFIX}m", *, offered: bool = True) -> Node:
     """A node after it was told that."""
     patch = nodes.build_patch(node(), label, record, selectable=offered)
     records = {name: text for name, text in patch.annotations.items() if text is not None}
@@ -165,11 +165,11 @@ def told(record: Record | None, label: str = f"{PREFIX}m", *, offered: bool = Tr
 
 def test_a_record_comes_back_as_it_was_written_beside_its_label() -> None:
     record = Record(state="Ready", of="u", digest="d", path="/m", former=("/old",), boot="b1", size=7, revision="abc")
-    marked_node = told(record)
+    marked_node = record_on_node(record)
     assert nodes.find_record(marked_node, "m", "u") == record
     assert marked_node.labels[f"{PREFIX}m"] == "Ready"
-    assert f"{PREFIX}m" not in told(record, offered=False).labels
-    assert told(None) == node()
+    assert f"{PREFIX}m" not in record_on_node(record, offered=False).labels
+    assert record_on_node(None) == node()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "Lost", "of": "u"}', '{"state": "Ready"}', "{" * 9000])
@@ -178,7 +178,7 @@ def test_what_is_no_record_says_nothing(text: str) -> None:
 
 
 def test_a_record_of_another_model_of_the_same_name_says_nothing() -> None:
-    assert nodes.find_record(told(Record(state="Ready", of="u")), "m", "v") is None
+    assert nodes.find_record(record_on_node(Record(state="Ready", of="u")), "m", "v") is None
 
 
 @pytest.mark.parametrize(

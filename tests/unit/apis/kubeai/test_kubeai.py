@@ -41,7 +41,7 @@ def world(name: str = "tiny", config: str = CONFIG, settings: Settings | None = 
         routed=[],
         settings=settings,
         now=NOW,
-        listers=worlds.known(KUBEAI, settings, {reference: {"data": {"system.yaml": config}}}),
+        listers=worlds.known_world(KUBEAI, settings, {reference: {"data": {"system.yaml": config}}}),
     )
 
 
@@ -453,7 +453,7 @@ def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() 
         return {"kind": "PersistentVolumeClaim", "metadata": {**name, "annotations": annotations, **metadata}}
 
     everybody = {name: world(name, **CACHED).resource for name in ("x", "y")}
-    seen = worlds.known(KUBEAI, others=everybody.values())
+    seen = worlds.known_world(KUBEAI, others=everybody.values())
     (watch,) = (one for one in KUBEAI.watches(Settings(system_namespace="s")) if one.kind == PERSISTENT_VOLUME_CLAIM)
 
     def concerned(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:

@@ -38,7 +38,7 @@ def world(*others: dict[str, Any], name: str = "chat", model: dict[str, Any] | N
         routed=[],
         settings=Settings(),
         now=1_795_252_000.0,
-        listers=worlds.known(
+        listers=worlds.known_world(
             SERVICES, objects={Reference(MODEL, "models", one): resource for one, resource in models.items()}
         ),
     )

@@ -60,7 +60,7 @@ def adapter(
         routed=[],
         settings=Settings(),
         now=1_795_252_000.0,
-        listers=worlds.known(ADAPTERS, others=resources),
+        listers=worlds.known_world(ADAPTERS, others=resources),
     )
 
 

@@ -62,7 +62,7 @@ class Cluster:
             routed=[],
             settings=Settings(),
             now=self.now,
-            listers=worlds.known(MODELS, objects={claim: self.claim} if self.claim else {}, others=others),
+            listers=worlds.known_world(MODELS, objects={claim: self.claim} if self.claim else {}, others=others),
         )
 
     def reconcile(self, name: str) -> None:

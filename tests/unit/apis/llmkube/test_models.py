@@ -56,7 +56,7 @@ def world_of(resource: dict[str, Any], others: list[dict[str, Any]], settings: S
         settings=settings,
         controller_key=CONTROLLER_KEY,
         now=NOW,
-        listers=worlds.known(MODELS, settings, others=[resource, *others]),
+        listers=worlds.known_world(MODELS, settings, others=[resource, *others]),
     )
 
 
@@ -195,7 +195,7 @@ def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
         settings=given,
         controller_key=CONTROLLER_KEY,
         now=NOW,
-        listers=worlds.known(MODELS, given, others=[resource]),
+        listers=worlds.known_world(MODELS, given, others=[resource]),
     )
 
 

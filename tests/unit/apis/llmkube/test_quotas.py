@@ -53,7 +53,7 @@ class Cluster:
             routed=[],
             settings=Settings(),
             now=NOW,
-            listers=worlds.known(SERVICES, objects=objects | {Reference(MODEL, "models", "tiny"): self.model}),
+            listers=worlds.known_world(SERVICES, objects=objects | {Reference(MODEL, "models", "tiny"): self.model}),
         )
 
     def decide(self, name: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Cluster:
             routed=[],
             settings=Settings(),
             now=NOW,
-            listers=worlds.known(QUOTAS, others=[resource, *self.services()]),
+            listers=worlds.known_world(QUOTAS, others=[resource, *self.services()]),
         )
         return worlds.status(QUOTAS, world).status
 
@@ -746,7 +746,7 @@ class Race:
 
     def woken(self, before: Moment, now: Moment, name: str) -> Moment:
         old, new = (self.cluster(one).objects.get(("InferenceService", name)) for one in (before, now))
-        listers = worlds.known(SERVICES, others=[self.limit, *self.cluster(now).services()])
+        listers = worlds.known_world(SERVICES, others=[self.limit, *self.cluster(now).services()])
         keys = {one for watch in self.watches for one in watch.enqueue(Change(old, new), listers)}
         return Moment(now.services, now.written, now.turns | {one.name for one in keys})
 

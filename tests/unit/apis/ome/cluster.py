@@ -130,7 +130,7 @@ class Cluster:
             routed=[],
             settings=self.settings,
             now=self.now,
-            listers=worlds.known(APIS[model["kind"]], self.settings, pinned, everything),
+            listers=worlds.known_world(APIS[model["kind"]], self.settings, pinned, everything),
         )
 
     def plan(self, name: str) -> Plan:

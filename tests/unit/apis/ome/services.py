@@ -95,7 +95,7 @@ def world(
         routed=(),
         settings=settings,
         now=NOW,
-        listers=worlds.known(SERVICES, settings, others=[resource, *(others or (model(), runtime()))]),
+        listers=worlds.known_world(SERVICES, settings, others=[resource, *(others or (model(), runtime()))]),
     )
 
 
@@ -107,7 +107,7 @@ def plan(world: World) -> Plan:
     return worlds.plan(SERVICES, world)
 
 
-def made(world: World, kind: str | Kind, name: str) -> Any:
+def find_child(world: World, kind: str | Kind, name: str) -> Any:
     """A child of this name; None: there is none."""
     word = kind if isinstance(kind, str) else kind.kind
     children = [one for one in plan(world).children if one["kind"] == word and one["metadata"]["name"] == name]
@@ -139,7 +139,7 @@ def conditions(world: World) -> dict[str, Any]:
     return {one["type"]: one for one in status(world)["conditions"]}
 
 
-def told(world: World) -> dict[str, tuple[str, str]]:
+def reasons(world: World) -> dict[str, tuple[str, str]]:
     """Type -> status and reason."""
     return {name: (one["status"], one["reason"]) for name, one in conditions(world).items()}
 
@@ -155,7 +155,7 @@ def observed(child: Object, *, ready: int = 1, wanted: int | None = None, comple
 
 def running(world: World, *names_: str, **changes: Any) -> World:
     """The world where these Deployments are there and answer."""
-    deployments = tuple(observed(made(world, DEPLOYMENT, name), **changes) for name in names_)
+    deployments = tuple(observed(find_child(world, DEPLOYMENT, name), **changes) for name in names_)
     there = {(DEPLOYMENT, Key("models", one["metadata"]["name"])): one for one in deployments}
     return msgspec.structs.replace(world, children={**world.children, **there})
 

@@ -279,7 +279,7 @@ def test_a_model_that_waits_for_a_folder_gets_it_when_the_other_one_is_gone() ->
 # What earlier versions loaded
 
 
-def wanted(cluster: Cluster, name: str, path: str) -> str:
+def identity_of(cluster: Cluster, name: str, path: str) -> str:
     """The digest that a record has of what the model asks for, at this path."""
     return ome_storage.parse_storage(cluster.models[name], cluster.settings, (path,)).identity
 
@@ -288,7 +288,7 @@ def wanted(cluster: Cluster, name: str, path: str) -> str:
 def test_a_model_keeps_the_folder_that_an_earlier_version_gave_it(path: str, given: str | None) -> None:
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE, path=given)
-    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path))
+    loaded_before(cluster, "mine", path, identity_of(cluster, "mine", path))
     cluster.reconcile("mine")
     assert (cluster.jobs, cluster.status("mine")["state"]) == ({}, "Ready")
     assert label_of(cluster, "mine") == "Ready"
@@ -305,7 +305,7 @@ def test_a_model_keeps_the_folder_that_an_earlier_version_gave_it(path: str, giv
 def test_no_model_keeps_a_folder_around_that_of_a_model_that_goes_first() -> None:
     cluster = Cluster("a")
     cluster.create("squatter", THEIRS, BASE, path="/raid/models/other")
-    loaded_before(cluster, "squatter", "/raid/models/other", wanted(cluster, "squatter", "/raid/models/other"))
+    loaded_before(cluster, "squatter", "/raid/models/other", identity_of(cluster, "squatter", "/raid/models/other"))
     cluster.create("theirs", URI, BASE, namespace="other")
     cluster.settle()
     assert cluster.reason("squatter", "Accepted") == "PathNotAllowed"
@@ -319,7 +319,7 @@ def test_no_model_keeps_a_folder_around_that_of_a_model_that_goes_first() -> Non
 def test_no_model_keeps_the_folder_of_all_models_that_name_none() -> None:
     cluster = Cluster("a")
     cluster.create("reader", THEIRS, BASE, path="/raid/models/hf")
-    loaded_before(cluster, "reader", "/raid/models/hf", wanted(cluster, "reader", "/raid/models/hf"))
+    loaded_before(cluster, "reader", "/raid/models/hf", identity_of(cluster, "reader", "/raid/models/hf"))
     assert cluster.reason("reader", "Accepted") == "PathNotAllowed"
 
 
@@ -328,7 +328,7 @@ def test_what_an_earlier_version_loads_into_a_folder_of_others_ends() -> None:
     cluster.create("mine", THEIRS, BASE)
     cluster.reconcile("mine")
     cluster.change("mine", path="/raid/models/hf")
-    loaded_before(cluster, "mine", "/raid/models/hf", wanted(cluster, "mine", "/raid/models/hf"), state="Updating")
+    loaded_before(cluster, "mine", "/raid/models/hf", identity_of(cluster, "mine", "/raid/models/hf"), state="Updating")
     cluster.reconcile("mine")
     assert (cluster.jobs, label_of(cluster, "mine")) == ({}, None)
     cluster.reconcile("mine")
@@ -363,7 +363,7 @@ def test_the_word_of_a_node_counts_for_the_model_that_it_names_alone() -> None:
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE, path="/raid/models/mine")
     path = "/raid/models/mine"
-    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path), of="another-uid")
+    loaded_before(cluster, "mine", path, identity_of(cluster, "mine", path), of="another-uid")
     cluster.reconcile("mine")
     assert cluster.reason("mine", "Accepted") == "PathNotAllowed"
 
@@ -373,7 +373,7 @@ def test_what_is_wanted_outside_without_a_record_is_in_nobodys_way() -> None:
     cluster.create("stranger", THEIRS, BASE, path="/raid/models/mine")
     cluster.create("mine", URI, BASE, namespace="other", path="/raid/models/mine")
     path = "/raid/models/mine"
-    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path))
+    loaded_before(cluster, "mine", path, identity_of(cluster, "mine", path))
     cluster.settle()
     assert cluster.status("mine")["state"] == "Ready"
 

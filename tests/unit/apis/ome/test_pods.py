@@ -24,7 +24,7 @@ from slipway.serving.containers.diagnosis import TEMPLATE
 from slipway.serving.containers.freedoms import freedoms
 from slipway.serving.contract.api import USES, InvalidSpecError
 from slipway.serving.contract.settings import Settings
-from tests.schemas import MadeUp, faults, filled
+from tests.schemas import RandomObjects, faults, filled
 from tests.tables import each, seeds
 from tests.unit.apis.ome.cases import rows
 
@@ -510,7 +510,7 @@ SEEDS = seeds(80)
 def templates(seed: int) -> list[Object]:
     """What becomes of a service and a runtime as the dice throws them. Raises InvalidSpecError."""
     dice = Random(seed)
-    generator = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1)))
+    generator = RandomObjects(dice, TEXTS, dice.choice((0.03, 0.1)))
     config, part = (filled(PODS, generator.value(PODS)) for _each in range(2))
     schema = core_schema("Container")
     part["runner"] = filled(schema, generator.value(schema)) | {"image": "vllm/vllm-openai"}

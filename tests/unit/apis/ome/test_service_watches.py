@@ -22,7 +22,9 @@ AUTO, NAMED, OTHER = (
 )
 TUNED = bench.service("tuned", runtime={"name": "else"}, model={"name": "lawyer", "kind": "FineTunedWeight"})
 AWAY = bench.service("away") | {"metadata": {**bench.service("away")["metadata"], "namespace": "elsewhere"}}
-KNOWN = worlds.known(SERVICES, bench.SETTINGS, others=[AUTO, NAMED, OTHER, AWAY, TUNED, bench.weight("lawyer", "huge")])
+KNOWN = worlds.known_world(
+    SERVICES, bench.SETTINGS, others=[AUTO, NAMED, OTHER, AWAY, TUNED, bench.weight("lawyer", "huge")]
+)
 
 
 def runtimes(change: Change) -> set[str]:
