@@ -210,7 +210,7 @@ def test_a_profile_that_goes_takes_its_objects_along_and_its_daemon_set_last() -
         return {"metadata": {"name": name, "namespace": "slipway-devices", "labels": {OURS: "nvidia"}}}
 
     plugins = [ours("slipway-nvidia-device-plugin"), ours("slipway-nvidia-device-plugin-shared")]
-    leftovers = rendered(chosen=["nvidia"], _ours={"resources": plugins})["__device_plugin_left"]
+    leftovers = rendered(chosen=["nvidia"], _ours={"resources": plugins})["__device_plugin_obsolete"]
 
     assert {one["metadata"]["name"] for one in leftovers} == {"slipway-nvidia-device-plugin-shared"}
     assert [one["kind"] for one in leftovers][-2:] == ["ConfigMap", "DaemonSet"]

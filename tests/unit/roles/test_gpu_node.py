@@ -593,7 +593,7 @@ IN_CONTAINER = RUNS | {"source": "container", "installed_version": "", "installe
 
 def listed_objects(kind: str, *objects: dict[str, Any], **answer: Any) -> dict[str, Any]:
     """What the cluster says of the objects of a kind."""
-    return {"__gpu_node_asked": {"results": [{"item": kind, "api_found": True, "resources": [*objects]} | answer]}}
+    return {"__gpu_node_lookup": {"results": [{"item": kind, "api_found": True, "resources": [*objects]} | answer]}}
 
 
 @pytest.mark.parametrize(
@@ -651,7 +651,7 @@ def test_packages_are_not_mixed_up_with_what_came_without_them() -> None:
 def test_beside_an_operator_drivers_are_the_operator_s(answer: dict[str, Any], driver: bool, toolkit: bool) -> None:
     node = Node(facts=gpu_facts(H100), **answer)
 
-    assert (node["__gpu_node_kept"], node["__gpu_node_toolkit_wanted"]) == (driver, not toolkit)
+    assert (node["__gpu_node_kept"], node["__gpu_node_toolkit_enabled"]) == (driver, not toolkit)
     assert Node(facts=gpu_facts(H100), gpu_node_driver="manage", **answer)["__gpu_node_kept"] is False
 
 

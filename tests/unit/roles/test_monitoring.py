@@ -35,7 +35,7 @@ METRICS_PAGE = ROOT / "docs/reference/monitoring/metrics.md"
 
 
 def role(**given: Any) -> Rendered:
-    return Rendered("monitoring", **{"__monitoring_found": NOTHING_THERE, **given})
+    return Rendered("monitoring", **{"__monitoring_lookup": NOTHING_THERE, **given})
 
 
 @cache
@@ -233,7 +233,7 @@ def jobs() -> list[dict[str, Any]]:
 
 
 def monitors() -> list[dict[str, Any]]:
-    rendering = role(__monitoring_found=OPERATOR_THERE, __monitoring_prometheuses={"resources": []})
+    rendering = role(__monitoring_lookup=OPERATOR_THERE, __monitoring_prometheuses={"resources": []})
     return [manifest["spec"] for manifest in rendering["__monitoring_objects"] if manifest["kind"] == "PodMonitor"]
 
 
@@ -428,7 +428,7 @@ def test_one_without_a_selector_of_namespaces_looks_into_its_own() -> None:
 def test_a_rule_that_cannot_be_evaluated_is_named_with_the_reason_and_one_of_another_is_not_ours() -> None:
     rule = {"name": "SlipwayGatewayDown", "health": "err", "lastError": "many-to-many"}
     groups = [{"name": "slipway.gateway", "rules": [rule]}, {"name": "theirs", "rules": [{**rule, "name": "Theirs"}]}]
-    rendering = role(__monitoring_rules_asked={"json": {"data": {"groups": groups}}})
+    rendering = role(__monitoring_rules_response={"json": {"data": {"groups": groups}}})
 
     assert rendering["__monitoring_rules_broken"] == ["SlipwayGatewayDown (many-to-many)"]
     assert rendering["__monitoring_rules_lacking"] == [

@@ -61,7 +61,7 @@ def test_an_upgrade_takes_the_step_to_the_next_release_only(
     checks = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": parts},
-        __preflight_wanted_version=requested,
+        __preflight_target_version=requested,
         __preflight_stored={},
     )
     assert [check["what"] for check in checks] == problems
@@ -71,7 +71,7 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
     [problem] = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": [deployment("slipway-gateway", "x:9.0.0")]},
-        __preflight_wanted_version="0.4.0",
+        __preflight_target_version="0.4.0",
         __preflight_stored={"models.krypton.ai": ["v1"]},
         preflight_force=True,
     )
@@ -94,7 +94,7 @@ def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
     checks = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": [deployment("slipway-gateway", "slipway/slipway:0.4.0")]},
-        __preflight_wanted_version="0.4.0",
+        __preflight_target_version="0.4.0",
         __preflight_stored={},
         __preflight_gateway={"resources": [{"data": {"gateway.yaml": f"apiKeysSecret: '{requested}'\nthreads: 2\n"}}]},
         **variables,
@@ -113,7 +113,7 @@ def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
     ],
 )
 def test_an_image_is_looked_for_by_its_whole_name(image: str, whole: str) -> None:
-    images = evaluate("__preflight_wanted", __preflight_named=[{"image": image, "policy": "Never", "secrets": ["s"]}])
+    images = evaluate("__preflight_needed_images", __preflight_named=[{"image": image, "policy": "Never", "secrets": ["s"]}])
     assert images == {image: {"whole": whole, "policy": "Never", "secrets": ["s"]}}
 
 
@@ -127,7 +127,7 @@ def test_each_image_is_asked_of_a_node_without_it_that_takes_pods() -> None:
     pulls = evaluate(
         "__preflight_pulls",
         __preflight_nodes={"resources": nodes},
-        __preflight_wanted={name: {"whole": name} for name in ("a", "b", "c")},
+        __preflight_needed_images={name: {"whole": name} for name in ("a", "b", "c")},
         __preflight_problems=[],
     )
     assert pulls == {"two": ["a"], "one": ["c"]}
@@ -154,14 +154,14 @@ def test_a_pull_is_decided_when_the_image_is_there_or_the_kubelet_gives_up(
             "containerStatuses": [{"name": name, "state": state} for name, state in zip(names, states, strict=True)],
         },
     }
-    variables = {"__preflight_pods_found": {"resources": [pod]}, "__preflight_pulls": {"one": names}}
+    variables = {"__preflight_pods_lookup": {"resources": [pod]}, "__preflight_pulls": {"one": names}}
     assert evaluate("__preflight_pods_decided", **variables) is decided
     assert len(evaluate("__preflight_image_problems", **variables)) == problems
 
 
 def test_a_pod_that_no_kubelet_has_told_of_is_waited_for() -> None:
     pods = [{"metadata": {"name": "new"}}, {"metadata": {"name": "refused"}, "status": {"phase": "Failed"}}]
-    variables = {"__preflight_pods_found": {"resources": pods}, "__preflight_pulls": {"one": ["a"], "two": ["b"]}}
+    variables = {"__preflight_pods_lookup": {"resources": pods}, "__preflight_pulls": {"one": ["a"], "two": ["b"]}}
     assert evaluate("__preflight_unheard", **variables) == ["new"]
     assert evaluate("__preflight_pods_decided", **variables) is False
     assert evaluate("__preflight_image_problems", **variables) == []

@@ -61,7 +61,7 @@ def collect(**read: Any) -> Object:
         },
     }
     kept: Object = Templar(loader=loader, variables=role_vars | registered).template(
-        trust_as_template("{{ __status_found }}")
+        trust_as_template("{{ __status_facts }}")
     )
     return kept
 
