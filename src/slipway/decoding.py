@@ -1,7 +1,7 @@
-"""Decoding: JSON and YAML that strangers wrote, such as annotations, ConfigMaps and answers of pods.
+"""Decoding: untrusted JSON and YAML, such as annotations, ConfigMaps and responses of pods.
 
-Whoever may write one of these may write anything into it. So every failure is the same exception, a RecursionError of
-deep nesting among them, and text that is longer than it has any reason to be is refused before it is parsed.
+An author may write anything into these. Every failure therefore raises the same exception, including a RecursionError
+for deep nesting, and text above its maximum length is rejected before it is parsed.
 """
 
 from __future__ import annotations

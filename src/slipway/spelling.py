@@ -1,4 +1,5 @@
-"""Spelling: which of the names that there are somebody may have meant. Pure, and bounded, as strangers write names."""
+"""Spelling: suggests the known name that is most like an unknown one. Pure, and bounded, because the names are
+untrusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``slipway controller``: reads the settings, connects and runs until it is told to stop or loses its leadership."""
+"""``slipway controller``: reads the settings, connects, and runs until it gets a signal or loses its leadership."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``slipway depot``: ``serve`` answers at the doors until it is told to stop, ``keys`` makes and renews its keys."""
+"""``slipway depot``: ``serve`` runs the server until it gets a signal, ``keys`` creates and renews its keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The depot's settings: one YAML file, read once at start. A changed file means a new pod."""
+"""The depot's settings: one YAML file, read once at startup. A changed file needs a new pod."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Arguments: flags merged into a command line, whether it is a list of words or a script. Pure.
+"""Arguments: merges flags into a command line, which may be a list of words or a script. Pure.
 
-A flag that is there already gets its new value in its place, others come behind. A script, one flag a line with
-backslashes at the ends of lines, stays one.
+A flag that is already there gets its new value in place, and new ones are appended. A script, with one flag on each
+line and backslashes at the ends of lines, stays a script.
 """
 
 from __future__ import annotations

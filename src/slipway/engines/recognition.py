@@ -1,7 +1,8 @@
-"""Recognition: which engine a container runs that somebody else wrote, and what its command line says. Pure.
+"""Recognition: which engine runs in a container from another author's manifest, and what its command line sets. Pure.
 
-A command says it: a module of Python or a program, alone or in a script of a shell. Where there is none the image's
-entrypoint runs, and the image's name says what that is. What is not recognised runs as well: nothing is known of it.
+The command identifies it: a Python module or a program, alone or in a shell script. Without a command, the image's
+entrypoint runs, and the image's name identifies the engine. An unrecognized program runs as well, but nothing is known
+about it.
 """
 
 from __future__ import annotations

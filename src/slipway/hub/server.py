@@ -1,7 +1,7 @@
-"""The hub's HTTP surface: which address shows what, who may see it, and how failures look.
+"""The hub's HTTP server: its routes, access control and error responses.
 
-The addresses are those of the Hugging Face Hub; only models are served. ``/healthz`` and ``/readyz`` are for the
-orchestrator: ready means that every file has been hashed once.
+The routes are those of the Hugging Face Hub, for models only. ``/healthz`` and ``/readyz`` are for the orchestrator:
+ready means that every file has been hashed once.
 """
 
 from __future__ import annotations

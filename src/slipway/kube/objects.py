@@ -1,7 +1,7 @@
 """Kubernetes objects as decoded JSON, the kinds that we use, and accessors for their metadata.
 
-Everything in this package hands objects around as plain dictionaries, exactly as the API server sent them (but for
-``metadata.managedFields``, which stores drop). Nobody changes an object that came from a store.
+This package passes objects as plain dictionaries, exactly as the API server sent them (except for
+``metadata.managedFields``, which stores drop). Objects from a store must not be changed.
 """
 
 from __future__ import annotations

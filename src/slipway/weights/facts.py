@@ -1,4 +1,4 @@
-"""Facts: what a header says of weights, and how large they are, as a status and people have it. Pure."""
+"""Facts: the header and size of weights as a status shows them. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Nodes: which of them are to have weights, and what each of them says of what it has. Pure.
+"""Nodes: which of them should have weights, and the record of what each has. Pure.
 
-For each model that it has, or is about to have, a node carries a label with a state, by which pods select, and an
-annotation with a record, which outlives the Jobs that bring the weights. Both are written at once.
+For each model that a node has, or is about to have, the node has a label with a state, by which pods select it, and an
+annotation with a record, which outlives the Jobs that load the weights. Both are written together.
 """
 
 from __future__ import annotations

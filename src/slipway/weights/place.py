@@ -1,7 +1,7 @@
-"""Places: where weights lie on a claim that several resources share, and what is recorded of it. Pure.
+"""Places: the folders of weights on a claim that several resources share, and their records. Pure.
 
 A record is an annotation: a prefix, the place's entry, and a text in the API's own format, as users' volumes have them.
-It outlives the Job that brought the weights, and so says what is there whatever happens to that.
+It outlives the Job that loaded the weights, and so describes the folder whatever happens to the Job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Resolve: a Model as it was read and checked, once. Pure."""
+"""Resolve: parses and checks a Model once. Pure."""
 
 from __future__ import annotations
 

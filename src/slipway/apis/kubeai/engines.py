@@ -1,4 +1,4 @@
-"""Engines as KubeAI runs them: which there are, their images, and which urls each can take. Pure."""
+"""Engines as KubeAI runs them: their names, their images, and the URLs that each can read. Pure."""
 
 from __future__ import annotations
 

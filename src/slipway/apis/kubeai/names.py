@@ -1,4 +1,4 @@
-"""Names and labels of what a KubeAI Model becomes. The original's, as far as it has them. Pure."""
+"""Names and labels of a KubeAI Model's objects, the original's where they exist. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Urls of models: ``scheme://place?options`` and what they say. Pure.
+"""URLs of models: parses ``scheme://place?options``. Pure.
 
-The same text tells the engine, the loader and the pod's volumes where the weights are.
+Engine, loader and pod volumes all get the location of the weights from the same URL.
 """
 
 from __future__ import annotations

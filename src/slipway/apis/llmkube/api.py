@@ -1,5 +1,4 @@
-"""LLMKube's kinds: weights come to where services find them, services become pods that read them, and adapters come to
-the engines of services that run."""
+"""LLMKube's kinds: the functions that turn each resource into children and a status, and their watches."""
 
 from __future__ import annotations
 

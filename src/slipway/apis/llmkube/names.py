@@ -1,4 +1,4 @@
-"""Names, labels and places of what LLMKube's kinds become. The original's, as far as it has them. Pure."""
+"""Names, labels and paths of the objects of LLMKube's kinds, the original's where they exist. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OME's kinds, each as the controller knows it: which modules say what a resource becomes."""
+"""OME's kinds: the modules that turn each resource into children and a status."""
 
 from __future__ import annotations
 

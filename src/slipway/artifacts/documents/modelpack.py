@@ -1,6 +1,5 @@
-"""ModelPack: the manifest and the configuration by which an OCI registry keeps a model, as the CNCF specifies them, and
-the same files as an ordinary image, which Kubernetes mounts. Equal content gives equal bytes. Pure.
-"""
+"""ModelPack: the manifest and configuration of a model in an OCI registry, as the CNCF specifies them, and the same
+files as an ordinary image, which Kubernetes can mount. Equal content gives equal bytes. Pure."""
 
 from __future__ import annotations
 

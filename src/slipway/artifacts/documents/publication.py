@@ -1,7 +1,7 @@
-"""What a publication tells: the artifact that a registry has now, and the facts of the model in it.
+"""Publication: the artifact that a registry has now, and the facts about its model.
 
-The loader writes it into its container's termination message, as it does a
-:class:`slipway.artifacts.documents.report.Report`. A stranger's files speak in it: what is not sound makes it none.
+The loader writes it as its container's termination message, like a :class:`slipway.artifacts.documents.report.Report`.
+Its content comes from untrusted files, so an invalid one counts as missing.
 """
 
 from __future__ import annotations

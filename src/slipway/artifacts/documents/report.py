@@ -1,9 +1,9 @@
-"""What a loader reports of weights that it downloaded, inspected or probed, as its container's termination message.
+"""Report: the loader's result for weights that it downloaded, inspected or probed.
 
-The loader writes it as JSON into its termination message, where it outlives the container and the controller reads it
-off the pod's status. A permanent failure is a code and a sentence: ``Code: sentence``.
+The loader writes it as JSON into its container's termination message, which outlives the container, and the controller
+reads it from the pod's status. A permanent failure is a code and a sentence: ``Code: sentence``.
 
-A report lies where others may write, on a volume or in the status of a pod: what is not sound in it makes it none.
+Others may write to a volume or the status of a pod, so an invalid report counts as missing.
 """
 
 from __future__ import annotations

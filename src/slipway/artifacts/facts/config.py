@@ -1,6 +1,5 @@
-"""What the files of a model say of it: config.json of transformers, model_index.json of diffusers, and the headers of
-safetensors and GGUF files. Strangers wrote them: what is not as it should be in them is not known. Pure.
-"""
+"""Facts in a model's files: config.json of transformers, model_index.json of diffusers, and the headers of safetensors
+and GGUF files. They are untrusted: an invalid value counts as unknown. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """File rules: which files of a source make up a model, and which format it has. Pure.
 
-Engines read weights, configurations and tokenizers. Pictures, documents and the same weights once more stay behind
-without a word; what is small and not known enters. What could only do harm, or hides what it is, fails the publication.
+Engines read weights, configurations and tokenizers. Pictures, documents and further copies of the weights are skipped
+silently, and small unknown files are kept. A file that can only do harm, or hides its content, fails the publication.
 """
 
 from __future__ import annotations

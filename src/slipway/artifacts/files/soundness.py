@@ -1,8 +1,7 @@
-"""Soundness: what shows that a file of weights is none, or that one is missing. Pure.
+"""Soundness: detects files that are not weights, and missing files of a set. Pure.
 
-Weights are what their content says, not what their names end with. A repository that was copied without Git LFS has
-pointers in their place, a server that asks for a login answers with a page, and of a model of several files one may be
-left out.
+The content decides, not the file name's ending. A repository that was copied without Git LFS has pointers instead of
+weights, a server that requires a login returns a page, and a model of several files may lack one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""GGUF headers: what a file of llama.cpp says of itself, read from its first bytes. Versions 1 to 3, either byte order.
+"""GGUF headers: the metadata of a llama.cpp file, read from its first bytes. Versions 1 to 3, either byte order.
 
-The metadata is a list of keys and typed values. The few that a person asks for are kept; the others, above all the
-tokenizer's long lists, are passed over: numbers without being read, texts one length after another.
+The metadata is a list of keys and typed values. The few that users need are kept. The others, above all the tokenizer's
+long lists, are skipped: numbers without reading them, texts by their lengths.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The Hugging Face hub as a source: what a reference to it names, how a process is pointed at it, and what its refusals
-mean. Pure."""
+"""The Hugging Face Hub as a source: references to it, a process's variables for it, and the meaning of its errors.
+Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Quantization methods: what the configuration of each says of how many weights a number holds. Pure.
+"""Quantization methods: how many weights a number holds, according to the configuration of each method. Pure.
 
-It follows from the method, from its format and from the bits of a tensor's group. What nothing states is unknown.
+It follows from the method, its format and the bits of a tensor's group. It is unknown if the configuration does not
+state it.
 """
 
 from __future__ import annotations

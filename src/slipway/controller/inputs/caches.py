@@ -1,7 +1,7 @@
-"""Caches: exactly one informer a kind, whatever number of APIs read it, and how what they see leads back to a resource.
+"""Caches: exactly one informer for each kind, however many APIs read it, and the resources that a change affects.
 
-What is cached of a kind is the sum of what is asked for: whole objects where an API watches them, or what their trims
-keep, children that carry our label, of routed Services and of NetworkPolicies of others a few fields.
+An informer keeps the union of what its readers need: whole objects if an API watches them, or the fields that its trims
+keep, children with our label, and a few fields of routed Services and of other owners' NetworkPolicies.
 """
 
 from __future__ import annotations

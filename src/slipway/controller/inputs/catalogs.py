@@ -1,7 +1,7 @@
-"""Catalogs: reads the catalogs of other clusters that plans ask for, each again and again, and keeps what it read last.
+"""Catalogs: reads the catalogs of other clusters that plans request, at intervals, and keeps the last content.
 
-One task a resource whose plan has a catalog. What is new is told to the resource's reconciliation, whose status tells
-everybody else. Nothing is written anywhere: a controller that starts anew reads all of them at once.
+There is one task for each resource whose plan has a catalog. New content triggers a reconciliation of the resource,
+whose status publishes it. Nothing is stored: a controller that restarts reads all catalogs again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of the controller's own, such as keys that are mounted into its pod and may change while it runs."""
+"""The controller's own files, such as mounted keys, which may change while it runs."""
 
 from __future__ import annotations
 

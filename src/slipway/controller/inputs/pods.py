@@ -1,4 +1,4 @@
-"""Pods: what the caches keep of them, which workloads made them, and which of them outlive their workloads."""
+"""Pods: the fields that the caches keep, the workloads that created them, and pods that outlive their workloads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Adapters: what is to be done so that every pod of a model serves the adapters that it shall. Pure.
+"""Adapters: decides what to do so that every pod of a model serves the desired adapters. Pure.
 
-A pod says by labels which adapters it serves; Services select by them, so the gateway never sends a request to a pod
-that lacks the adapter. Another version of an adapter is fetched while the old one serves; then one pod after the other
-takes its label off, waits until no more requests come, has its engine take the new version, and gets its label back.
+A pod's labels name the adapters that it serves. Services select by them, so the gateway never sends a request to a pod
+that lacks the adapter. A new version of an adapter is downloaded while the old one serves. Then, one pod at a time, the
+label is removed, requests drain, the engine loads the new version, and the label is added again.
 """
 
 from __future__ import annotations

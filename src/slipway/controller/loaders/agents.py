@@ -1,8 +1,9 @@
-"""Agents: asks the loaders in pods how far they are, tells them what to load, and labels the pods accordingly. Each
-request is signed for its pod (see :mod:`slipway.serving.wire.proof`).
+"""Agents: reads the progress of loaders in pods, sends them orders, and labels the pods accordingly. Each request is
+signed for its pod (see :mod:`slipway.serving.wire.proof`).
 
-The edge around :mod:`slipway.controller.loaders.adapters`, which decides. One task a resource that has pods with a
-loader; it looks often while something is on its way. What is new is told to the resource's reconciliation.
+This is the I/O around :mod:`slipway.controller.loaders.adapters`, which decides. There is one task for each resource
+that has pods with a loader. It polls often while something is in progress. A change triggers a reconciliation of the
+resource.
 """
 
 from __future__ import annotations

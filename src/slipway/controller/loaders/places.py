@@ -1,6 +1,6 @@
-"""Places: how many things may be done at once, with a share for each namespace.
+"""Places: limits concurrent operations, with a share for each namespace.
 
-A free place goes to the namespaces that wait in turn, so that slow work of one namespace delays that of no other.
+Namespaces that wait take turns with free places, so that slow operations of one namespace do not delay another.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What APIs measure of their resources as metrics, made anew at each scrape of what the stores have.
+"""The APIs' measurements of their resources as metrics, computed at each scrape from the stores.
 
-Every controller shows them, whether it leads or stands by.
+Every controller exposes them, whether it leads or not.
 """
 
 from __future__ import annotations

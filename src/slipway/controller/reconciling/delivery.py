@@ -1,9 +1,9 @@
-"""Delivery: brings the models of an API into workloads of others.
+"""Delivery: adds the models of an API to workloads of other owners.
 
-Of all workloads only the metadata is watched, and of that only what asks for models, or has some, is kept. One that
-does is read as a whole when something changes that concerns it, and what the API's pure function says of it is done:
-first what its pods need, then the workload itself, then what is left over. Each call begins anew, so that one which was
-cut off between two writes is made up for by the next.
+Only the metadata of workloads is watched, and only of those that request models or have some. When something relevant
+changes, the whole workload is read, and the result of the API's pure function is applied: first the prerequisites of
+its pods, then the workload itself, then the removal of leftovers. Each call starts from the current state, so that it
+also completes an earlier call that was interrupted.
 """
 
 from __future__ import annotations

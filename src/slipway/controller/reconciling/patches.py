@@ -1,7 +1,7 @@
-"""Patches: the smallest merge patch that makes an object as a plan wants it. Pure.
+"""Patches: the smallest merge patch that gives an object its desired fields. Pure.
 
-What is as wanted is left out, so that nobody else's change of another field is undone, and nothing is sent when nothing
-differs.
+Fields that already have their desired value are omitted, so that another writer's change of other fields stays, and
+nothing is sent if nothing differs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An authority of the depot's own, and the certificates that it gives registry and depot. Pure.
+"""Certificates: the depot's own authority, and the certificates that it issues to registry and depot. Pure.
 
-A new certificate of the authority has the same key and name as the one before, so that who still has the old one takes
-what the new one signed, and the other way round.
+A renewed certificate of the authority has the same key and name as its predecessor, so that clients with either one
+trust certificates that the other signed.
 """
 
 from __future__ import annotations

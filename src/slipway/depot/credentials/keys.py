@@ -1,8 +1,8 @@
-"""``slipway depot keys``: makes the keys of registry and depot once, and renews their certificates in time.
+"""``slipway depot keys``: creates the keys of registry and depot once, and renews their certificates in time.
 
-Each lies in a Secret of its own, so that a pod mounts what it needs and no more. It takes the rights to create Secrets
-and ConfigMaps, and to get and update those of :data:`SECRETS` and :data:`CONFIG_MAPS`. Run it as often as you like:
-what is good stays as it is.
+Each is in a separate Secret, so that a pod mounts only what it needs. The command needs the rights to create Secrets
+and ConfigMaps, and to get and update those of :data:`SECRETS` and :data:`CONFIG_MAPS`. It is idempotent: valid keys
+stay unchanged.
 """
 
 from __future__ import annotations

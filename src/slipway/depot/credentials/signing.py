@@ -1,7 +1,8 @@
-"""Registry tokens: who may do what in which repository for some minutes, signed with the depot's key. Pure.
+"""Registry tokens: which operations on which repository are allowed for some minutes, signed with the depot's key.
+Pure.
 
-They are JSON Web Tokens with the algorithm ES256, as the registry's token authentication takes them; the registry has
-the public half of the key as a set of keys (JWKS).
+They are JSON Web Tokens with the algorithm ES256, as the registry's token authentication accepts them. The registry has
+the public key as a key set (JWKS).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The catalog door: shows the cluster's own models to other clusters, and opens one model's repository to who shows a
+"""The catalog: lists the cluster's own models for other clusters, and grants access to one model's repository for a
 credential. ``slipway.serving.wire.catalogs`` has the wire format.
 
-Credentials lie in a folder, a file for each: its name, and the token in it. They are read for each request, so that one
-that is taken away is worth nothing from then on.
+Credentials are in a folder, one file for each: the file's name, and the token in it. They are read for each request, so
+that a removed one is invalid at once.
 """
 
 from __future__ import annotations

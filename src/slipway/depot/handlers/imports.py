@@ -1,9 +1,9 @@
-"""The import door: a publisher that imports a model of another cluster's catalog asks here for what opens it there.
+"""Imports: a publisher that imports a model of another cluster's catalog gets the access token here.
 
-The catalog's credential lies in a Secret of the depot's own namespace and never leaves it. The publisher shows its own
-service account's token, which the API server reviews; the depot exchanges a grant for the one entry that the model was
-given, and hands over a token of a few minutes for its one repository. So no credential lies in the publisher's
-namespace, nothing is written anywhere, and an import that takes longer asks again.
+The catalog's credential is in a Secret of the depot's own namespace and never leaves it. The publisher sends its own
+service account's token, which the API server reviews. The depot then exchanges a grant for the model's entry, and
+returns a token for its repository that is valid for a few minutes. No credential is in the publisher's namespace,
+nothing is stored, and an import that takes longer requests another token.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sweep door: removes from the registry what no model names, before the collector frees the space.
+"""Sweep: removes from the registry what no model names, before the collector frees the space.
 
 The collector's own account calls it each time. The repositories are listed before the models, so that the repository of
 a model that was created meanwhile is not among them.

@@ -1,8 +1,8 @@
-"""The token door: who shows a service account's token, or one that the controller made, gets a token of the registry.
+"""Tokens: issues tokens of the registry for a service account's token, or for one that the controller signed.
 
-The protocol is that of Docker's registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits
-what the caller may do of that, and the registry refuses the rest. All pods of a namespace may pull its models and those
-of the cluster. Only publishers may push (see :mod:`slipway.depot.storage.publishers`).
+The protocol is that of Docker registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits
+those of the requested actions that the caller may do, and the registry rejects the rest. All pods of a namespace may
+pull its models and those of the cluster. Only publishers may push (see :mod:`slipway.depot.storage.publishers`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The upload door: a user's file goes through it into the registry, whole (PUT, as ``curl -T`` does it) or resumed.
+"""Uploads: writes a user's file into the registry, from a single request (PUT, as with ``curl -T``) or a resumed one.
 
-Resuming is the core of the tus protocol, version 1.0.0: HEAD tells how many bytes are there, PATCH sends more from then
-on. PUT with a Content-Range does the same. Any replica takes any request: what is there stands in the registry, who
-writes on the model.
+Resumption is the core of the tus protocol, version 1.0.0: HEAD returns the number of stored bytes, and PATCH sends
+more. PUT with a Content-Range does the same. Any replica handles any request: the stored parts are in the registry, and
+the current writer is recorded on the model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The depot's HTTP surface: the doors, each with routes of its own, and what holds for all of them.
+"""The depot's HTTP application: the handlers with their routes, and what applies to all of them.
 
-Every answer says that it is to be kept nowhere. No answer and no line of a log shows what a request proved itself with.
+All responses forbid caching. Neither responses nor log lines contain credentials of a request.
 """
 
 from __future__ import annotations

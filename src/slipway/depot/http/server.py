@@ -1,4 +1,4 @@
-"""Listens over TLS, for a bounded number of connections, each with bounded headers and silence."""
+"""HTTP server: listens with TLS, and limits connections, header sizes and idle times."""
 
 from __future__ import annotations
 

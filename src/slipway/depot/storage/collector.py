@@ -1,4 +1,4 @@
-"""When the registry's collector freed storage last, as a metric: a CronJob runs it, which nobody looks at."""
+"""When the registry's collector, which is a CronJob, last freed storage, as a metric."""
 
 from __future__ import annotations
 

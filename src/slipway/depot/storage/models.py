@@ -1,7 +1,7 @@
-"""Models of the cluster, as uploads need them: which waits for its file, who writes it, and what all have together.
+"""Models: which of the cluster's models wait for a file, who writes it, and the total size of all uploads.
 
-What replicas must agree on stands in an annotation of the model, which is changed on the condition that nobody else has
-changed the model meanwhile.
+State that replicas must agree on is in an annotation of the model, which is changed only if the model has not changed
+meanwhile.
 """
 
 from __future__ import annotations

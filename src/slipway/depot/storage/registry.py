@@ -1,4 +1,4 @@
-"""Registry: the handful of calls by which the depot keeps uploads there, with tokens that it signs for itself."""
+"""Registry: the few calls with which the depot stores uploads, with tokens that it signs for itself."""
 
 from __future__ import annotations
 

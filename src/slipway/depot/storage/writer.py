@@ -1,8 +1,8 @@
-"""Writer: a stream of bytes becomes pieces in the registry, none of which is ever held in memory.
+"""Writer: writes a stream of bytes as parts into the registry, without holding a part in memory.
 
-Each piece goes into an upload of the registry while it is hashed, becomes a blob by its digest, and is then listed in
-the session's manifest: whatever ends the stream, what is listed stays. A piece ends when it is full, when it has been
-under way for some time, or with the stream.
+Each part goes into an upload of the registry while it is hashed, becomes a blob with its digest, and is then listed in
+the session's manifest. Listed parts stay, however the stream ends. A part ends when it is full, after some time, or
+with the stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Engine: everything that is particular to one program that runs models, and what it is told. All pure."""
+"""Engine: everything that is specific to one program that runs models. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Answers: what the API server says to a list and in a watch. Pure.
+"""Answers: parses the API server's responses to lists and watches. Pure.
 
-Its objects are what strangers wrote. One that cannot be decoded is told by its identity and its fault, and costs nobody
-else anything; an answer that is none as a whole is a ServerError that names the kind.
+The objects in them are untrusted. One that cannot be decoded is reported with its identity and the error, and affects
+no other object. A response that cannot be parsed raises ServerError, which names the kind.
 """
 
 from __future__ import annotations

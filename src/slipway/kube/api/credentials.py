@@ -1,7 +1,8 @@
-"""Where the API server is and how we prove who we are: in-cluster, kubeconfig, exec plugins, rotating tokens.
+"""Credentials: the address of the API server and our authentication: in-cluster, kubeconfig, exec plugins, rotating
+tokens.
 
-All of it is the official client's work; this module only asks it again in time. Certificates and proxies are read once,
-tokens again each minute and at once when the server refused one (they rotate).
+The official client does all of it; this module only calls it again in time. Certificates and proxies are read once.
+Tokens rotate, so they are read each minute, and at once when the server rejects one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What can go wrong with a request to the API server, as types that callers can tell apart.
+"""Errors of requests to the API server, as types that callers can distinguish.
 
-The base carries what the server said; ``error_from`` maps an HTTP status (and its body, a ``Status`` object when the
+The base class holds the server's response. ``error_from`` maps an HTTP status (and its body, a ``Status`` object if the
 API server wrote it) to the type.
 """
 

@@ -1,8 +1,8 @@
-"""Salvage: what a list or a watch still tells when the decoder refuses an object in it. Pure.
+"""Salvage: reads a list or a watch in which the decoder rejects an object. Pure.
 
-The decoder takes nested values by recursion, so one object that is nested too deep makes it refuse a whole page. Here
-the text is taken apart by its brackets alone, without recursion: every other object is decoded by itself, and of the
-refused one its identity is read, as far as it has one. This is slow, and never done while all is well.
+The decoder is recursive, so one object that is nested too deeply makes it reject a whole page. Here the text is split
+by its brackets alone, without recursion: every other object is decoded separately, and the identity of the rejected one
+is read if it has any. This is slow, and only happens after a failure.
 """
 
 from __future__ import annotations

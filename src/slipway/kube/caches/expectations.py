@@ -1,7 +1,7 @@
-"""Expectations: a reconciliation sees what the one before it wrote.
+"""Expectations: a reconciliation sees the writes of the previous one.
 
-Watches lag behind writes. Who acts on a store that does not show the own last write yet makes things twice or undoes
-them. So writers note what they wrote on behalf of an owner, and the owner's next reconciliation waits for it.
+Watches lag behind writes. A writer whose store lacks its own last write would create things twice or undo them. Writers
+therefore record what they wrote for an owner, and the owner's next reconciliation waits for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Faults: objects of one kind that an informer cannot take as they are, whatever is wrong with them.
+"""Faults: objects of one kind that an informer cannot handle, for whatever reason.
 
-Whoever may write an object may write one that our code cannot handle. Each version of such an object is reported once,
-in the log and to the listeners; the metric counts those that exist now, without the ones that were fixed or deleted.
+An author may write an object that our code cannot handle. Each version of such an object is reported once, in the log
+and to the listeners. The metric counts those that exist now, without fixed or deleted ones.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Informer: keeps a Store equal to the API server's objects of one kind, and tells handlers what changed.
+"""Informer: keeps a Store equal to the API server's objects of one kind, and notifies handlers of changes.
 
-Lists in pages, compares the list with the store (so that deletions during an outage are told, also of an object that
-was made again under the same name), then watches with bookmarks. Where the watch ends it goes on from the last version;
-where that version is too old (410) it lists again. Nothing that a server sends ends it, only the task's cancellation;
-where the kind is not installed it asks again until it is. An object that cannot be decoded, trimmed or indexed, or that
-a handler cannot take, costs itself alone (:mod:`slipway.kube.caches.faults`).
+It lists in pages and compares the list with the store, so that handlers also learn of deletions during an outage, even
+if the object was recreated under the same name. Then it watches with bookmarks. When the watch ends, it continues from
+the last version; when that version is too old (410), it lists again. No response ends it, only the task's cancellation;
+if the kind is not installed, it retries until it is. An object that cannot be decoded, trimmed or indexed, or that a
+handler cannot process, affects no other object (:mod:`slipway.kube.caches.faults`).
 """
 
 from __future__ import annotations

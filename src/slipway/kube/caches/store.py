@@ -1,7 +1,7 @@
-"""Store: what an informer knows of one kind, with named indexes.
+"""Store: an informer's objects of one kind, with named indexes.
 
-Only informers write to it. It never goes backwards: of two copies of the same object the newer stays, also when a
-lagging API server tells the older one later.
+Only informers write to it. It never goes backwards: of two copies of an object the newer one stays, even if a lagging
+API server sends the older one later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Controller: workers that reconcile keys from a queue, level-triggered.
 
-Informers put keys into the queue; ``reconcile(key)`` looks at the world as it is now and makes it as it should be. It
-is never told what happened, may be called at any time, and runs at most once at a time for each key.
+Informers put keys into the queue. ``reconcile(key)`` reads the current state and moves it towards the desired one. It
+does not know what changed, may be called at any time, and runs at most once at a time for each key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""WorkQueue: keys that are to be reconciled, each at most once in the queue and by one worker at a time.
+"""WorkQueue: keys to reconcile, each at most once in the queue and processed by one worker at a time.
 
-Namespaces take turns, so that one with ten thousand keys delays the key of another by one turn. Within a namespace it
-is first in, first out, so that a key which changes a thousand times a second takes its turn like every other one.
+Namespaces take turns, so that a namespace with ten thousand keys delays another's key by one turn. Within a namespace
+the order is first in, first out, so that a key that changes a thousand times a second waits like every other one.
 """
 
 from __future__ import annotations

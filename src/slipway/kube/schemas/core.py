@@ -1,7 +1,7 @@
 """Parts of Kubernetes' own objects inside ours: a probe, a toleration, a volume.
 
-In a Struct such a part is a plain object; :func:`core` says which one, and its schema is Kubernetes' own. The schemas
-are data, ``core_schemas.json``, which ``scripts/core_schemas.py`` makes from Kubernetes' OpenAPI documents.
+In a Struct such a part is a plain object. :func:`core` names its type, and its schema is Kubernetes' own. The schemas
+are data, ``core_schemas.json``, which ``scripts/core_schemas.py`` generates from Kubernetes' OpenAPI documents.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""CustomResourceDefinitions from msgspec Structs, so that types, constraints, texts and schema are written once.
+"""CRDs from msgspec Structs, so that types, constraints, descriptions and schema are written once.
 
-Annotations become constraints, docstrings (of the class, and those below attributes) become descriptions. What a Struct
-cannot say goes into ``Meta(extra_json_schema=...)``, for which ``cel`` and ``list_map`` are short forms;
-``core`` (:mod:`slipway.kube.schemas.core`) makes a plain object a part that Kubernetes knows, such as a probe, and
-``Meta(extra={"schema": ...})`` gives any other one the schema that it has.
+Annotations become constraints, and docstrings (of the class, and below attributes) become descriptions.
+``Meta(extra_json_schema=...)`` has what a Struct cannot express; ``cel`` and ``list_map`` are short forms of it.
+``core`` (:mod:`slipway.kube.schemas.core`) gives a plain object the schema of a Kubernetes type, such as a probe, and
+``Meta(extra={"schema": ...})`` gives it any other schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare: whether an object still is as it was sent, whatever the server and others added. Pure."""
+"""Compare: whether an object still has the fields that were sent, ignoring what the server and others added. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that Kubernetes takes, for what is called after something of any length. Pure."""
+"""Names that Kubernetes accepts, derived from texts of any length. Pure."""
 
 from __future__ import annotations
 

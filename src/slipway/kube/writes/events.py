@@ -1,8 +1,8 @@
 """Recorder: Kubernetes Events about objects, for ``kubectl describe``.
 
-One Event for each (object, type, reason, message); its count grows when the same happens again. Recording never waits
-and never fails: events are written in the background. Namespaces take turns. When too many events wait, the namespace
-that has most loses its oldest, so that none pushes out those of others.
+There is one Event for each (object, type, reason, message), and its count grows when the same happens again. Recording
+never waits and never fails: events are written in the background. Namespaces take turns. When too many events wait, the
+namespace with most of them loses its oldest one, so that it cannot displace events of others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Outcomes: what became of an owner's children, and what the steps of the applier raise. Pure but for `run_all`."""
+"""Outcomes: the results of applying an owner's children, and the exceptions of the applier's steps."""
 
 from __future__ import annotations
 

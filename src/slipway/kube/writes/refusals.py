@@ -1,4 +1,5 @@
-"""Refusals: intents that the API server rejected, which are not sent again for a while: every event would repeat it."""
+"""Refusals: intents that the API server rejected, which are not sent again for a while, as every event would repeat
+them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Write-only children: Secrets that are written and never read, as the right to list Secrets is the right to read all.
+"""Write-only children: Secrets that are written and never read, because the right to list Secrets reads them all.
 
-No event tells that such an object was deleted or changed, so that it is written again from time to time.
+No event reports that such an object was deleted or changed, so it is written again at intervals.
 """
 
 from __future__ import annotations

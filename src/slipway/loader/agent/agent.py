@@ -1,4 +1,4 @@
-"""The agent: once a second it observes adapters, disk and engine, and acts on the plan. Fetches run beside it."""
+"""Agent: observes adapters, disk and engine once a second, and acts on the plan. Downloads run beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budget: how much of the node's disk all adapters of a pod may take together."""
+"""Budget: the maximum disk space of all adapters of a pod."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The HTTP API of a loader: its state and, beside an engine, the desired adapters and readiness.
 
-Only the controller may call it, but for the readiness, which the kubelet probes.
+Only the controller may call it. The kubelet may probe the readiness.
 """
 
 from __future__ import annotations

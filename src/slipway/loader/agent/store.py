@@ -1,7 +1,7 @@
-"""The adapters' folder: ``NAME/DIGEST/`` is one version of an adapter, ``.agent`` what the agent has to remember.
+"""Store: the adapters' folder. ``NAME/DIGEST/`` is one version of an adapter, and ``.agent`` is the agent's own state.
 
-A version is complete when its marker says of which url it is, and the folder's name is the digest of that url. One that
-lies in the engine's container already has no more than its marker.
+A version is complete if its marker contains its URL, and the folder's name is the digest of that URL. A version that is
+already in the engine's container has only a marker.
 """
 
 from __future__ import annotations

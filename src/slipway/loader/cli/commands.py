@@ -1,4 +1,4 @@
-"""What the commands of the loader do, and what answers on a port meanwhile: progress, or the agent."""
+"""The loader's commands, and the port that reports progress or serves the agent meanwhile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Watches: the usual ways in which a change of an object leads to a resource, and the usual indexes. Pure.
+"""Watches: common functions from a change of an object to the affected resources, and common indexes. Pure.
 
-What controller-runtime calls Owns, EnqueueRequestsFromMapFunc and IndexField.
+controller-runtime calls them Owns, EnqueueRequestsFromMapFunc and IndexField.
 """
 
 from __future__ import annotations

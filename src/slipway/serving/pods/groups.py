@@ -1,8 +1,8 @@
-"""Groups: pods that serve one replica of a model together, a leader and its workers, as a LeaderWorkerSet. Pure.
+"""Groups: pods that together serve one replica of a model, a leader and its workers, as a LeaderWorkerSet. Pure.
 
-The controller of LeaderWorkerSets (sigs.k8s.io/lws) need not be installed: who needs it says so in a condition, see
-``Watch.optional``. It starts a group anew as a whole, tells each pod its place by ``LWS_LEADER_ADDRESS``,
-``LWS_GROUP_SIZE`` and ``LWS_WORKER_INDEX``, and labels it with it.
+The controller of LeaderWorkerSets (sigs.k8s.io/lws) is optional: without it, a condition reports that (see
+``Watch.optional``). It restarts a group as a whole, gives each pod its place in ``LWS_LEADER_ADDRESS``,
+``LWS_GROUP_SIZE`` and ``LWS_WORKER_INDEX``, and labels it accordingly.
 """
 
 from __future__ import annotations

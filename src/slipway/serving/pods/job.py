@@ -1,4 +1,4 @@
-"""Jobs: one container that runs to its end, tried again within bounds. Pure."""
+"""Jobs: one container that runs to completion, with a limited number of retries. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Network: who reaches the pods of a server, as a NetworkPolicy. Pure.
+"""Network: which clients reach the pods of a server, as a NetworkPolicy. Pure.
 
-Policies are additive: a selected pod accepts what any of them allows. So the policy that closes a loader's port, which
-must allow all other ports, would open what the policies of a namespace close, and is left out where there are any.
+Policies are additive: a selected pod accepts what any of them allows. The policy that closes a loader's port must allow
+all other ports, which would open what a namespace's policies close. It is therefore omitted if there are any.
 """
 
 from __future__ import annotations

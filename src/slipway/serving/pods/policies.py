@@ -1,6 +1,4 @@
-"""Policies: what Kubernetes itself is asked to do for a server: how many replicas it has, which pods come first when
-there is not room for all, and which ones are not to be moved. Pure.
-"""
+"""Policies: a server's Kubernetes objects for autoscaling, priority and disruption. Pure."""
 
 from __future__ import annotations
 

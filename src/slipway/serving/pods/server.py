@@ -1,6 +1,6 @@
-"""ModelServer: the pods that serve one model, in words of Kubernetes but of no API and no engine.
+"""ModelServer: the pods that serve one model, described independently of APIs and engines.
 
-An API maps its spec to a ModelServer with the help of an engine; :mod:`slipway.serving.pods.workload` makes the
+An API maps its spec to a ModelServer with the help of an engine, and :mod:`slipway.serving.pods.workload` creates the
 objects.
 """
 

@@ -1,8 +1,8 @@
-"""Builders: a ModelServer, its Scale and its ServiceSpecs become a Deployment, Services, a ConfigMap and a
+"""Builders: turn a ModelServer, its Scale and its ServiceSpecs into a Deployment, Services, a ConfigMap and a
 ServiceAccount. Pure.
 
-Every field here is one that slipway owns; what others set stays theirs, as the applier sends these objects by
-server-side apply.
+Slipway owns every field here. Fields of other owners stay, because the applier sends these objects with server-side
+apply.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Routes: how a Service says which public model names it answers for.
+"""Routes: the model names for which a Service answers.
 
-The controller writes them, a user may write one by hand, the gateway reads them. A Service takes part when it carries
-the label ``slipway.inference/route: "true"``. Its annotation of the same name holds a :class:`Route` as JSON; every
-field has a default, so that an engine deployed by hand needs the label alone.
+The controller writes them, users may write them by hand, and the gateway reads them. A Service takes part if it has the
+label ``slipway.inference/route: "true"``. Its annotation with the same name holds a :class:`Route` as JSON. Every field
+has a default, so that an engine deployed by hand needs only the label.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Scaling: how many replicas a model's requests ask for. Pure; the controller's autoscaler feeds it.
+"""Scaling: how many replicas a model's requests need. Pure; the controller's autoscaler calls it.
 
-Two looks at the same requests. The steady one is the mean over the window, in requests of one replica. The
-quick one is what every sample of the last seconds had, so that a burst is met at once and a single odd sample is not;
-what is hardly more than the replicas are made for is no burst. Up goes what either wants. Down goes only what neither
-wanted for as long as the delay says.
+There are two measures of the same requests. The steady one is the mean over the window, in requests of one replica. The
+quick one is the minimum of the last seconds' samples, so that a burst counts at once and a single outlier does not; a
+load slightly above the replicas' target is not a burst. The replicas rise if either measure needs more. They fall only
+if neither has needed them for the delay.
 """
 
 from __future__ import annotations

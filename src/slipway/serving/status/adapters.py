@@ -1,4 +1,4 @@
-"""Adapters: how far those of a resource are, over all of its pods. Pure."""
+"""Adapters: the state of a resource's adapters over all of its pods. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Report: the conditions that every served model shows, whatever API declared it. Pure.
+"""Report: the conditions of every served model, in all APIs. Pure.
 
-Accepted: the spec can be served and its objects are in place. Available: at least one replica answers. Progressing:
-pods of the newest spec are on their way; ``False/Complete`` once all of them answer, ``False/<failure>`` when they will
-not by themselves. Routed: the gateway serves the model under its name.
+Accepted: the spec can be served and its objects exist. Available: at least one replica answers. Progressing: pods of
+the newest spec are starting; ``False/Complete`` once all of them answer, ``False/<failure>`` if they cannot without a
+change. Routed: the gateway serves the model under its name.
 """
 
 from __future__ import annotations

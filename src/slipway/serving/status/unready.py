@@ -1,7 +1,8 @@
-"""Unready: why nothing answers for a model, as the gateway tells whoever asks for it. Pure.
+"""Unready: why a model does not answer, for the gateway's error responses. Pure.
 
-The controller writes it into an annotation of the model's Services, as one word: those who ask may read no status. A
-resource that is refused has no Service; one without pods stands in for it, which takes no id from anybody.
+The controller writes it into an annotation of the model's Services, as one word, because clients may not be allowed to
+read the status. A rejected resource has no Service; a Service without pods stands in for it, which takes no model ID
+from others.
 """
 
 from __future__ import annotations

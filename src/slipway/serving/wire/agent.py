@@ -1,9 +1,10 @@
-"""Agent: what controller and loader say to each other. The loader runs beside an engine, or alone in a Job that fills a
-cache; it answers HTTP on :data:`PORT`, and whoever is not the controller is refused (see
+"""Agent: the protocol between controller and loader. The loader runs beside an engine, or alone in a Job that fills a
+cache. It serves HTTP on :data:`PORT`, and rejects all clients but the controller (see
 :mod:`slipway.serving.wire.proof`).
 
-``GET /v1/state`` gives an :class:`AgentReport`. ``PUT /v1/adapters`` takes a list of :class:`Adapter`, the complete
-wish, and gives the report too: the work goes on after the answer. ``GET /healthz`` is for the kubelet, without a proof.
+``GET /v1/state`` returns an :class:`AgentReport`. ``PUT /v1/adapters`` takes a list of :class:`Adapter`, all desired
+ones, and returns the report as well: the work continues after the response. ``GET /healthz`` is for the kubelet,
+without a proof.
 """
 
 from __future__ import annotations

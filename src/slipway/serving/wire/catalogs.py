@@ -1,9 +1,9 @@
-"""Catalogs of models that other clusters give away: the wire format as far as it is read here, and what is known of
-each catalog. Pure.
+"""Catalogs of models that other clusters share: the wire format as far as it is read here, and the state of each
+catalog. Pure.
 
-``GET <url>/v1/catalog`` gives a :class:`Document`. ``POST <url>/v1/grants`` takes a :class:`GrantRequest` and gives a
-:class:`Grant`, which opens one repository of the other cluster's registry for a few minutes. Fields that are not known
-are passed over, so that a catalog may say more. The documentation describes both for other implementations.
+``GET <url>/v1/catalog`` returns a :class:`Document`. ``POST <url>/v1/grants`` takes a :class:`GrantRequest` and returns
+a :class:`Grant`, which opens one repository of the other cluster's registry for a few minutes. Unknown fields are
+ignored. The documentation describes both for other implementations.
 """
 
 from __future__ import annotations

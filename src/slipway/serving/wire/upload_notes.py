@@ -1,6 +1,6 @@
-"""Notes of uploads: the length for which the depot has room, and its proof, in an annotation of the model. Pure.
+"""Notes of uploads: the length that the depot has reserved, and its proof, in an annotation of the model. Pure.
 
-Depot and controller read them, so that neither gives away room that the other one counts on.
+Depot and controller read them, so that neither gives away space that the other one has reserved.
 """
 
 from __future__ import annotations

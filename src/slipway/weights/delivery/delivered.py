@@ -1,4 +1,4 @@
-"""Delivered: models that are brought into workloads of others, and by what. Pure."""
+"""Delivered models: models that are added to workloads of other owners, and the means. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Image volumes: models that Kubernetes mounts as images, where the nodes can. Pure."""
+"""Image volumes: models that Kubernetes mounts as images, if the nodes can. Pure."""
 
 from __future__ import annotations
 

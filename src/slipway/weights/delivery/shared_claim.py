@@ -1,4 +1,4 @@
-"""Shared claims: models on a claim that Jobs fill and all workloads of a namespace with these models read. Pure."""
+"""Shared claims: models on a claim that Jobs fill, shared by all workloads of a namespace with these models. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Jobs: the runs of the loader that bring weights, look at them, ask their source or remove them. Pure.
+"""Loads: Jobs of the loader that load, inspect, check or remove weights. Pure.
 
-A Job is looked at only if it does what is wanted now: one of an earlier spec is in the way, and goes.
+A Job counts only if it does what is needed now. A Job of an earlier spec is deleted first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Progress: how far the weights are that a Job brings, in words. Pure."""
+"""Progress: describes the progress of a load. Pure."""
 
 from __future__ import annotations
 

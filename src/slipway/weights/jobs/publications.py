@@ -1,7 +1,7 @@
-"""Publications: the Jobs that bring a model into the cluster's registry, or out of it again. Pure.
+"""Publications: the Jobs that add a model to the cluster's registry, or remove it. Pure.
 
-A Job has one pod, so that the next one is told where this one was; how often that is tried stands in a record, which an
-API keeps on the model.
+A Job has one pod. The next Job gets the progress of the last one. The number of attempts is in a record, which an API
+keeps on the model.
 """
 
 from __future__ import annotations

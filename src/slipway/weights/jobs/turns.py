@@ -1,8 +1,8 @@
-"""Turns: which models may be published now, and how much room there is for them. Pure.
+"""Turns: which models may be published now, and how much space there is for them. Pure.
 
-Turns follow from the status of models alone, which their authors may not write; Jobs can be forged. Each namespace has
-its own queue, the oldest model first. Its first model waits in one line with the first models of all other
-namespaces. So a look at a model costs the same however many models other authors have.
+Turns depend on the status of models alone, which their authors may not write; Jobs can be forged. Each namespace has
+its own queue, the oldest model first. Its first model waits in one line with the first models of all other namespaces.
+The cost of examining a model therefore does not depend on the number of other authors' models.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Asks other clusters' catalogs, for the controller and the depot: a catalog's entries, and grants for one of them.
+"""Requests to other clusters' catalogs, for the controller and the depot: a catalog's entries, and grants for one of
+them.
 
-Whoever is asked is a stranger: the answer has a limit in bytes and in time, redirects are not followed, and addresses
-that would be taken for this machine, or give its identity away, are not contacted. The credential goes to the catalog's
-own address and nowhere else.
+The server is untrusted: a response has a limit in bytes and in time, redirects are not followed, and addresses that
+belong to this machine, or hand out its identity, are not contacted. The credential is sent to the catalog's own address
+only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Credentials: what a container needs to read a source: variables, volumes, mounts and pull secrets. Pure.
 
-They come from Secrets of the resource's namespace, which the controller never reads. One that is missing is no error,
-as what is public needs none, unless a key is needed.
+They come from Secrets of the resource's namespace, which the controller never reads. A missing Secret is not an error,
+because public sources need none, unless a key is required.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Access to the cluster's own registry: by the pod's own service account, for which the depot signs tokens. Pure.
+"""Access to the cluster's own registry with the pod's service account, for which the depot signs tokens. Pure.
 
-The token is for the depot alone and changes while the pod runs, so it is a file that the kubelet keeps new.
+The token is for the depot alone and changes while the pod runs, so it is a file that the kubelet updates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sources: what the text of a spec names, and which texts are refused and why. Pure.
+"""Sources: parses the address of weights in a spec, and rejects invalid ones. Pure.
 
-A schema's pattern lets many a text pass that names nothing, or something that must not be read; so everything is
-looked at here again. What a loader is told is made of the parts that were found, never of the text itself.
+A schema's pattern accepts some addresses that name nothing, or something that must not be read, so everything is
+checked here again. The loader's arguments are built from the parsed parts, never from the text itself.
 """
 
 from __future__ import annotations

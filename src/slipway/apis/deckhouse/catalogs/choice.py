@@ -1,4 +1,4 @@
-"""The entry of a catalog that a model asks for. Pure."""
+"""Choice: the catalog entry that a model requests. Pure."""
 
 from __future__ import annotations
 

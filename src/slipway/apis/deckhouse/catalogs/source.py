@@ -1,4 +1,4 @@
-"""ModelCatalogSource: a catalog of another cluster, read again and again. Pure."""
+"""ModelCatalogSource: another cluster's catalog, which is read regularly. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Contents: what is put into the pod template of a workload of somebody else, kept where it is, and taken out again.
-Pure.
+"""Contents: what a delivery adds to the pod template of another owner's workload, keeps there and removes again. Pure.
 
-Nothing else of a template is touched. What is ours in it is known by its names, so that it is found again whatever an
-author's apply has left of it.
+The rest of the template stays unchanged. Names identify what is ours, so that it is recognized whatever the author's
+apply has left of it.
 """
 
 from __future__ import annotations

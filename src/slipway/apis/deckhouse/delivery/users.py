@@ -1,4 +1,4 @@
-"""Users: the workloads that read models, as much of them as is watched, and how a model finds them. Pure."""
+"""Users: the workloads that read models, the fields of them that are watched, and how a model finds them. Pure."""
 
 from __future__ import annotations
 

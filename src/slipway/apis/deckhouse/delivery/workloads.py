@@ -1,7 +1,8 @@
-"""Delivery: what a workload of somebody else gets that asks for models by its annotations. Pure.
+"""Delivery: what another owner's workload gets if it requests models with an annotation. Pure.
 
-By a claim that Jobs fill and the workloads of a namespace with the same models share, or by image volumes. Until all is
-there the workload stays as it is: new pods of it wait at the gate that the API server's policy puts them behind.
+Models arrive on a claim that Jobs fill and that the workloads of a namespace with the same models share, or as image
+volumes. The workload stays unchanged until all of it exists: new pods wait at the gate that the API server's policy
+sets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Model and ClusterModel: what is asked for, read and checked once, and what follows from it. Pure.
+"""Plan of a Model or ClusterModel: its spec, parsed and checked once, and the resulting children. Pure.
 
-A source becomes an artifact by a Job of the loader. What is known of it afterwards is in the status, so that nothing is
-asked of the registry.
+A Job of the loader publishes the source as an artifact. The status then holds everything about it, so that the registry
+is not queried.
 """
 
 from __future__ import annotations

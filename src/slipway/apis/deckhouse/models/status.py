@@ -1,4 +1,4 @@
-"""Status of a Model or ClusterModel: the phase, and three conditions that say why. Pure."""
+"""Status of a Model or ClusterModel: the phase, and three conditions that explain it. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Access: what a container needs to read what a url names, and what its engine is told of it. Pure.
+"""Access: volumes and credentials with which a container reads a URL, and the engine's arguments for it. Pure.
 
-Credentials come from Secrets that the system configuration names, in the Model's namespace.
+The credentials are in Secrets of the Model's namespace, which the system configuration names.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Caches: a Model's weights on a volume that many pods share. Pure.
 
-There is one claim for each cache profile and namespace, and it stays. A load Job fills the Model's folder on it; an
-annotation of the claim says that it is complete, so that this is known whatever happens to the Job. On deletion an
-eviction Job removes the folder, and the annotation goes last. It goes first where the Model stays, but without a cache:
-the folder is no place for weights from then on, and it may be asked for again.
+Each namespace has one claim for each cache profile, and the claim stays. A load Job fills the Model's folder on it. An
+annotation of the claim records that the folder is complete, whatever happens to the Job. When the Model is deleted, an
+eviction Job removes the folder, and then the annotation is removed. If the Model stays but no longer has a cache, the
+annotation is removed first: from then on the folder holds no weights, and may be requested again.
 """
 
 from __future__ import annotations

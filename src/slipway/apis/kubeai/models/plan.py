@@ -1,4 +1,4 @@
-"""Plan: a Model becomes its children. Pure."""
+"""Plan: a Model's children. Pure."""
 
 from __future__ import annotations
 

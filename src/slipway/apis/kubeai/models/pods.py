@@ -1,4 +1,4 @@
-"""Pods: a Model's ModelServer, as the original makes it, and the Services in front of it. Pure."""
+"""Pods: a Model's ModelServer, with the original's names, and the Services in front of it. Pure."""
 
 from __future__ import annotations
 

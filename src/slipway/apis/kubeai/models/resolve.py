@@ -1,4 +1,4 @@
-"""Resolve: what a Model asks for and what is observed of it, read and checked once. Pure."""
+"""Resolve: parses and checks a Model and its observed state once. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status of a KubeAI Model: what became of its pods, its cache and its adapters. Pure."""
+"""Status of a KubeAI Model: the state of its pods, its cache and its adapters. Pure."""
 
 from __future__ import annotations
 

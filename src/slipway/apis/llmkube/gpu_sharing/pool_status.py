@@ -1,6 +1,6 @@
 """Resolve, plan and status of a ModelPool: which member has the slot. Pure.
 
-A pool has no children. What follows from its status is in the plans of its members.
+A pool has no children. The plans of its members read its status.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Cache: the weights of a namespace's Models on a claim that they share, one folder for each source. Pure.
+"""Cache: the weights of a namespace's Models on a shared claim, with one folder for each source. Pure.
 
-Each folder has a record: made before the first byte comes and gone after the last has left. It has the loader's report
-once the weights are complete, what their source was when it was asked last, or who is about to remove them. So it does
-not matter what happens to Jobs.
+Each folder has a record, which is created before the first byte is written and deleted after the last is removed. It
+holds the loader's report once the weights are complete, the last check of their source, and the Model that is removing
+them. The fate of the Jobs therefore does not matter.
 
-A record is an annotation of one Model, its holder, who hands it on to another Model of the folder before it goes or
-turns to another source, and who removes the folder where there is none. The claims of earlier versions have records,
-too: they are read, and carried over to Models.
+A record is an annotation of one Model, its holder. Before the holder is deleted or changes its source, it hands the
+record to another Model of the folder, or removes the folder if there is none. The claims of earlier versions have
+records, too: they are read and moved to Models.
 """
 
 from __future__ import annotations

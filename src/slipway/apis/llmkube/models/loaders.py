@@ -1,4 +1,4 @@
-"""Loaders: the programs that bring, read or ask for what a Model names, in whatever pod, and the Jobs of them. Pure."""
+"""Loaders: the containers and Jobs that load, inspect or check the source of a Model. Pure."""
 
 from __future__ import annotations
 

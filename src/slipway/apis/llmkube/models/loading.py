@@ -1,4 +1,4 @@
-"""Loading: the Jobs that a Model wants just now, and what is recorded of the cache for it. Pure."""
+"""Loading: the Jobs that a Model needs now, and its records of the cache. Pure."""
 
 from __future__ import annotations
 

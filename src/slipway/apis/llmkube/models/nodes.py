@@ -1,4 +1,4 @@
-"""Nodes: which accelerators some node of the cluster has. Pure."""
+"""Nodes: the accelerators that the cluster's nodes have. Pure."""
 
 from __future__ import annotations
 

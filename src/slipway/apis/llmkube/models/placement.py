@@ -1,7 +1,7 @@
-"""Placement: how the weights of a Model come into a service's pods, and where its engine finds them. Pure.
+"""Placement: how a service's pods get the weights of a Model, and where its engine finds them. Pure.
 
-Four ways: from the cache of the namespace, which the Model's Job has filled; from a claim that the Model names; loaded
-by each pod itself, into a claim of the user's or a folder that goes with the pod; or fetched by the engine.
+There are four ways: from the namespace's cache, which the Model's Job has filled; from a claim that the Model names;
+loaded by each pod, into the user's claim or a folder that is deleted with the pod; or fetched by the engine.
 """
 
 from __future__ import annotations

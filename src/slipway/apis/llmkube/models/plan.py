@@ -1,4 +1,4 @@
-"""Plan: weights come to where services find them, and go when nobody uses them. Pure."""
+"""Plan: loads weights for services, and removes them when no service uses them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolve: what a Model asks for and what is known of its weights, read and checked once. Pure."""
+"""Resolve: parses and checks a Model and the observed state of its weights once. Pure."""
 
 from __future__ import annotations
 

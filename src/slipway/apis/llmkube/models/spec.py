@@ -1,4 +1,4 @@
-"""Spec: a Model read and checked as a whole, and where it is kept in the cache of its namespace. Pure."""
+"""Spec: a Model, parsed and checked, and its folder in the namespace's cache. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status of a Model: where its weights are, or how far they are on their way, and what their header says. Pure."""
+"""Status of a Model: the location of its weights, the progress of their load, and the content of their header. Pure."""
 
 from __future__ import annotations
 

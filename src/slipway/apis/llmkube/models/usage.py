@@ -1,8 +1,8 @@
-"""Usage: which services have which Models, and what their pods read from the cache. Pure.
+"""Usage: which services use which Models, and what their pods read from the cache. Pure.
 
-A Model fills the cache of its namespace as soon as it is there, unless all services that have it bring its weights into
-their pods otherwise. What pods read of the cache they say in an annotation, ``<cache key>=<digest of the weights>`` for
-each Model: also while their service goes over to another Model, and until they are replaced as the weights are newer.
+A Model fills the namespace's cache when it is created, unless all services that use it get its weights otherwise. Pods
+have an annotation with what they read from the cache, ``<cache key>=<digest of the weights>`` for each Model, also
+while their service changes to another Model, and until newer weights replace them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Resolve and plan of a LoRAAdapter: a Service that leads to the pods that have it loaded. Pure.
+"""Resolve and plan of a LoRAAdapter: a Service for the pods that have it loaded. Pure.
 
-That they load it is the plan of its InferenceService.
+The plan of its InferenceService makes the pods load it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A ModelRouter's rules as targets of a route. Pure.
+"""Router rules: a ModelRouter's rules as targets of a route. Pure.
 
-The original sends all requests through a proxy of its own. Here its name is an id at the gateway, whose route says the
-same: each rule is an order of targets, or one for each backend, with the rule's conditions; defaultRoute is the last.
-What no route can say is refused.
+The original sends all requests through its own proxy. Here the router's name is a model ID at the gateway, and the
+route does the same: each rule is an order of targets, or one for each backend, with the rule's conditions. defaultRoute
+is the last target. Rules that a route cannot express are rejected.
 """
 
 from __future__ import annotations

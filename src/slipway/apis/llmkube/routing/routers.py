@@ -1,4 +1,4 @@
-"""ModelRouters: resolved, planned and judged. A router is a Service without pods, whose route has targets. Pure."""
+"""ModelRouters: resolve, plan and status. A router is a Service without pods, whose route has targets. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Engines as LLMKube runs them: which runtimes there are, and what differs from the engine's own definition. Pure.
+"""Engines as LLMKube runs them: its runtimes, and how each differs from the engine's own definition. Pure.
 
-LLMKube sets flags from typed fields, leaves out those that ``extraArgs`` contains, and has command lines of its own for
-some programs. An engine that is not in ``OWN`` runs as its module says.
+LLMKube sets flags from typed fields, omits those in ``extraArgs``, and has its own command lines for some programs. An
+engine that is not in ``OWN`` runs as its module defines it.
 """
 
 from __future__ import annotations

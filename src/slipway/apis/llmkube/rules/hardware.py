@@ -1,4 +1,4 @@
-"""Hardware: which accelerators a pod asks for, which nodes it may and would like to go to. Pure."""
+"""Hardware: the accelerators that a pod requests, and its required and preferred nodes. Pure."""
 
 from __future__ import annotations
 

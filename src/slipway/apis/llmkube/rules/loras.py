@@ -1,6 +1,6 @@
-"""LoRAs: which LoRAAdapters a service has its engine load, and why it does not load the others. Pure.
+"""LoRAs: which LoRAAdapters a service's engine loads, and why it does not load the others. Pure.
 
-Both kinds ask here: the service for what its pods are to have, an adapter for what becomes of it. So they agree.
+Services use this for their pods and adapters for their status, so that both agree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Pools: the ModelPool that an InferenceService belongs to, and what follows for the service. Pure.
+"""Pools: an InferenceService's membership in a ModelPool. Pure.
 
-The status of a pool, which only the controller writes, names the member with the slot. Members read it there.
+A pool's status, which only the controller writes, names the member with the slot. Members read it there.
 """
 
 from __future__ import annotations

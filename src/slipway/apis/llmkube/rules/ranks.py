@@ -1,7 +1,7 @@
-"""Ranks: the processes that an engine starts, of which each needs a GPU of its pod. Pure.
+"""Ranks: the processes that an engine starts, each of which needs a GPU of its pod. Pure.
 
-They are the product of what the command line gives for several kinds of parallelism, as settings of the API or as
-arguments of the author.
+Their number is the product of the command line's values for several kinds of parallelism, from the API's settings or
+the author's arguments.
 """
 
 from __future__ import annotations

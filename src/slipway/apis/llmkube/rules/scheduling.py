@@ -1,7 +1,7 @@
-"""Scheduling: how important services are, and whose turn it is where there are not accelerators for all. Pure.
+"""Scheduling: priorities of services, and their order when there are not enough accelerators for all. Pure.
 
-The scheduler decides; this tells what it will do: by priority, of equals the oldest first. Services that wait for
-different resources are in nobody's way.
+The scheduler decides; this predicts its decision: by priority, then by age. Services that wait for different resources
+do not block each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Service settings: the typed fields of an InferenceService, under the names that engines' tables have. Pure.
+"""Service settings: the typed fields of an InferenceService, under the names in the engines' tables. Pure.
 
-A setting is called like its field, ``context_size``; one of a block inside of the spec has the block's name before it,
-``rope_scaling_type``, but for the blocks that only one runtime has.
+A setting has the name of its field, ``context_size``. In a block of the spec it has the block's name as a prefix,
+``rope_scaling_type``, except in the blocks that only one runtime has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a status last said something else, for the field ``lastUpdated``. Pure."""
+"""The field ``lastUpdated``: when the content of a status last changed. Pure."""
 
 from __future__ import annotations
 

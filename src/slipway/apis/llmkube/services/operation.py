@@ -1,4 +1,5 @@
-"""Operation: how old an InferenceService's pods may get, when nodes are left under them, and its objective. Pure."""
+"""Operation: the maximum age of an InferenceService's pods, their eviction from nodes, and the service's objective.
+Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan: an InferenceService becomes its children. Pure."""
+"""Plan: an InferenceService's children. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BenchmarkJob, planned and told: one Job of genai-bench, and a sidecar that reads what it leaves. Pure."""
+"""Plan and status of a BenchmarkJob: one Job of genai-bench, and a sidecar that reads its results. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""BenchmarkJob, resolved: what is measured, with which tokenizer, and where the results go. Pure.
+"""Resolve: what a BenchmarkJob measures, its tokenizer, and where the results go. Pure.
 
-A service of another namespace can be measured like any other address, as whoever reaches its Service could do without
-this. What only its own namespace may see is neither told nor mounted: the job waits in the same words for a service
-that is not ready and for one that is not there, and the files of a BaseModel or of a claim are left alone.
+A service of another namespace can be measured like any address, because anyone who reaches its Service could do that.
+What only its own namespace may see is neither reported nor mounted: the message is the same for a service that is not
+ready and one that does not exist, and files of a BaseModel or a claim are not used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adapters: FineTunedWeights that a service adds to its model, and how its engine is told of them. Pure."""
+"""Adapters: FineTunedWeights that a service adds to its model, and the engine's arguments for them. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Grants: what of a workload's freedoms is the operator's, where a pod is made of two manifests. Pure.
+"""Grants: which privileges of a workload come from the operator, when its pod is made from two manifests. Pure.
 
-The operator's manifest is for services of authors, who say their part of the same pod. What it brings it brings for the
-process that it runs. An author who changes what runs in the pod, or what that sees, gets none of it. Neither does an
-author whose files the pods read: weights can contain code, and so can a volume of the namespace.
+Authors add their part to the pod of the operator's manifest. The manifest's privileges are for the process that it
+runs. An author who changes what runs in the pod, or what it can see, gets none of them. Neither does an author whose
+files the pods read: weights can contain code, and so can a volume of the namespace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""KEDA: a workload's replicas follow a query to Prometheus, as a ScaledObject. Pure.
+"""KEDA: a ScaledObject that scales a workload by a Prometheus query. Pure.
 
-KEDA need not be installed: who needs it says so in a condition, see ``Watch.optional``.
+KEDA is optional: without it, a condition of the service reports that (see ``Watch.optional``).
 """
 
 from __future__ import annotations

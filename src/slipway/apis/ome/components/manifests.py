@@ -1,7 +1,7 @@
-"""Manifests: pods that somebody else wrote, and what they get where their manifests leave it open. Pure.
+"""Manifests: completes pods from another author's manifest. Pure.
 
-:mod:`slipway.serving.pods.workload` makes pods of what an API says in our words. Where an API takes whole pods, these
-serve, drain and fail like the others by what is added here, and have as little privilege as they can do with.
+:mod:`slipway.serving.pods.workload` creates pods from an API's typed spec. For an API that takes whole pods, this
+module adds what makes them serve, drain and fail like the others, with as few privileges as possible.
 """
 
 from __future__ import annotations

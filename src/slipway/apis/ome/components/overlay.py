@@ -1,8 +1,8 @@
-"""Overlay: a service laid over its runtime, component by component. Pure.
+"""Overlay: merges a service over its runtime, component by component. Pure.
 
-A component is there if the service declares it. What the runtime says of it is the base, what the service says goes
-before, by the keys of Kubernetes' own lists. The runner is the container that answers: it is merged into the one of its
-name, and comes first among the containers.
+A component exists if the service declares it. The runtime's fields are the base, and the service's fields override
+them, by the keys of Kubernetes' own lists. The runner is the container that answers: it is merged into the container
+with its name, and becomes the first one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pods: a component becomes a finished pod template. Pure.
+"""Pods: a component's finished pod template. Pure.
 
-What the manifests say stays as they say it. Added is what they leave out: the model's files and where they are, names,
-variables, a probe, the time to drain, and as little privilege as the manifest can do with.
+The manifests' fields stay unchanged. Missing ones are added: the model's files and their paths, names, variables, a
+probe, time to drain, and as few privileges as possible.
 """
 
 from __future__ import annotations

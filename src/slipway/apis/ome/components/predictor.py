@@ -1,4 +1,4 @@
-"""Predictor: model, runtime and engine of a service as earlier versions wrote them, in one field. Pure."""
+"""Predictor: model, runtime and engine of a service in the single field of earlier versions. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Replicas: who says how many a workload has, where somebody else may say it beside the controller. Pure.
+"""Replicas: the number of replicas of a workload that another autoscaler may scale, too. Pure.
 
-Server-side apply takes a field back to its default when its last owner leaves it out: a Deployment whose autoscaler has
-not written yet would fall to one replica. So the controller goes on saying the number that it gave, and leaves the
-field alone once it finds another number there, which is somebody else's.
+Server-side apply resets a field to its default when its last owner omits it: a Deployment whose autoscaler has not
+written yet would fall to one replica. The controller therefore keeps setting its last number, and omits the field once
+another number is there.
 """
 
 from __future__ import annotations

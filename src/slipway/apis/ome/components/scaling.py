@@ -1,8 +1,8 @@
-"""Scaling: what the replicas of a component follow. Pure.
+"""Scaling: what determines the replicas of a component. Pure.
 
-Kubernetes' autoscaler follows cpu and memory, KEDA a query to Prometheus, ours the requests at the gateway: it is the
-only one that goes to zero, as the gateway has the requests wait. Groups of several nodes follow nothing unless they
-ask for requests or KEDA.
+Kubernetes' autoscaler uses CPU and memory, KEDA a Prometheus query, and Slipway's autoscaler the requests at the
+gateway. Only the last one scales to zero, because the gateway holds the requests. Groups of several nodes are scaled
+only if they ask for requests or KEDA.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Folders: which model has which folder of the nodes. Pure.
+"""Folders: which model owns which folder of the nodes. Pure.
 
 Models of the cluster, which are the operator's, come first. Next are models below their namespace's folder, or below a
-folder that the operator shares with all namespaces. Last are models whose files an earlier version loaded
-elsewhere: the nodes' records name these paths, and only the controller writes the records.
+folder that the operator shares with all namespaces. Last are models whose files an earlier version loaded elsewhere:
+the nodes' records name these paths, and only the controller writes the records.
 """
 
 from __future__ import annotations

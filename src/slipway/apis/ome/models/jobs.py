@@ -1,4 +1,4 @@
-"""Jobs: the runs of the loader that a model wants, on a node or beside a claim. Pure."""
+"""Jobs: the loader's tasks for a model, on a node or on a claim. Pure."""
 
 from __future__ import annotations
 

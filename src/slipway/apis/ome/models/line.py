@@ -1,4 +1,4 @@
-"""Line: which namespaces load models onto a node, and which are next. Pure, but for a cache."""
+"""Line: which namespaces load models onto a node, and which are next. Pure except for a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan: files come onto nodes and go from them, each by a Job that is pinned to its node. Pure."""
+"""Plan: loads files onto nodes and removes them, each with a Job that is pinned to its node. Pure."""
 
 from __future__ import annotations
 

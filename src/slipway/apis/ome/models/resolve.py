@@ -1,5 +1,5 @@
-"""Resolve: what a model asks for, and what the nodes say of it, read and checked once. Pure, but for the
-clock that decides which namespaces are next."""
+"""Resolve: parses and checks a model and the records of its nodes once. Pure except for the clock that decides which
+namespaces are next."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Room: how much of a node the records of models and the labels of their folders take. Pure, but for a cache.
+"""Room: how much of a node's metadata the records and labels of models use. Pure except for a cache.
 
-Kubernetes takes 256 KiB of annotations for each object, and an object of little more than 1 MiB. BaseModels cost their
+Kubernetes allows 256 KiB of annotations for each object, and objects of little more than 1 MiB. BaseModels cost their
 authors nothing, so each namespace has a share, and all namespaces together leave room for models of the cluster and for
-other programs. A record counts with what it may say later.
+other programs. A record counts with its largest possible size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Status of a model: which nodes have its files, how far the others are, or what its claim has. Pure."""
+"""Status of a model: the nodes that have its files, the progress of the others, or the content of its claim. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage: where a model's files come from and where they lie, on nodes or on a claim, read and checked. Pure, but
+"""Storage: the source of a model's files and their location, on nodes or on a claim, parsed and checked. Pure except
 for a cache."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Turns: which models a node loads next. Pure, but for a cache.
+"""Turns: which models a node loads next. Pure except for a cache.
 
 Each namespace has its own queue on each node, the oldest model first. The first models of all queues wait in one line:
-the namespace with the fewest loads on the node is next, and namespaces with equally many take turns. So a look at a
-model costs the same however many models other authors have. Models of the cluster, which are the operator's, are one
-queue, and one of them can load even if namespaces hold all turns.
+the namespace with the fewest loads on the node is next, and namespaces with equally many take turns. The cost of
+examining a model therefore does not depend on the number of other authors' models. Models of the cluster, which are the
+operator's, are one queue, and one of them can load even if namespaces hold all turns.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Volumes: how pods of any namespace read a folder of their node, without the right to mount one. Pure.
+"""Volumes: how pods of any namespace read a folder of their node without the right to mount host paths. Pure.
 
 The services of a namespace share a claim for each model, so that the number of claims does not grow with the services.
-The model that has the folder makes a volume for that claim alone, and deletes the claim when nothing of the model needs
-it. A label of nodes tells
-which folders are a model's, and the volume is for these nodes. So the kubelet mounts nothing of a model that has lost
-its folder, and the next model waits until the volumes are gone. Admission policies let pods mount such claims
-read-only, and only the controller create them.
+The model that owns the folder creates a volume for that claim alone, and deletes the claim when no pod of the model
+needs it. A node label shows which folders belong to a model, and the volume is limited to these nodes. The kubelet
+therefore mounts nothing of a model that has lost its folder, and the next model waits until the volumes are gone.
+Admission policies let pods mount such claims read-only, and let only the controller create them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Candidates: ServingRuntimes and ClusterServingRuntimes as a selection reads them. Pure."""
+"""Candidates: ServingRuntimes and ClusterServingRuntimes, parsed for the selection. Pure."""
 
 from __future__ import annotations
 

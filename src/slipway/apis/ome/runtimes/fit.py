@@ -1,4 +1,4 @@
-"""Fit: what keeps a runtime from a model, in numbers that compare and in words. Pure."""
+"""Fit: why a runtime does not fit a model, as a score and as text. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Selection: which runtime serves a model, and what keeps each other one from it. Pure.
+"""Selection: which runtime serves a model, and why each other one does not. Pure.
 
-A runtime lists the formats that it serves. An entry fits a model that has its format, framework, architecture and
-quantization; what an entry leaves out the model must not have either. Of the runtimes with an entry that fits, those of
-the namespace go before the cluster's, those for models of its size before those for any, then the higher score, then
-the narrower range of sizes.
+A runtime lists the formats that it serves. An entry fits a model with the same format, framework, architecture and
+quantization; a field that the entry omits must be missing from the model, too. Of the runtimes with a fitting entry,
+those of the namespace take precedence over the cluster's, then those for models of this size over those for any size,
+then the higher score, then the narrower range of sizes.
 """
 
 from __future__ import annotations

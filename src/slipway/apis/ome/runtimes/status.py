@@ -1,4 +1,4 @@
-"""Status of a runtime: whether it can be read, and whether an older one takes its place. Pure."""
+"""Status of a runtime: whether it is valid, and whether an older one takes precedence. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Versions of formats and frameworks, and whether a runtime's goes with a model's. Pure.
+"""Versions of formats and frameworks, and whether a runtime's version fits a model's. Pure.
 
-The grammar is OME's: an optional ``v``, one to three numbers, and behind the third a development release, a pre-release
-and a build, as in ``4.51.0.dev0`` and ``1.8.0-beta+7``.
+The grammar is OME's: an optional ``v`` and one to three numbers. The third may be followed by a development release, a
+pre-release and a build, as in ``4.51.0.dev0`` and ``1.8.0-beta+7``.
 """
 
 from __future__ import annotations

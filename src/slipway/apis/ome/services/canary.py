@@ -1,7 +1,7 @@
-"""Canaries: a new spec is tried on a share of the requests before it is rolled out. Pure.
+"""Canaries: a new spec gets a share of the requests before it is rolled out. Pure.
 
-Two Deployments: the stable one, and the canary with the new spec and a Service of its own, to which the gateway sends
-the share. Which revision each has is read from what is there, so nothing else has to be remembered.
+There are two Deployments: the stable one, and the canary with the new spec and its own Service, to which the gateway
+sends the share. Each one's revision is read from the Deployment, so that nothing else has to be stored.
 """
 
 from __future__ import annotations

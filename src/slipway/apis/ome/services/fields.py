@@ -1,4 +1,5 @@
-"""The original's fields in the status of an InferenceService: its parts with their revisions, and its model. Pure."""
+"""The original's fields in the status of an InferenceService: its components with their revisions, and its model.
+Pure."""
 
 from __future__ import annotations
 

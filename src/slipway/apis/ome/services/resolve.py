@@ -1,8 +1,7 @@
-"""Resolve: an InferenceService with its model, its runtime and the parts that follow from them, read and checked once.
-Pure.
+"""Resolve: parses and checks an InferenceService with its model, runtime and components once. Pure.
 
-Model and runtime are looked for in the namespace first and then in the cluster, whatever the references' kinds say:
-those have a default that nobody means.
+Model and runtime are looked up in the namespace first and then in the cluster. The kinds in the references are ignored,
+because their default is rarely intended.
 """
 
 from __future__ import annotations

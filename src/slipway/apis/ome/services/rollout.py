@@ -1,5 +1,4 @@
-"""Rollout: a part of a service with the template of its pods, what there is of them, and a newer spec that is tried.
-Pure."""
+"""Rollout: a component's pod template, its existing Deployments, and a newer spec that is tried. Pure."""
 
 from __future__ import annotations
 

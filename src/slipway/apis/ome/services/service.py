@@ -1,4 +1,4 @@
-"""Service: an InferenceService that can be served, with its model, its runtime and its parts. Pure."""
+"""Service: an InferenceService that can be served, with its model, runtime and components. Pure."""
 
 from __future__ import annotations
 

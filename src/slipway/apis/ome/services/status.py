@@ -1,4 +1,4 @@
-"""Status of an InferenceService: what became of its parts, in the original's fields and in conditions. Pure."""
+"""Status of an InferenceService: the state of its components, in the original's fields and in conditions. Pure."""
 
 from __future__ import annotations
 

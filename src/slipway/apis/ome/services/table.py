@@ -1,4 +1,4 @@
-"""InferenceServices' pure functions: a service becomes its children, and what became of them becomes its status."""
+"""InferenceServices: the functions that turn a service into children and a status."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a service depends on: whose changes lead to which services. Pure.
+"""Watches: which changes affect which services. Pure.
 
-A runtime that comes or changes concerns the services that name it, and those that name none and could choose it; a
-model those that name it. How far a download is concerns none.
+A new or changed runtime affects the services that name it, and those that name none and could select it. A model
+affects the services that name it, but not by the progress of its download.
 """
 
 from __future__ import annotations
