@@ -27,7 +27,7 @@ YAML_DEPTH = 64
 
 
 class DecodingError(ValueError):
-    """The text is not what it should be. The message is one printable line of at most MESSAGE_CHARACTERS."""
+    """The text is not valid. The message is one printable line of at most MESSAGE_CHARACTERS."""
 
 
 @overload
@@ -80,7 +80,7 @@ def refuse_longer(text: Text, most: int) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """What an exception says, as one printable line of bounded length; its type where it says nothing."""
+    """Returns an exception's message as one printable line of bounded length; its type if it has no message."""
     words = " ".join(str(error)[: 4 * MESSAGE_CHARACTERS].split())
     line = "".join(character if character.isprintable() else "?" for character in words)
     if len(line) > MESSAGE_CHARACTERS:

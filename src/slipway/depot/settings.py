@@ -135,7 +135,7 @@ def load(path: Path) -> Settings:
 
 
 def parse_settings(document: Any) -> Settings:
-    """The settings that decoded YAML means. Raises ValueError."""
+    """Returns the settings of decoded YAML. Raises ValueError."""
     settings = msgspec.convert(document, Settings)
     for field, quantity in (("capacityLimit", settings.capacity_limit), ("uploadLimit", settings.upload_limit)):
         if quantity and not _positive(quantity):

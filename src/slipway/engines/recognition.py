@@ -144,7 +144,7 @@ def assigned(container: Object) -> tuple[str, ...]:
 
 
 def values_of_flags(args: Sequence[str], *flags: str) -> list[str]:
-    """The words that follow the last of some flags among arguments, or stand behind its ``=``."""
+    """Returns the words that follow the last of some flags among arguments, or stand behind its ``=``."""
     spelled = [spelling(word.partition("=")[0]) for word in args]
     last = next((place for place in reversed(range(len(args))) if spelled[place] in flags), None)
     if last is None:

@@ -53,7 +53,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class LastOutcome(NamedTuple):
-    """The outcome of the last look at a repository."""
+    """The outcome of the last read of a repository."""
 
     until: float
     outcome: Repository | UnservableError | None

@@ -38,7 +38,7 @@ COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": operator.gt, "Lt": o
 
 
 class Node(msgspec.Struct, frozen=True):
-    """What is known of a node."""
+    """The used fields of a node."""
 
     name: str
     uid: str
@@ -55,7 +55,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def trim_node(node: Object) -> Object:
-    """A node with what :func:`read` needs and nothing else: thousands of them are held in memory."""
+    """Returns a node with only the fields that :func:`parse_node` needs: thousands of them are in memory."""
     metadata, status = node["metadata"], node.get("status") or {}
     kept = {field: metadata.get(field, "") for field in ("name", "uid", "resourceVersion")}
     annotations = metadata.get("annotations") or {}
@@ -67,7 +67,7 @@ def trim_node(node: Object) -> Object:
 
 
 def parse_node(node: Object) -> Node:
-    """A node as :func:`trimmed` left it."""
+    """Parses a node that :func:`trim_node` returned."""
     metadata = node["metadata"]
     return Node(
         name=metadata["name"],
@@ -89,8 +89,8 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def difference(old: Object | None, new: Object | None, prefix: str) -> Difference:
-    """Between two states of a node, as :func:`trimmed` left them; nothing where only its heart beat. ``prefix``: of the
-    labels that tell models' states, which decide nothing themselves."""
+    """Returns the difference between two states of a node from :func:`trim_node`; empty after a heartbeat. ``prefix``:
+    of the labels with models' states, which decide nothing themselves."""
     if old is None or new is None:
         return Difference(concerns_all=True)
     one, other = parse_node(old), parse_node(new)
@@ -115,14 +115,14 @@ def difference(old: Object | None, new: Object | None, prefix: str) -> Differenc
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """One condition on a label, or on the name, of a node."""
+    """A condition on a label, or on the name, of a node."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def fault(self, *, of_field: bool) -> str:
-        """What is wrong with it; empty: nothing."""
+        """Returns what is wrong with it; empty: nothing."""
         if of_field and (self.key != NAME_FIELD or self.operator not in ("In", "NotIn") or len(self.values) != 1):
             return f"matchFields takes {NAME_FIELD} with In or NotIn and one value"
         if self.operator in ("In", "NotIn"):
@@ -135,7 +135,7 @@ class Requirement(msgspec.Struct, frozen=True):
         return f"the operator {self.operator} of {self.key} is not one of In, NotIn, Exists, DoesNotExist, Gt and Lt"
 
     def holds(self, values: Mapping[str, str]) -> bool:
-        """Of these labels, as the scheduler decides it: what is not there is in no list."""
+        """Whether these labels meet the condition, by the scheduler's rules: a missing value is in no list."""
         value = values.get(self.key)
         match self.operator:
             case "In":
@@ -151,13 +151,13 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class Term(msgspec.Struct, frozen=True, rename="camel"):
-    """Conditions that hold together."""
+    """Conditions that must all hold."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
     def holds(self, node: Node) -> bool:
-        """One that asks for nothing holds of no node."""
+        """A term without conditions matches no node."""
         nonempty = bool(self.match_expressions or self.match_fields)
         by_labels = all(one.holds(node.labels) for one in self.match_expressions)
         return nonempty and by_labels and all(one.holds({NAME_FIELD: node.name}) for one in self.match_fields)
@@ -172,7 +172,7 @@ class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Which nodes are to have weights."""
+    """The nodes that should have weights."""
 
     labels: Mapping[str, str] = {}
     terms: tuple[Term, ...] | None = None
@@ -184,8 +184,8 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def placement(node_selector: Mapping[str, str], node_affinity: Object | None) -> Placement:
-    """What a nodeSelector and a nodeAffinity ask for, as in a pod. What they only prefer is nothing here. Raises
-    ValueError for what no pod may have."""
+    """Returns the placement for a nodeSelector and a nodeAffinity, as in a pod. Preferences are ignored. Raises
+    ValueError for values that a pod may not have."""
     selector = msgspec.convert(node_affinity or {}, _Affinity).required_during_scheduling_ignored_during_execution
     terms = selector.node_selector_terms if selector else None
     for term in terms or ():
@@ -197,14 +197,14 @@ def placement(node_selector: Mapping[str, str], node_affinity: Object | None) ->
 
 
 def pinned(node: str) -> Object:
-    """Affinity of a pod that runs on this node alone."""
+    """Returns the affinity of a pod that runs on this node only."""
     field = {"key": NAME_FIELD, "operator": "In", "values": [node]}
     terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def node_of(job: Object) -> str:
-    """The node that a Job of ours is pinned to; empty: it is not."""
+    """Returns the node that a Job of ours is pinned to; empty: none."""
     try:
         pod = job["spec"]["template"]["spec"]
         selector = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -218,7 +218,7 @@ def node_of(job: Object) -> str:
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What lies on a node of one model."""
+    """A node's record of one model."""
 
     state: State
     of: str
@@ -243,18 +243,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """Why it is Failed."""
 
     def has(self, digest: str, node: Node) -> bool:
-        """Whether the weights are there, as far as the node has run on since they were looked at."""
+        """Whether the node has the weights and has not rebooted since they were checked."""
         return self.state == "Ready" and self.digest == digest and self.boot == node.boot
 
     def seal_of(self, path: str) -> str:
-        """The seal of this folder; of one that a version without seals filled, its size and revision."""
+        """Returns the seal of this folder; for a folder from a version without seals, its size and revision."""
         if self.path != path or self.seal:
             return self.seal if self.path == path else ""
         return f"{self.size}@{self.revision}" if self.state == "Ready" else ""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All folders that may be there, its own last."""
+        """All folders that may exist, its own last."""
         return tuple(dict.fromkeys((*self.former, *((self.path,) if self.path else ()))))
 
     @property
@@ -263,24 +263,25 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
 
     def paths_still_read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
-        """``read_before`` of the record that follows this one and reads another path. ``still``: whether pods read a
+        """Returns ``read_before`` of the next record, which reads another path. ``still``: whether pods read a
         folder."""
         before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
         return tuple(one for one in before if one != path and still(one))[-MOST_READ:]
 
     def former_paths(self, path: str) -> tuple[str, ...]:
-        """``former`` of the record that follows this one with another path."""
+        """Returns ``former`` of the next record, which has another path."""
         return tuple(one for one in self.paths if one != path)[-MOST_FORMER:]
 
 
 def find_record(node: Node, mark: str, of: str) -> Record | None:
-    """What a node says of the model with this uid; None: nothing. ``mark``: of its label, without the prefix."""
+    """Returns a node's record of the model with this uid; None: there is none. ``mark``: of its label, without the
+    prefix."""
     record = decode_record(node.records.get(f"{RECORDS}{mark}", ""))
     return record if record is not None and record.of == of else None
 
 
 def decode_record(text: str) -> Record | None:
-    """A record of a node; None: there is none, or it cannot be read."""
+    """Decodes a record of a node; None: there is none, or it is invalid."""
     try:
         return decode_json(text, Record, most=RECORD_BYTES) if text else None
     except DecodingError:
@@ -290,8 +291,8 @@ def decode_record(text: str) -> Record | None:
 def build_patch(
     node: Node, label: str, record: Record | None, *, selectable: bool = True, mountable: bool = True
 ) -> MetadataPatch:
-    """Has a node say this of a model, or nothing any more. ``offered``: whether pods may select the node by it;
-    ``mountable``: whether they may mount its folders there."""
+    """Returns the patch that sets a node's record of a model, or removes it. ``selectable``: whether pods may select
+    the node by it; ``mountable``: whether they may mount its folders there."""
     annotation = f"{RECORDS}{mark(label)}"
     before = decode_record(node.records.get(annotation, ""))
     kept_labels: dict[str, str | None] = dict.fromkeys(_previous_folder_labels(node, mark(label), before))
@@ -305,15 +306,15 @@ def build_patch(
 
 
 def _previous_folder_labels(node: Node, mark: str, record: Record | None) -> Iterable[str]:
-    """The labels of a model's folders on a node: those of its record, or if that was deleted, all with the model's
-    mark."""
+    """Returns the labels of a model's folders on a node: those of its record, or if that was deleted, all with the
+    model's mark."""
     if record is not None:
         return [folder_label(record.of, one) for one in record.readable_paths]
     return [name for name, value in node.labels.items() if name.startswith(RECORDS) and value == mark]
 
 
 def folder_label(of: str, path: str) -> str:
-    """The label of nodes on which a folder is that of the model with the uid ``of``."""
+    """Returns the label of nodes on which a folder belongs to the model with the uid ``of``."""
     identity = f"{of}\0{path}"
     return f"{RECORDS}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
@@ -324,5 +325,5 @@ def _shorten(message: str) -> str:
 
 
 def mark(label: str) -> str:
-    """A label's name without its prefix, which its record has too."""
+    """Returns a label's name without its prefix, which the record has, too."""
     return label.rpartition("/")[2]

@@ -143,7 +143,7 @@ def _is_weight(path: str, format_: Format) -> bool:
 
 
 def is_companion(path: str, size: int | None) -> bool:
-    """Whether an engine may read a file that is no weight. ``size``: None: it is not known."""
+    """Whether an engine may read a file that is not weights. ``size``: None: unknown."""
     name = path.rpartition("/")[2].lower()
     if OTHER_INDEX.fullmatch(name):
         return False

@@ -202,7 +202,7 @@ def _number(value: int | str | None, missing: int = 0) -> int:
 
 
 class _Reader:
-    """Values one after another, in the byte order and the widths of the file's version."""
+    """Reads consecutive values, in the byte order and the widths of the file's version."""
 
     def __init__(self, reader: RangeReader) -> None:
         if reader.take(4, "the first four bytes") != MAGIC:

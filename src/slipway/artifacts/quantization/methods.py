@@ -86,7 +86,7 @@ def _fp4(size: int) -> tuple[Rates, Mapping[str, Fraction]]:
 
 
 def _build_group(targets: Sequence[str] | None, rates: Rates, scales: Mapping[str, Fraction] | None = None) -> Group:
-    """``targets``: names and wildcard patterns of modules. Empty: all others. None: any; they are not understood."""
+    """Builds a group. ``targets``: names and wildcard patterns of modules. Empty: all others. None: unknown, so any."""
     patterns = tuple(one for one in targets or () if WILD & set(one[: name_patterns.LONGEST]))
     names = frozenset(targets or ()).difference(patterns)
     return Group(rates=rates, scales=scales or {}, names=names, patterns=patterns, rest=not targets)

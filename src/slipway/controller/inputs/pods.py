@@ -25,7 +25,7 @@ from slipway.serving.routing.route import bounded
 
 
 class _PodController(NamedTuple):
-    """What controls pods, and the workload that it belongs to."""
+    """A kind that controls pods, and the workload that it belongs to."""
 
     workload: Kind
     name: Callable[[str, Object], str]

@@ -98,7 +98,7 @@ class LoaderClients:
 
     @property
     def public_key(self) -> str:
-        """By what loaders know the controller. Raises RuntimeError before ``sign_with``."""
+        """The key by which loaders recognize the controller. Raises RuntimeError before ``sign_with``."""
         return self._signing.public
 
     @property

@@ -41,7 +41,7 @@ FAILED, UPLOADED = "Failed", frozenset({"session"})
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """What a model keeps in its repository."""
+    """What a model retains in its repository."""
 
     tags: frozenset[str]
     digest: str = ""
@@ -63,7 +63,7 @@ class Swept(msgspec.Struct, frozen=True):
 
 
 def find_retained(models: Iterable[Object]) -> Mapping[str, Retained]:
-    """Repository -> what its model keeps there."""
+    """Returns repository -> what its model retains there."""
     return {repository(*key(one), uid(one)): _retained_of(one) for one in models}
 
 

@@ -166,7 +166,7 @@ class Tokens:
 
 
 def _repositories_to_write(scopes: Iterable[Scope]) -> frozenset[str]:
-    """Repositories that are asked for with more than pull."""
+    """Returns the repositories for which more than pull is requested."""
     return frozenset(one.name for one in scopes if one.writes)
 
 

@@ -125,7 +125,7 @@ class Registry:
             raise RegistryError(f"the registry has the blob {reported_digest} instead of {digest}")
 
     async def cancel(self, repository: str, upload: URL) -> None:
-        """Nothing is left of an upload."""
+        """Cancels an upload and discards its bytes."""
         async with self._request("DELETE", repository, upload):
             pass
 

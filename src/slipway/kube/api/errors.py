@@ -159,7 +159,8 @@ class _Status(msgspec.Struct):
 
 
 def error_from_status(answer: Object, status: int = 0, retry_after: float | None = None) -> ApiError:
-    """The error that a ``Status`` object means; ``status`` is the HTTP status where the object has no code.
+    """Returns the error for a ``Status`` object. ``status``: the HTTP status, if the object has no code. Webhooks and
+    other servers behind the API server write it: an invalid Status gives a ServerError.
 
     Webhooks and other servers behind the API server fill it in: what is no Status is a ServerError.
     """

@@ -140,7 +140,7 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _put(schema: Object, path: str, field: Object) -> None:
-    """Adds a field. Raises ValueError where it is there already, or its place is not."""
+    """Adds a field. Raises ValueError if it exists, or if its parent does not."""
     *places, name = path.split(".")
     for place in places:
         below = schema["properties"].get(place.removesuffix("[]"), {})
@@ -173,7 +173,7 @@ def cel(*rules: Rule) -> Object:
 
 
 def list_map(*keys: str) -> Object:
-    """Schema keys for a list whose elements are told apart by these fields; server-side apply merges them singly."""
+    """Returns schema keys for a list whose elements these fields identify. Server-side apply merges them one by one."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 

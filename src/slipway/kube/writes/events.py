@@ -117,7 +117,7 @@ class Recorder:
         self._ready.set()
 
     def record_fault(self, kind: Kind, obj: Object, message: str) -> None:
-        """Tells on an object that it cannot be used as it is; for :meth:`Informer.on_fault`."""
+        """Records an Event about an object that cannot be used as it is; for :meth:`Informer.on_fault`."""
         self.record(kind, obj, "Warning", FAULT_REASON, message)
 
     async def run(self) -> None:

@@ -136,7 +136,7 @@ class Agent:
                 running.stop.set()
 
     async def _safe_step(self) -> bool:
-        """A failure is a bug of ours or a fault of the disk; loaded adapters must not suffer from it."""
+        """Runs a step. A failure is a bug or a fault of the disk, and must not affect loaded adapters."""
         try:
             return await self.step()
         except Exception:

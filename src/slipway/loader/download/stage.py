@@ -239,7 +239,7 @@ def _outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str
 
 
 def _is_of(folder: Path, entries: Sequence[Entry]) -> bool:
-    """Whether the folder has these files, as far as their sizes tell."""
+    """Whether the folder has these files, judging by their sizes."""
     try:
         return all(entry.size in (None, (folder / entry.path).stat().st_size) for entry in entries)
     except OSError:

@@ -387,7 +387,7 @@ def _room(response: requests.Response, **_options: Any) -> None:
 
 
 def _codes(response: requests.Response) -> list[str]:
-    """The registry's codes of what is wrong, such as ``DENIED``."""
+    """Returns the registry's error codes, such as ``DENIED``."""
     try:
         reply = decode_json(http.content(response, LARGEST_ANSWER), _Errors, most=LARGEST_ANSWER)
     except (DecodingError, LoadError, TransientError):
@@ -404,7 +404,7 @@ class _Errors(msgspec.Struct, frozen=True):
 
 
 def loopback(host: str) -> bool:
-    """Whether it is this machine, which is asked without TLS as other clients do."""
+    """Whether the host is this machine, which is contacted without TLS as by other clients."""
     return (urlsplit(f"//{host}").hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 

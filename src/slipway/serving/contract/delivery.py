@@ -100,7 +100,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Protocol):
-    """How an API brings its models into workloads."""
+    """How an API delivers its models to workloads."""
 
     @property
     def name(self) -> str:

@@ -91,7 +91,7 @@ def exceeded(job: Object | None) -> int | None:
 
 
 def job_of(pod: Object) -> OwnerReference | None:
-    """The Job that made a pod; None: none did."""
+    """Returns the Job that created a pod; None: no Job did."""
     owner = controller_owner(pod)
     of_a_job = owner is not None and (owner.api_version.partition("/")[0], owner.kind) == (JOB.group, JOB.kind)
     return owner if of_a_job else None

@@ -105,7 +105,7 @@ def _is_true(condition: Object | None) -> bool:
 
 
 def _unscheduled_since(pod: Object) -> float:
-    """Unix seconds; 0 of a pod that has a node, or is on its way out."""
+    """Unix seconds; 0 for a pod that has a node, or is being deleted."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     condition = next((one for one in conditions if one["type"] == "PodScheduled"), None)
     waits = condition is not None and condition["status"] == "False" and not deleting(pod)

@@ -11,7 +11,7 @@ from slipway.serving.contract.delivery import Blocked
 
 
 class DeliveredModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that can be brought."""
+    """A model that can be delivered."""
 
     name: str
     """Of its folder in the pods."""
@@ -25,7 +25,7 @@ class DeliveredModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's, and the API's, for all workloads."""
+    """The operator's settings, and the API's, for all workloads."""
 
     folder: str
     """Where containers find their models, each in a folder of its name."""
@@ -49,7 +49,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
-    """By what models come into pods."""
+    """How models get into pods."""
 
     mode: str = ""
     reason: str = ""

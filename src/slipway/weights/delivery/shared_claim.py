@@ -32,7 +32,7 @@ REASONS = {"ReadWriteMany": "RWXSharedVolume", "ReadWriteOnce": "RWOSharedVolume
 
 
 def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> Means:
-    """The claim, and what still has to be done to fill it."""
+    """Returns the claim, and the remaining work to fill it."""
     digests = {one.digest: one for one in models}
     set_digest = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()[:12]
     place = Key(key(world.workload).namespace, f"{choices.prefix}cache-{set_digest}")
@@ -80,7 +80,7 @@ def _filled_digests(pvc: Object | None) -> set[str]:
 
 
 def _claim(world: DeliveryWorld, choices: Choices, pvc: Object, filled: set[str]) -> Object:
-    """The claim with this workload among its owners, and what is known of its content."""
+    """Returns the claim with this workload among its owners, and the record of its content."""
     metadata, mine = pvc["metadata"], owner(world.kind, world.workload)
     others = [one for one in owners(pvc) if one.get("uid") != mine["uid"]]
     annotations = {**(metadata.get("annotations") or {}), **({FILLED: ",".join(sorted(filled))} if filled else {})}
@@ -103,7 +103,7 @@ def _folder(digest: str) -> str:
 
 
 def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str) -> Run:
-    """The Job that brings a model onto this very claim, not onto one of its name that was there before."""
+    """Returns the Job that loads a model onto this claim, not onto an earlier one with its name."""
     name = f"{claim_name}-{digest.partition(':')[2][:8]}"
     job = world.jobs.get(name)
     if job is None or pvc is None or deleting(job) or all(one.get("uid") != uid(pvc) for one in owners(job)):
@@ -112,7 +112,7 @@ def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str)
 
 
 def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: DeliveredModel, run: Run) -> Object:
-    """It runs where the workload may run: where its pod is, a claim may find its volume for good."""
+    """The Job runs where the workload may run: a claim's volume may be bound to the place of its first pod for good."""
     settings, pod = world.settings, template_of(world.kind, world.workload)["spec"]
     runner = Runner(
         image=settings.loader_image,

@@ -16,7 +16,7 @@ TOKEN_SECONDS = 3600
 
 
 def of_registry(ca: str) -> Access:
-    """``ca``: PEM text of the authority of registry and depot; empty: the public ones."""
+    """Returns the access. ``ca``: PEM text of the authority of registry and depot; empty: the public ones."""
     claim = {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": FILE}
     volume: Object = {"name": VOLUME, "projected": {"sources": [{"serviceAccountToken": claim}]}}
     environment = {TOKEN_VARIABLE: f"{FOLDER}/{FILE}"} | ({CA_VARIABLE: ca} if ca else {})

@@ -47,7 +47,7 @@ class SourceError(ValueError):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A text, and what of the weights that it names is wanted."""
+    """A text, and the requested files of the weights that it names."""
 
     text: str
     name: str = ""
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A source in parts."""
+    """A parsed source."""
 
     kind: Kind
     url: str = ""
@@ -82,15 +82,15 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def main(self) -> str:
-        """The file that the engine is told, inside the cache's folder. Empty: that is seen when the files are listed,
-        or it is the folder itself."""
+        """The file for the engine's command line, inside the cache's folder. Empty: it is known when the files are
+        listed, or it is the folder itself."""
         if self.stored_as:
             return self.stored_as
         return self.files[0] if self.files and not GLOB.search(self.files[0]) else ""
 
     @property
     def cached(self) -> bool:
-        """Whether a loader brings it into a cache."""
+        """Whether a loader loads it into a cache."""
         return self.kind in ("web", "hub", "bucket", "host")
 
 
@@ -213,7 +213,7 @@ def _host(path: str, request: Request, rules: Sources) -> Source:
 
 
 def on_node(path: str, rules: Sources) -> bool:
-    """Whether the operator allows a path of the nodes: one of these folders, or what is below it."""
+    """Whether the operator allows a path of the nodes: one of these folders, or a path below it."""
     place = path.rstrip("/")
     named = any(root.rstrip("/") == place for root in rules.allowed_host_path_roots)
     return not _fault(place[1:]) and (named or any(_below(place, root) for root in rules.allowed_host_path_roots))
@@ -229,14 +229,14 @@ def _stored(name: str, request: Request) -> str:
 
 
 def file_name(source_name: str, name: str) -> str:
-    """Name of a GGUF file where it is kept: what its source calls it, without what shells and engines trip over, else
-    the resource's ``name``, else ``model``."""
+    """Returns the name of a stored GGUF file: its name in the source, without characters that shells and engines cannot
+    handle, else the resource's ``name``, else ``model``."""
     stem = source_name[: -len(SUFFIX)] if source_name.lower().endswith(SUFFIX) else source_name
     return (clean(stem) or clean(name) or "model") + SUFFIX
 
 
 def clean(text: str) -> str:
-    """Letters, digits, dots, underscores and hyphens; one hyphen for whatever lies between."""
+    """Keeps letters, digits, dots, underscores and hyphens, and replaces each other sequence with a hyphen."""
     return UNSAFE_CHARACTERS.sub("-", text).strip("-._")
 
 

@@ -76,7 +76,7 @@ def _freedoms(server: ModelServer) -> frozenset[Freedom]:
 
 
 def _keep_existing(view: ModelView, model: Model) -> tuple[Object, ...]:
-    """A Deployment of before the cache was asked for serves on while it is filled."""
+    """Keeps a Deployment from before the Model had a cache while the cache is filled."""
     return (workload.keep_deployment(view.deployment, model.replicas),) if view.deployment else ()
 
 

@@ -45,7 +45,7 @@ their uid."""
 
 
 class SourceCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a source was when it was asked last; without etag and size it did not answer."""
+    """The last check of a source. Without etag and size, the source did not answer."""
 
     at: str
     etag: str = ""
@@ -53,7 +53,7 @@ class SourceCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is recorded of one folder."""
+    """The record of one folder."""
 
     loaded: str = ""
     """When it was complete; empty: it is not."""
@@ -89,7 +89,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one folder of a namespace's cache."""
+    """The records of one folder of a namespace's cache."""
 
     place: Place
     record: Record | None

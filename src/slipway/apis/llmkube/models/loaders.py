@@ -158,7 +158,7 @@ def _url(model: Model) -> str:
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
-    """The option with each value, which may look like an option itself; nothing for those that are empty."""
+    """Returns the option with each non-empty value, which may look like an option itself."""
     return [f"{option}={value}" for value in values if value]
 
 

@@ -108,7 +108,7 @@ def from_claim(view: ModelView, model: Model) -> WeightsPlan:
 
 
 def inspect_in_place(view: ModelView, model: Model) -> WeightsPlan:
-    """Reads the header of weights where they are, if their metadata depends on it."""
+    """Reads the header of weights in their place, if their metadata depends on it."""
     if not (model.spec.format == "gguf" or (model.spec.sha256 and model.in_claim)):
         return WeightsPlan()
     return WeightsPlan(children=inspection(view, model).children(view.world.now))

@@ -206,7 +206,7 @@ def _set_aside(record: Record) -> Verdict:
 
 
 def _holds(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
-    """Whether a reservation fits when those behind it in the queue have given back theirs."""
+    """Whether a reservation fits once those behind it in the queue have given back theirs."""
     name, own = str(key(quota)), place(service, priority)
     behind = (other for other, at in _queue(listers, name, RESERVED) if key(other) != key(service) and at > own)
     return used(listers, name) - sum(record_of(other).reserved for other in behind) <= _limit(quota)

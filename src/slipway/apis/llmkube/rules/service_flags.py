@@ -19,7 +19,7 @@ from slipway.kube.objects import Object
 
 
 class ExplicitSetting(msgspec.Struct, frozen=True):
-    """A field that is set."""
+    """A field that the spec sets."""
 
     field: str
     """``ropeScaling.factor``."""
@@ -45,7 +45,7 @@ BEFORE = {
 
 
 def explicit_settings(spec: InferenceServiceSpec) -> tuple[ExplicitSetting, ...]:
-    """All fields that are set, and that the runtime might take: those of other runtimes' blocks are not among them."""
+    """Returns all fields that are set and that the runtime might use, without those of other runtimes' blocks."""
     own = BLOCKS.get(spec.runtime, "")
     settings = _index_by_setting(spec)
     if own == BLOCKS["sglang"] and spec.sglang_config.lora_adapters:

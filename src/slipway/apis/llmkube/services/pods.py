@@ -143,7 +143,7 @@ def _security(service: Service) -> Object:
 
 
 def _own_security(service: Service, given: Object) -> Object:
-    """The author's, but that no process gains privileges, as Kubernetes would let it where nothing is said."""
+    """Returns the author's security context, without privilege escalation, which Kubernetes would otherwise allow."""
     return given if service.settings.authors.privileged else {"allowPrivilegeEscalation": False, **given}
 
 

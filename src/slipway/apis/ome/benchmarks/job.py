@@ -61,7 +61,7 @@ OWN_LABELS = frozenset({names.BENCHMARK_LABEL})
 
 
 class BenchmarkState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a benchmark is. With a failure it is over, or will not begin by itself."""
+    """The progress of a benchmark. With a failure it has ended, or cannot start without a change."""
 
     state: str = "Pending"
     pending: Pending | None = None
@@ -71,7 +71,7 @@ class BenchmarkState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(view: BenchmarkView) -> Plan:
-    """A Job is made once for a spec, and stays as it was made; with another spec it goes, and is made anew. Raises
+    """Returns the Job. It is created once for a spec and not changed; a new spec replaces it. Raises
     InvalidSpecError."""
     if view.fault:
         raise view.fault
@@ -85,19 +85,19 @@ def plan(view: BenchmarkView) -> Plan:
 
 
 def granted_freedoms(view: BenchmarkView, planned: Plan) -> frozenset[Freedom]:
-    """All but what podOverride brings. Raises InvalidSpecError."""
+    """Returns all freedoms except those that podOverride needs. Raises InvalidSpecError."""
     return freedoms([_build_job(view, {})] if view.job else planned.children)
 
 
 def _keep_job(observed: Object) -> Object:
-    """A Job as it is: nothing of it can be changed."""
+    """Returns an existing Job unchanged: none of its fields can be changed."""
     metadata = {field: observed["metadata"].get(field) or {} for field in ("name", "namespace", "labels")}
     metadata["annotations"] = {SPEC: observed["metadata"]["annotations"][SPEC]}
     return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": metadata, "spec": observed["spec"]}
 
 
 def _build_claims(view: BenchmarkView) -> tuple[Object, ...]:
-    """For the files of a model on nodes."""
+    """Builds the claims for the files of a model on nodes."""
     volumes = view.job.access.volumes if view.job else ()
     mark, namespace = nodes.mark(view.job.node_label if view.job else ""), key(view.world.resource).namespace
     return tuple(
@@ -106,7 +106,7 @@ def _build_claims(view: BenchmarkView) -> tuple[Object, ...]:
 
 
 def _build_job(view: BenchmarkView, override: Object) -> Object:
-    """``override``: podOverride as it is written. Raises InvalidSpecError."""
+    """Builds the Job. ``override``: podOverride as the author wrote it. Raises InvalidSpecError."""
     desired, world = view.job, view.world
     if desired is None:
         raise view.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
@@ -147,13 +147,14 @@ def _build_job(view: BenchmarkView, override: Object) -> Object:
 
 
 def _uses(desired: BenchmarkJob) -> Object:
-    """What the pod says that it reads, so that the model keeps it there."""
+    """Returns the annotation for what the pod reads, so that the model keeps it there."""
     paths = [mount.path for mount in desired.access.mounts if mount.volume == MODEL_VOLUME]
     return {USES: " ".join(map(use_of, paths))} if desired.node_label and paths else {}
 
 
 def _sidecar(view: BenchmarkView, access: Access) -> Object:
-    """Is ready before the tool begins, and is stopped when that has ended, however it did."""
+    """Returns the sidecar. It is ready before the tool starts, and is stopped when the tool has ended, whatever the
+    result."""
     where = next(mount for mount in access.mounts if mount.volume == RESULTS_VOLUME)
     reader = Container(
         name=SIDECAR,
@@ -167,8 +168,7 @@ def _sidecar(view: BenchmarkView, access: Access) -> Object:
 
 
 def _overridden(pod: Object, override: Object) -> Object:
-    """The pod with podOverride laid over it, and the command that keeps its secrets to itself. Raises
-    InvalidSpecError."""
+    """Merges podOverride over the pod, with a command that hides the pod's secrets. Raises InvalidSpecError."""
     container, patch = _select_fields(override, OF_CONTAINER), _select_fields(override, OF_POD)
     if container:
         patch["containers"] = [{"name": CONTAINER, **container}]
@@ -178,7 +178,7 @@ def _overridden(pod: Object, override: Object) -> Object:
 
 
 def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
-    """Those of these fields that it has. Raises InvalidSpecError where one is no such thing."""
+    """Returns those of these fields that podOverride sets. Raises InvalidSpecError if one has the wrong type."""
     given = {field: override[field] for field in fields if override.get(field)}
     for field, value in given.items():
         items = value if isinstance(value, list) else ()
@@ -188,7 +188,7 @@ def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
 
 
 def _secrets(container: Object) -> list[str]:
-    """The variables with secrets that the tool would tell of; with a Secret as a whole, whatever it may have."""
+    """Returns the variables with secrets that the tool would print; for a whole Secret, any of its variables."""
     env = [(str(one.get("name")), one) for one in container.get("env", [])]
     named = [name for name, one in env if one.get("valueFrom")]
     given = [name for name, one in env if one.get("value") and name in genai_bench.CREDENTIAL_VARIABLES]
@@ -197,7 +197,7 @@ def _secrets(container: Object) -> list[str]:
 
 
 def status(view: BenchmarkView, rejection: Rejection | None) -> StatusResult:
-    """Once a benchmark is over, what was told of it stays."""
+    """Once a benchmark has ended, its status stays."""
     resource, manifest = view.world.resource, view.existing_job or {}
     before = resource.get("status") or {}
     over = before.get("state") in ("Completed", "Failed") and before.get("observedGeneration") == generation(resource)
@@ -257,7 +257,7 @@ def _determine_state(view: BenchmarkView) -> BenchmarkState:
 
 
 def _outcome(view: BenchmarkView, at: float, *, failed: bool) -> BenchmarkState:
-    """Of a Job that is over since ``at``, in Unix seconds."""
+    """Returns the state of a Job that ended at ``at``, in Unix seconds."""
     summary, remaining = _summary(view), at + SUMMARY_SECONDS - view.world.now
     if summary is None and remaining > 0:
         waiting = Pending("Running", "The benchmark has ended, and its results are being read.")
@@ -286,7 +286,7 @@ def _failure(view: BenchmarkView, summary: Summary | None, *, failed: bool) -> F
 
 
 def _summary(view: BenchmarkView) -> Summary | None:
-    """What the sidecar of the newest pod wrote last."""
+    """Returns the summary that the sidecar of the newest pod wrote last."""
     for pod in sorted(view.pods, key=created_unix, reverse=True):
         for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
             message = ((container.get("state") or {}).get("terminated") or {}).get("message")
@@ -296,7 +296,7 @@ def _summary(view: BenchmarkView) -> Summary | None:
 
 
 def _limits(world: World) -> Limits:
-    """None of its containers is an engine's."""
+    """Its containers are not engines."""
     grace = world.settings.unschedulable_grace_seconds
     return Limits(startup_seconds=0, unschedulable_grace_seconds=grace, container="")
 

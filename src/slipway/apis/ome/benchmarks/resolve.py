@@ -71,7 +71,7 @@ SECRET = re.compile("secret|token|password|access_key|account_key|connection_str
 
 
 class BenchmarkJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that can be made."""
+    """A benchmark that can run."""
 
     benchmark: Benchmark
     access: Access
@@ -81,7 +81,7 @@ class BenchmarkJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
-    """A BenchmarkJob and the world around it."""
+    """A BenchmarkJob and its world."""
 
     world: World
     existing_job: Object | None = None
@@ -95,7 +95,7 @@ class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_current(self) -> bool:
-        """Whether the Job was made for this spec: then it is the one, whatever becomes of all else."""
+        """Whether the Job was created for this spec. It is then used whatever else changes."""
         return (
             self.existing_job is not None
             and not deleting(self.existing_job)
@@ -104,7 +104,7 @@ class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """What benchmarks read: their Jobs, the service that they measure, and its model."""
+    """Returns the watches of benchmarks: their Jobs, the service that they measure, and its model."""
     kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
         *owned_by(kind, JOB),
@@ -124,7 +124,7 @@ _measuring = referenced_by(names.BENCHMARK_JOB, names.INFERENCE_SERVICE)
 
 
 def _of_changed_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """The benchmarks of the services that name a model. They read its spec only."""
+    """Returns the benchmarks of the services that name a model. They read its spec only."""
     if change.old and change.new and generation(change.old) == generation(change.new):
         return
     namespace, name = change.key
@@ -140,7 +140,7 @@ def _by_model(service: Object) -> Iterable[str]:
 
 
 def resolve(world: World) -> BenchmarkView:
-    """Raises nothing: why there can be no benchmark is part of its view."""
+    """Raises nothing: the reason why a benchmark cannot run is part of its view."""
     job = world.child(JOB, key(world.resource).name)
     view = BenchmarkView(world=world, existing_job=job, pods=pods_of(job, world.pods))
     if view.is_current:
@@ -155,7 +155,7 @@ def resolve(world: World) -> BenchmarkView:
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """The service that is measured; none of a resource that names none."""
+    """Returns the service that a resource measures; empty if it names none."""
     named = (resource["spec"].get("endpoint") or {}).get("inferenceService") or {}
     namespace, name = named.get("namespace"), named.get("name")
     return (Reference(names.INFERENCE_SERVICE, namespace, name),) if namespace and name else ()
@@ -273,7 +273,8 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
 
 
 def _model(world: World, service: Object) -> Object | None:
-    """The model that a service names, of its namespace or of the cluster; what its kind says goes first."""
+    """Returns the model that a service names, of its namespace or of the cluster. The kind in the reference takes
+    precedence."""
     namespace, named = key(service).namespace, _named_model(service)
     name = named.get("name")
     if not name:
@@ -285,13 +286,14 @@ def _model(world: World, service: Object) -> Object | None:
 
 
 def _named_model(service: Object) -> Object:
-    """Kind and name of the model in the spec of a service."""
+    """Returns kind and name of the model in the spec of a service."""
     spec: Object = service.get("spec") or {}
     return spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
 
 
 def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:
-    """Arguments and access of the place of the results, which is mounted in any case. Raises InvalidSpecError."""
+    """Returns arguments and access for the location of the results, which is always mounted. Raises
+    InvalidSpecError."""
     scheme, _separator, rest = location.storage_uri.partition("://")
     secret = next((name for name in location.parameters if SECRET.search(name)), "")
     if secret:
@@ -344,7 +346,7 @@ def _dataset(location: StorageSpec | None) -> tuple[str, Access]:
 
 
 def _on_claim(rest: str, field: str) -> tuple[str, str]:
-    """Name and path inside. Raises InvalidSpecError."""
+    """Returns the name of a claim and the path inside it. Raises InvalidSpecError."""
     name, _slash, path = rest.partition("/")
     path = path.rstrip("/")
     if not CLAIM.fullmatch(name) or (path and fault_inside(path)):

@@ -19,7 +19,7 @@ LORA = frozenset(("", "lora"))
 
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights that are added to the model, or take its place."""
+    """Weights that are added to the model, or replace it."""
 
     mount: Mount
     strategy: str = ""
@@ -35,7 +35,7 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def adapter_of(weight: Object, settings: Settings) -> Adapter:
-    """A FineTunedWeight as pods use it. Raises InvalidSpecError where its storage cannot be served."""
+    """Returns a FineTunedWeight as pods use it. Raises InvalidSpecError if its storage cannot be served."""
     spec = weight["spec"]
     hyper, configuration = (as_object(spec.get(field)) for field in ("hyperParameters", "configuration"))
     stored = parse_storage(weight, settings)
@@ -48,7 +48,8 @@ def adapter_of(weight: Object, settings: Settings) -> Adapter:
 
 
 def with_adapters(container: Object, recognised: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
-    """The container whose engine knows its adapters, and the service's ``name`` where it would refuse that.
+    """Returns the container with the arguments for its adapters, and for the service's ``name`` if the engine would
+    reject that. ``recognised``: what the container runs. Raises InvalidSpecError if it cannot serve these adapters.
 
     ``seen``: what the container runs. Raises InvalidSpecError where that cannot serve these adapters.
     """
@@ -80,7 +81,7 @@ def _flags(recognised: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
 
 
 def _names(recognised: Recognised, name: str) -> tuple[str, ...]:
-    """vLLM answers to no name that it was not told, and the gateway knows the service by its own."""
+    """vLLM only answers to names on its command line, and the gateway uses the service's own name."""
     if recognised.engine is not VLLM or name in recognised.served_names:
         return ()
     names = (

@@ -28,7 +28,7 @@ OF_THE_NAMESPACE = frozenset(("configMap", "persistentVolumeClaim", "secret"))
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose files the pods of a service read."""
+    """The authors of the files that the pods of a service read."""
 
     models: frozenset[str] = frozenset()
     """Names of the volumes with the models."""
@@ -54,7 +54,7 @@ TRUSTED = Files(namespace_trusted=True)
 
 
 def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUSTED) -> frozenset[Freedom]:
-    """The freedoms of a workload that its author need not be allowed.
+    """Returns the freedoms of a workload that its author need not be allowed.
 
     ``alone``: the same workload as the operator's manifest would have it if the author had said nothing; None: there is
     no such manifest.
@@ -74,13 +74,14 @@ def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUS
 
 
 def granted_query(scaled_object: Object, alone: Object | None) -> frozenset[Freedom]:
-    """The same of a ScaledObject: the operator's server and credentials belong together. The query is the author's."""
+    """Returns the granted freedoms of a ScaledObject: the operator's server and credentials belong together. The query
+    is the author's."""
     same = alone is not None and _targets(scaled_object) == _targets(alone)
     return freedoms([scaled_object]) if same else frozenset()
 
 
 def _targets(scaled_object: Object) -> list[Object]:
-    """Which servers KEDA sends its queries to, and with which credentials."""
+    """Returns the servers to which KEDA sends its queries, and their credentials."""
     return [
         {
             "type": one["type"],
@@ -97,12 +98,12 @@ def _of_namespace(volume: Object) -> bool:
 
 
 def _takes_variables(spec: Object) -> bool:
-    """Whether a container takes all variables of a ConfigMap or a Secret, whatever their names are."""
+    """Whether a container imports all variables of a ConfigMap or a Secret, whatever their names."""
     return any(one.get("envFrom") for part in ("initContainers", "containers") for one in spec.get(part) or ())
 
 
 def _runs(template: Object) -> Object:
-    """What runs in a pod and what it sees."""
+    """Returns what runs in a pod and what it can see."""
     spec = template.get("spec") or {}
     fields = {field: value for field, value in spec.items() if field not in WHERE}
     for part in ("initContainers", "containers"):

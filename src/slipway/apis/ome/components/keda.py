@@ -25,7 +25,7 @@ MAX_QUOTED = 64
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """The query, and what its result is compared with."""
+    """The query, and the threshold for its result."""
 
     server: str = PROMETHEUS_SERVER
     query: str
@@ -39,7 +39,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     """How Prometheus is told them, several with commas between."""
 
     def fault(self) -> str:
-        """The first thing that KEDA would not take; empty: nothing."""
+        """Returns the first field that KEDA would reject; empty: none."""
         modes = [one.strip() for one in self.auth_modes.split(",")] if self.auth_modes else []
         unknown = next((one for one in modes if one not in AUTH_MODES), None)
         if self.operator not in OPERATORS:
@@ -56,7 +56,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scaled_object(name: str, served: Served, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:
-    """What has KEDA scale the workload of this kind."""
+    """Builds the ScaledObject with which KEDA scales the workload of this kind."""
     metadata = {
         "serverAddress": trigger.server,
         "metricName": trigger.metric,

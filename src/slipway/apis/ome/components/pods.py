@@ -72,12 +72,13 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def served(self) -> Mount | None:
-        """What the engine loads: the model, or the weights that take its place."""
+        """What the engine loads: the model, or the weights that replace it."""
         return next((adapter.mount for adapter in self.adapters if adapter.merged), self.model)
 
 
 def template(component: Component, role: Role, context: PodContext) -> Object:
-    """A pod template, finished: ``{"metadata": ..., "spec": ...}``. ``role``: which pod of the component.
+    """Returns a finished pod template: ``{"metadata": ..., "spec": ...}``. ``role``: which pod of the component. Raises
+    InvalidSpecError if the manifests cannot be served.
 
     Raises InvalidSpecError where the manifests ask for what cannot be served.
     """
@@ -106,21 +107,21 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
 
 
 def _unsealed(container: Object, recognised: Recognised) -> Object:
-    """Without a key that its engine might have from a Secret or a ConfigMap."""
+    """Returns the container without a key that its engine might get from a Secret or a ConfigMap."""
     env, env_from = container.get("env") or (), container.get("envFrom") or ()
     empty = recognised.engine.cleared(env, env_from, str(container.get("image", ""))) if recognised.engine else ()
     return {**container, "env": [*env, *empty]} if empty else container
 
 
 def _drain(recognised: Recognised, role: Role, context: PodContext) -> Drain:
-    """The pods of a group go together, whatever one of them has to do: a hook in each would part them."""
+    """The pods of a group end together, whatever work one of them has left: a hook in each would separate them."""
     if recognised.engine and role == "pod":
         return recognised.engine.drain(context.drain_seconds, "".join(values_of_flags(recognised.args, "--host")[:1]))
     return Drain(seconds=context.drain_seconds, shell=False)
 
 
 def _rendered(pod: Object, service: Object) -> Object:
-    """The pod with its placeholders replaced. Other braces, as in templates of chats, stay."""
+    """Returns the pod with its placeholders replaced. Other braces, as in chat templates, stay."""
     text = msgspec.json.encode(pod).decode()
     if "{{" not in text:
         return pod
@@ -134,14 +135,14 @@ def _rendered(pod: Object, service: Object) -> Object:
 
 
 def _value(match: re.Match[str], metadata: Object) -> str:
-    """Empty for a label or an annotation that is not there."""
+    """Returns the value; empty for a missing label or annotation."""
     if match[1]:
         return str(metadata.get(match[1].lower(), ""))
     return str((metadata.get(match[2].lower()) or {}).get(match[3], ""))
 
 
 def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mount, ...]:
-    """The folders that a component reads. A router does where its command line says so, as for a tokenizer."""
+    """Returns the mounts of a component. A router gets those that its command line names, as for a tokenizer."""
     served = context.served
     if component.name == "router":
         line = " ".join(map(str, (*(main.get("command") or ()), *(main.get("args") or ()))))
@@ -152,7 +153,7 @@ def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mo
 
 
 def _variables(component: Component, role: Role, main: Object, context: PodContext) -> tuple[Object, ...]:
-    """Before those of the manifest, which may refer to them."""
+    """Returns variables to put before those of the manifest, which may refer to them."""
     environment: dict[str, str] = {}
     if context.served and context.served.path:
         environment[MODEL_PATH] = context.served.path
@@ -173,7 +174,7 @@ def _with_variables(main: Object, own: Sequence[Object]) -> Object:
 
 
 def _check_port(main: Object, recognised: Recognised) -> None:
-    """Raises InvalidSpecError for arguments that move the engine to a port of which nothing else knows."""
+    """Raises InvalidSpecError for arguments that move the engine to a port that nothing else uses."""
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
     if declared and recognised.argument_port and recognised.argument_port not in declared:
         ports = ", ".join(map(str, declared))
@@ -182,7 +183,7 @@ def _check_port(main: Object, recognised: Recognised) -> None:
 
 
 def router_account(pod: Object, service: str) -> str:
-    """The service account of a service's router, which lists the pods of its engines."""
+    """Returns the service account of a service's router, which lists the pods of its engines."""
     return str(pod.get("serviceAccountName") or names.component_name(service, "router"))
 
 
@@ -193,7 +194,7 @@ def _account(component: Component, spec: Object, context: PodContext) -> Object:
 
 
 def _gpus(container: Object) -> int:
-    """GPUs of a container, of whatever make."""
+    """Counts the GPUs of a container, of any vendor."""
     resources = container.get("resources") or {}
     limits, requests = (as_object(resources.get(field)) for field in ("limits", "requests"))
     try:
@@ -203,7 +204,7 @@ def _gpus(container: Object) -> int:
 
 
 def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
-    """Read-only, and in place of what the manifest mounts there."""
+    """Mounts the models read-only, in place of the manifest's mounts at these paths."""
     if not mounts:
         return main
     paths, taken = {mount.path for mount in mounts}, {volume_name(mount) for mount in mounts}
@@ -221,7 +222,7 @@ def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
 
 
 def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) -> Object:
-    """With the volumes of the models, on nodes that have them."""
+    """Adds the volumes of the models, on nodes that have them."""
     if not mounts:
         return spec
     own = [_volume(mount, context) for mount in mounts]
@@ -245,7 +246,7 @@ def _volume(mount: Mount, context: PodContext) -> Object:
 
 
 def volume_name(mount: Mount) -> str:
-    """Of the volume with a model's files, in every pod that reads them."""
+    """Returns the name of the volume with a model's files, in every pod that reads them."""
     plain = mount.name if mount.kind != names.FINE_TUNED_WEIGHT else f"weights-{mount.name}"
     return ending(plain.replace(".", "-"), NAME_LENGTH)
 

@@ -14,7 +14,7 @@ REPLICAS_ANNOTATION = "slipway.inference/replicas"
 
 
 def scaled_by_others(observed: Object | None, lowest: int, highest: int) -> int | None:
-    """What a workload is told that somebody else scales, such as an autoscaler; None: nothing.
+    """Returns the replicas to set for a workload that another autoscaler may scale; None: the field is omitted.
 
     ``observed``: the workload as it is; ``lowest``: what it begins with. One that the controller did not make is
     somebody else's from the start.
@@ -29,7 +29,7 @@ def scaled_by_others(observed: Object | None, lowest: int, highest: int) -> int 
 
 
 def record_replicas(workload: Object, replicas: int | None) -> Object:
-    """The workload, with the number that it is given written down."""
+    """Returns the workload with an annotation for the number that it gets."""
     if replicas is None:
         return workload
     metadata = workload["metadata"]

@@ -43,7 +43,7 @@ ANY_PATH = _Anything()
 
 
 class Rank(NamedTuple):
-    """Orders models that want one folder. Of one group, a model whose files are there comes before new ones."""
+    """Orders models that claim one folder. Within a group, a model whose files are loaded comes before new ones."""
 
     group: int
     is_new: bool
@@ -51,7 +51,7 @@ class Rank(NamedTuple):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A model that has, or wants, a folder of the nodes."""
+    """A model that has, or requests, a folder of the nodes."""
 
     model: Object
     stored: Stored
@@ -69,7 +69,8 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def resolve_storage(world: World, model: Object) -> Stored:
-    """The model's storage. Raises InvalidSpecError if it cannot be served, or if another model has the folder."""
+    """Returns the model's storage. Raises InvalidSpecError if it cannot be served, or if another model has the
+    folder."""
     kept = recorded_paths(world, model) if _may_be_former(model, world.settings) else frozenset[str]()
     stored = storage.parse_storage(model, world.settings, kept)
     if stored.root:
@@ -80,12 +81,12 @@ def resolve_storage(world: World, model: Object) -> Stored:
 
 
 def resolve_mount(world: World, model: Object) -> Mount:
-    """How pods read a model. Raises InvalidSpecError if they may not, or if there is nothing that can be served."""
+    """Returns how pods read a model. Raises InvalidSpecError if they may not, or if the model has nothing to serve."""
     return mount_of(model, world.settings, resolve_storage(world, model))
 
 
 def possible_paths(model: Object, settings: Settings) -> frozenset[str]:
-    """The folders that a model might have if it were alone: here, or by an earlier version."""
+    """Returns the folders that a model could have without other models, in this version or an earlier one."""
     return frozenset(path for path in (_path(model, settings), _path(model, settings, ANY_PATH)) if path)
 
 
@@ -98,7 +99,7 @@ def _path(model: Object, settings: Settings, allowed: Container[str] = ()) -> st
 
 
 def recorded_paths(world: World, model: Object) -> frozenset[str]:
-    """The folders that nodes have of a model, by their records. A folder that contains those of all models without a
+    """Returns a model's folders according to the records of nodes. A folder that contains those of all models without a
     path belongs to no single model."""
     paths = {_record_path(nodes.parse_node(node), model) for node in world.list(NODE)} - {""}
     shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in paths for scheme in storage.FETCHED}
@@ -106,14 +107,14 @@ def recorded_paths(world: World, model: Object) -> frozenset[str]:
 
 
 def may_use_folder(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
-    """Whether a model may have a folder wherever it is asked for, or as a node has its files there."""
+    """Whether a model may have a folder wherever it is requested, or because a node has its files there."""
     placed = storage.is_placed(path, key(model).namespace, settings)
     return placed or any(_record_path(nodes.parse_node(node), model) == path for node in listers.list(NODE))
 
 
 def is_folder_in_use(world: World, node: Node, path: str) -> bool:
-    """Whether a folder stays on a node though the world's model leaves it: it is in or around the folder of a model
-    that comes first, or another model of the same owner has it or one inside."""
+    """Whether a folder stays on a node when the world's model gives it up: it is in or around the folder of a model
+    that takes precedence, or another model of the same owner has it or one inside it."""
     mine, settings = world.resource, world.settings
     group = 0 if not key(mine).namespace else 1 if storage.is_placed(path, key(mine).namespace, settings) else 2
     for one in find_overlapping(world.listers, settings, path):
@@ -129,7 +130,7 @@ def is_folder_in_use(world: World, node: Node, path: str) -> bool:
 
 
 def is_loaded_by_others(world: World, node: Node, path: str) -> bool:
-    """Whether another model of the same owner than the world's has its files in a folder of a node."""
+    """Whether another model of the owner of the world's model has its files in a folder of a node."""
     mine = world.resource
     for one in find_overlapping(world.listers, world.settings, path):
         if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
@@ -152,7 +153,7 @@ def find_overlapping(
     kinds: Collection[Kind] = tuple(KINDS.values()),
     among: Collection[str] = (PATH, FORMER),
 ) -> Iterator[Claim]:
-    """The models of these indexes that may have this folder, one inside of it, or one around it."""
+    """Returns the models of these indexes that may have this folder, one inside it, or one around it."""
     values = (path, *(f"{EXACTLY}{above}" for above in _with_parents(path)[:-1]))
     for kind in kinds:
         for index in among if kind.namespaced else [one for one in among if one == PATH]:
@@ -168,7 +169,7 @@ def by_folder(volume: Object) -> Iterable[str]:
 
 
 def is_mounted_by_others(listers: Listers, model: Object, path: str) -> bool:
-    """Whether pods of other authors may still mount a folder, one inside, or one around it. Files of a model of the
+    """Whether pods of other authors may still mount a folder, one inside it, or one around it. Files of a model of the
     cluster may be read in any namespace."""
     namespace = key(model).namespace
     if not namespace:
@@ -183,7 +184,7 @@ def is_mounted_by_others(listers: Listers, model: Object, path: str) -> bool:
 
 
 def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
-    """The models that keep a model from its folder."""
+    """Returns the models that prevent a model from getting its folder."""
     kinds = tuple(KINDS.values()) if mine.owner else CLUSTER_KINDS
     rank: Rank | None = None
     among = (PATH, FORMER) if mine.former else (PATH,)  # there may be any number of the others, and all come after it
@@ -201,7 +202,7 @@ def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
 
 
 def _may_share(one: Claim, other: Claim) -> bool:
-    """Whether two models of one owner may share the folder: only loads of different files spoil each other."""
+    """Whether two models of one owner may share a folder. Only loads of different files damage each other."""
     if deleting(other.model) or not one.stored.url or not other.stored.url:
         return True
     return one.stored.path == other.stored.path and one.stored.identity == other.stored.identity
@@ -235,7 +236,7 @@ def indexes(settings: Settings) -> dict[str, IndexFunction]:
 
 
 class _ByPath(msgspec.Struct, frozen=True):
-    """Index function for :data:`PATH` and :data:`FORMER`; of the same settings two are equal."""
+    """Index function for :data:`PATH` and :data:`FORMER`. Two with the same settings are equal."""
 
     settings: Settings
     former: bool
@@ -248,7 +249,7 @@ class _ByPath(msgspec.Struct, frozen=True):
 
 
 def _may_be_former(model: Object, settings: Settings) -> bool:
-    """Whether an earlier version may have put the files where this one would not."""
+    """Whether an earlier version may have loaded the files into a folder that this version would not choose."""
     namespace = key(model).namespace
     path = _path(model, settings, ANY_PATH) if namespace else ""
     return bool(path) and not storage.is_placed(path, namespace, settings)

@@ -53,7 +53,7 @@ TOKEN_KEY, GOOGLE_KEY = "token", "credentials.json"
 
 
 class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is wanted. A Job is made of it only where one is needed: there may be thousands of nodes."""
+    """A task of the loader. A Job is only created for it if needed, because there may be thousands of nodes."""
 
     what: Literal["load", "evict", "inspect"]
     words: tuple[str, ...]
@@ -65,11 +65,11 @@ class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a folder that may be another namespace's is replaced by a new one."""
 
     def on_node(self, node: Node) -> LoaderTask:
-        """The same on a node, once for each start of it."""
+        """Returns the task on a node, once for each boot of the node."""
         return msgspec.structs.replace(self, place=(node.uid, node.boot), node=node.name)
 
     def with_seal(self, seal: str, donor: str, replaces: bool) -> LoaderTask:
-        """The same with the folder's seal, and with another folder of the node that may have the same files.
+        """Returns the task with the folder's seal, and with another folder of the node that may have the same files.
         ``replaces``: see the field."""
         words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
         access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
@@ -79,7 +79,7 @@ class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_task(view: ModelView, stored: Stored) -> LoaderTask:
-    """Brings the files onto a node, or looks at what the node has."""
+    """Returns the task that loads the files onto a node, or checks those that the node has."""
     folder = _folder(stored.path, read_only=not stored.url)
     if not stored.url:
         return LoaderTask(what="load", words=("inspect", stored.path, *_header(view)), access=folder)
@@ -90,13 +90,14 @@ def load_task(view: ModelView, stored: Stored) -> LoaderTask:
 
 
 def eviction_task(node: Node, path: str, root: str) -> LoaderTask:
-    """Takes all that is in a folder off a node: the folder itself is the pod's only volume, and stays."""
+    """Returns the task that empties a folder of a node. The folder itself stays, because it is the pod's only
+    volume."""
     words = ("evict", path, f"--below={root}")
     return LoaderTask(what="evict", words=words, access=_folder(path), place=(node.uid, path), node=node.name)
 
 
 def inspection_task(view: ModelView, stored: Stored) -> LoaderTask | None:
-    """Of files that lie on a claim, where they are read; None: they do not."""
+    """Returns the task that reads files on a claim, where they stay; None: the files are not on a claim."""
     if stored.claim is None:
         return None
     claim = mounted(volumes.claim(VOLUME, stored.claim.name, read_only=True), CLAIM_FOLDER, read_only=True)
@@ -112,7 +113,7 @@ def is_bound(view: ModelView, stored: Stored) -> bool:
 
 
 def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
-    """The Job."""
+    """Builds the Job of a task."""
     runner, name = _runner(view, loader_task), name_of(view, loader_task)
     container = jobs.container(
         runner,
@@ -134,13 +135,13 @@ def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
 
 
 def observe_job(view: ModelView, loader_task: LoaderTask) -> Run:
-    """What is known of the Job that there is."""
+    """Returns the state of the existing Job."""
     return jobs.observe_run(view.world, name_of(view, loader_task), ("loader", *loader_task.words))
 
 
 def donor_of(view: ModelView, loader_task: LoaderTask) -> str | None:
-    """The folder whose files the existing Job may reuse, by its own words, which may be forged. Empty: it reuses none;
-    None: there is no Job."""
+    """Returns the folder whose files the existing Job may reuse, according to the Job itself, which may be forged.
+    Empty: it reuses none; None: there is no Job."""
     job = _find_job(view, loader_task)
     return None if job is None else next((_rest(one) for one in words_of(job) if one.startswith(REUSE)), "")
 
@@ -165,8 +166,8 @@ def _rest(word: str) -> str:
 
 
 def name_of(view: ModelView, loader_task: LoaderTask) -> Key:
-    """What needs a folder of a node runs in the operator's namespace, for all models. What reads a claim of the model's
-    namespace runs there."""
+    """Returns the name of the task's Job. A Job that needs a folder of a node runs in the operator's namespace, for all
+    models. A Job that reads a claim runs in the claim's namespace."""
     namespace, name = key(view.resource)
     identity = "\0".join((uid(view.resource), loader_task.what, *loader_task.place))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -197,19 +198,20 @@ def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Co
 
 
 def may_replace_folders(view: ModelView) -> bool:
-    """Whether loads may have to replace a folder. Files of cluster models may be read in all namespaces. Where the
-    cluster assigns users, no container may do it."""
+    """Whether loads may have to replace a folder. Files of cluster models may be read in all namespaces. If the cluster
+    assigns users, no container can do it."""
     settings = view.world.settings
     return bool(key(view.resource).namespace) and settings.user(ome(settings).run_as_user) is not None
 
 
 def _mount_parent(path: str) -> Access:
-    """To the folder above one."""
+    """Mounts the folder above a folder."""
     return _folder(path.rpartition("/")[0], volume=PARENT)
 
 
 def _runner(view: ModelView, loader_task: LoaderTask) -> Runner:
-    """On a node, a user who owns nothing but the folder, or root without its powers if the operator sets it."""
+    """On a node, the user is one who owns nothing but the folder, or root without capabilities if the operator sets
+    it."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}
@@ -229,26 +231,26 @@ def _folder(path: str, *, volume: str = VOLUME, read_only: bool = False) -> Acce
 
 
 def _header(view: ModelView) -> tuple[str, ...]:
-    """What is to be told of the files."""
+    """Returns the options for the metadata to report."""
     return () if view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind else ("--header=model",)
 
 
 def _guard(view: ModelView, stored: Stored) -> tuple[str, ...]:
-    """Addresses are guarded that whoever wrote the spec, or its Secret, may have chosen."""
+    """Returns the options that restrict addresses, which the author of the spec or of its Secret may have chosen."""
     if stored.scheme not in ("http", "https", "s3"):
         return ()
     return view.world.settings.sources.options(guarded=stored.scheme != "s3" or bool(stored.spec.key))
 
 
 def secret_of(view: ModelView, stored: Stored) -> str:
-    """The Secret with a model's credentials, where its Jobs run; empty: it names none. The operator puts those that a
-    namespace may use there, named after it: its authors reach no others."""
+    """Returns the Secret with a model's credentials, in the namespace of its Jobs; empty: it names none. The operator
+    creates those that a namespace may use there, named after it, so that its authors reach no others."""
     namespace, secret = key(view.resource).namespace, stored.spec.key or ""
     return f"{namespace}.{secret}" if secret and namespace not in ("", view.job_namespace) else secret
 
 
 def _source(view: ModelView, stored: Stored) -> Access:
-    """How the loader reaches the source, with what the model's Secret has for that and nothing else."""
+    """Returns the loader's access to the source, with the keys that it needs from the model's Secret and no others."""
     settings, secret, parameters = view.world.settings, secret_of(view, stored), stored.spec.parameters
     access = of_operator(settings.loader)
     match stored.scheme:

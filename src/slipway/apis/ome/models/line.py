@@ -10,7 +10,7 @@ import msgspec
 
 
 class OpenFolder(NamedTuple):
-    """A folder in which the load of a model may still write."""
+    """A folder to which the load of a model may still write."""
 
     of: str
     """uid of the model."""
@@ -18,7 +18,7 @@ class OpenFolder(NamedTuple):
 
 
 class NodeLoads(msgspec.Struct, frozen=True, kw_only=True):
-    """Who loads models onto a node."""
+    """The loads onto a node."""
 
     loads: Counter[str]
     """By namespace; empty: of the cluster."""
@@ -26,7 +26,8 @@ class NodeLoads(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int
 
     def max_turns(self, namespace: str) -> int:
-        """How many turns a namespace can have: it leaves one to the others, as its authors may create endless loads."""
+        """Returns the most turns of a namespace. It leaves one to the others, because its authors may create any number
+        of loads."""
         return max(self.at_once - 1, 1) if namespace else self.at_once
 
     @property
@@ -35,9 +36,9 @@ class NodeLoads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueHeads:
-    """The queues whose models were the next ones on each node. A model that waits is behind them, so that the cost of
-    its look does not grow with the number of queues. They are examined like all others: the order of queues changes no
-    result."""
+    """Remembers the queues whose models were next on each node. A waiting model is behind them, so that the cost of
+    examining it does not grow with the number of queues. They are examined like all others: the order of queues changes
+    no result."""
 
     def __init__(self, most: int = 16, nodes: int = 5000) -> None:
         """``most``: queues of each node; ``nodes``: the most that are remembered."""
@@ -45,13 +46,13 @@ class QueueHeads:
         self._most, self._nodes = most, nodes
 
     def in_order(self, node: str, queues: Callable[[], Iterable[str]]) -> Iterator[str]:
-        """All queues, the heads first. ``queues`` is called only if the heads are not enough."""
+        """Returns all queues, the heads first. ``queues`` is called only if the heads are not enough."""
         heads = self._heads.get(node, [])
         yield from heads
         yield from (one for one in queues() if one not in heads)
 
     def remember(self, node: str, examined: Mapping[str, bool], rank: Callable[[str], Any]) -> None:
-        """Remembers the queues with models that are ahead. ``examined``: whether a queue has any."""
+        """Remembers the queues with models ahead. ``examined``: whether a queue has any."""
         heads = [one for one in self._heads.pop(node, []) if one not in examined]
         heads += [one for one, is_ahead in examined.items() if is_ahead]
         self._heads[node] = sorted(heads, key=rank)[: self._most]

@@ -49,7 +49,7 @@ Stage = Literal["there", "loading", "waiting", "full", "failed", "leaving", "in 
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a model on a node just now."""
+    """What happens to a model on a node now."""
 
     node: Node
     stage: Stage
@@ -63,7 +63,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(view: ModelView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the model's children. Raises InvalidSpecError."""
     if withdrawn := _plan_withdrawal(view):
         return withdrawn
     stored, done = view.valid(), plan_nodes(view)
@@ -82,14 +82,15 @@ def plan(view: ModelView) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Ends in any case: a node that is lost, or that nothing works on, is waited for only so long. What the garbage
-    collector does not see is gone before."""
+    """Returns the plan of a model that is being deleted; None: it can go. It always ends: a lost node, or one without
+    progress, is waited for only for a limited time. Objects that the garbage collector does not see are deleted
+    first."""
     elsewhere = view.jobs if key(view.resource).namespace and not view.is_overdue else ()
     return _build_plan(view, plan_nodes(view)) if view.nodes or view.held_volumes or elsewhere else None
 
 
 def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
-    """What the nodes need for the model, and are to say of it."""
+    """Returns the objects and records that the nodes need for the model."""
     jobs = (build_job(view, node_plan.loader_task) for node_plan in node_plans if node_plan.loader_task)
     return Plan(
         children=(*_build_volumes(view, node_plans), *jobs),
@@ -101,8 +102,8 @@ def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
 
 
 def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[Object]:
-    """One for each claim for a folder that is the model's somewhere. The claim of a model that goes keeps its volume,
-    as pods may still use it."""
+    """Returns a volume for each claim for a folder that the model has somewhere. The claim of a deleted model keeps its
+    volume, because pods may still use it."""
     kept = {path for one in node_plans if one.record for path in one.record.readable_paths}
     there = {key(one).name: one for one in view.volumes}
     for one in view.claims:
@@ -111,8 +112,8 @@ def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[
 
 
 def _find_discarded_claims(view: ModelView) -> tuple[Reference, ...]:
-    """The claims that are to go: all of a model that goes or has lost its folder, and those for a folder that it has no
-    more and no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
+    """Returns the claims to delete: all of a model that is deleted or has lost its folder, and those for a former
+    folder that no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
     stays = isinstance(view.stored, Stored) and not view.is_deleted
     going = (
         one for one in view.claims if not stays or not (_is_current_folder(view, one.path) or view.is_read(one.path))
@@ -121,12 +122,12 @@ def _find_discarded_claims(view: ModelView) -> tuple[Reference, ...]:
 
 
 def _is_current_folder(view: ModelView, path: str) -> bool:
-    """Whether a folder is the one that the model is to have."""
+    """Whether a folder is the one that the spec requests."""
     return isinstance(view.stored, Stored) and not view.is_deleted and view.stored.path == path
 
 
 def plan_nodes(view: ModelView) -> tuple[NodePlan, ...]:
-    """For all nodes that have to do with the model, in the order of their names."""
+    """Returns the plans of all nodes that have, or should have, the model, in the order of their names."""
     loader_task = load_task(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
     return tuple(
         _plan_node(view, node, loader_task) if view.is_for(node) else _plan_removal(view, node) for node in view.nodes
@@ -186,14 +187,14 @@ def _plan_node(view: ModelView, node: Node, loader_task: LoaderTask | None) -> N
 
 
 def _is_still_written(view: ModelView, node: Node, loader_task: LoaderTask) -> bool:
-    """Whether another Job of the model may still write on a node: from before the node's restart, or of an earlier
-    version. It is not wanted any more, and goes."""
+    """Whether another Job of the model may still write to a node: one from before the node's restart, or of an earlier
+    version. It is no longer needed, and is deleted."""
     return any(nodes.node_of(job) == node.name and key(job) != name_of(view, loader_task) for job in view.writers)
 
 
 def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask) -> str:
-    """The folder whose files a load may reuse; empty: none. A load that has begun goes on with what it has, as long as
-    it may have it."""
+    """Returns the folder whose files a load may reuse; empty: none. A running load keeps its donor as long as it may
+    use it."""
     candidates = list(_find_donors(view, stored, node))
     begun = donor_of(view, loader_task)
     if begun is not None and (not begun or begun in {path for path, _state in candidates}):
@@ -202,8 +203,8 @@ def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: Load
 
 
 def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask, seal: str) -> bool:
-    """Whether a load replaces a folder that has no mark of the namespace: not if a record of the node shows that files
-    were loaded there for the namespace, as by an earlier version. A load that has begun goes on unchanged."""
+    """Whether a load replaces a folder that has no mark of the namespace. It does not if a record of the node shows
+    that files were loaded there for the namespace, as by an earlier version. A running load continues unchanged."""
     begun = job_replaces_folder(view, loader_task)
     if begun is not None or not may_replace_folders(view):
         return bool(begun)
@@ -211,8 +212,8 @@ def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: L
 
 
 def _find_donors(view: ModelView, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
-    """The folders that the node has of the same repository, of other models of the cluster or of the same namespace,
-    and how far they are. None, unless the policy asks for them."""
+    """Returns the node's folders of the same repository, of other models of the cluster or of the same namespace, with
+    their states. None, unless the policy requests them."""
     if not stored.url or stored.spec.download_policy != "ReuseIfExists":
         return
     world, namespace = view.world, key(view.resource).namespace
@@ -228,7 +229,7 @@ def _find_donors(view: ModelView, stored: Stored, node: Node) -> Iterator[tuple[
 
 
 def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
-    """A model whose files are there, and the folders that it had before."""
+    """Plans a node that has the model's files, and removes the folders that it had before."""
     former = next(iter(record.former), "")
     if not former:
         return NodePlan(node=node, stage="there", record=record)
@@ -242,9 +243,9 @@ def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
 
 
 def _plan_withdrawal(view: ModelView) -> Plan | None:
-    """What is left of a model whose folder is that of a model which comes first, or one that an earlier version let it
-    have and this one does not: its loads stop, and no pod selects its nodes any more. The files stay for other models,
-    which keep what they can verify. None: there is nothing left."""
+    """Returns the plan of a model whose folder belongs to a model that takes precedence, or was allowed by an earlier
+    version only: its loads stop, and pods no longer select its nodes. The files stay for other models, with records
+    that name the folder."""
     if not isinstance(view.stored, InvalidSpecError) or view.is_deleted:
         return None
     if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):
@@ -282,7 +283,7 @@ def _plan_removal(view: ModelView, node: Node) -> NodePlan:
 
 
 def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
-    """What takes a folder off a node; None: it is gone, or it stays."""
+    """Returns the plan that removes a folder from a node; None: it is removed, or it stays."""
     world = view.world
     root = storage.root_of(path, world.settings)
     if (
@@ -302,7 +303,7 @@ def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
 
 
 def _may_mount(view: ModelView, path: str) -> bool:
-    """Whether pods may still mount a folder that others may have next."""
+    """Whether pods may still mount a folder that another model may get next."""
     return not _is_current_folder(view, path) and any(path_of(one) == path for one in view.held_volumes)
 
 
@@ -310,7 +311,9 @@ def _may_mount(view: ModelView, path: str) -> bool:
 
 
 def _fill_spec(view: ModelView, runs: Iterable[Run]) -> Object:
-    """The fields that the spec leaves out, by the loader's report on the files.
+    """Returns the fields that the spec omits, from the loader's report on the files. Runtimes are written for what OME
+    fills in: the size counts the stored numbers, weights of PyTorch count as safetensors, and a quantization that OME
+    does not know is omitted.
 
     Runtimes are written for what OME fills in: the size counts the stored numbers, weights of PyTorch go by the name of
     safetensors, and a quantization that OME has no word for stays out. All else would keep a model from its runtime.

@@ -49,7 +49,7 @@ MOUNTED = "mounted"
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A model that may not be valid, and the nodes that have to do with it."""
+    """A model that may not be valid, and its nodes."""
 
     world: World
     resource: Object
@@ -67,32 +67,31 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def job_namespace(self) -> str:
-        """Where its Jobs on nodes run."""
+        """The namespace of its Jobs on nodes."""
         return ome(self.world.settings).namespace
 
     @property
     def jobs(self) -> list[Object]:
-        """Its Jobs on nodes. In other namespaces authors may say that Jobs are a model's."""
+        """Its Jobs on nodes. Authors may forge Jobs of a model in other namespaces."""
         children = self.world.children.items()
         return [job for (kind, name), job in children if kind == JOB and name.namespace == self.job_namespace]
 
     @property
     def writers(self) -> list[Object]:
-        """Its Jobs that may still fill a folder of a node. Versions before 0.5 had them in the model's own
-        namespace."""
+        """Its Jobs that may still write to a folder of a node. Before 0.5 they were in the model's own namespace."""
         places = (self.job_namespace, key(self.resource).namespace)
         jobs = (job for (kind, name), job in self.world.children.items() if kind == JOB and name.namespace in places)
         return [job for job in jobs if turns.still_writes(job, self.world.now)]
 
     @property
     def volumes(self) -> list[Object]:
-        """By which pods of services read its folders."""
+        """The volumes with which pods of services read its folders."""
         return [one for (kind, _name), one in self.world.children.items() if kind == PERSISTENT_VOLUME]
 
     @property
     def held_volumes(self) -> list[Object]:
-        """The volumes that pods may still use. A claim that does not go, because a pod takes forever to end, is waited
-        for only so long: its folder goes to no other namespace before its volume is gone."""
+        """The volumes that pods may still use. A claim that a pod keeps for too long is waited for only for a limited
+        time: its folder goes to no other namespace before its volume is gone."""
         claims = {one.name: one.claim for one in self.claims}
         gone = self.world.now - LONGEST_GRACE_SECONDS - GONE_SECONDS
         ends = {
@@ -101,8 +100,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > gone]
 
     def is_read(self, path: str) -> bool:
-        """Whether pods of services or benchmarks read a folder. Looked up once for all claims and nodes, and only for
-        folders that the model leaves: any author may say that pods read a folder."""
+        """Whether pods of services or benchmarks read a folder. This is looked up once for all claims and nodes, and
+        only for folders that the model gives up, because any author may claim that pods read a folder."""
         if path not in self._read_folders:
             self._read_folders[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
         return self._read_folders[path]
@@ -113,7 +112,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def paths(self) -> frozenset[str]:
-        """The folders that it has, had or might have."""
+        """The folders that the model has, had or could have."""
         records = (self.record(node) for node in self.nodes)
         there = {path for record in records if record for path in record.readable_paths}
         return folders.possible_paths(self.resource, self.world.settings) | there
@@ -127,11 +126,11 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether a model that goes has waited long enough."""
+        """Whether the deletion of the model has waited long enough."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 
     def valid(self) -> Stored:
-        """Raises InvalidSpecError where the storage cannot be served."""
+        """Returns the storage. Raises InvalidSpecError if it cannot be served."""
         if isinstance(self.stored, InvalidSpecError):
             raise self.stored
         return self.stored
@@ -161,7 +160,7 @@ def _find_claims(view: ModelView) -> tuple[ModelClaim, ...]:
 
 
 def _mounts_folder(pod: Object, path: str, claims: Container[str]) -> bool:
-    """Whether a pod mounts a folder: by a claim, or by itself as versions before 0.5 had it."""
+    """Whether a pod mounts a folder: with a claim, or directly as before 0.5."""
     spec = pod.get("spec") or {}
     mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
     return path in mounted or any(name in claims for name in names_in([spec]))
@@ -182,7 +181,8 @@ def _has_state(node: Node, label: str) -> bool:
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
-    """What models of one kind read. Those of the other kinds may want the same folder, or their turn on a node."""
+    """Returns the watches of one kind of models. Models of the other kinds may request the same folder, or a turn on
+    the same node."""
     others = (one for one in KINDS.values() if one != kind)
     return (
         *(
@@ -204,7 +204,7 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
 
 
 class _ByStorage(msgspec.Struct, frozen=True):
-    """An index function that reads a model's storage; of the same settings two are equal."""
+    """An index function that reads a model's storage. Two with the same settings are equal."""
 
     index: str
     settings: Settings
@@ -267,7 +267,7 @@ def _enqueue_folder_rivals(kind: Kind, settings: Settings) -> Enqueue:
 
 
 def _enqueue_models_of_claim(kind: Kind) -> Enqueue:
-    """The models of a kind whose files are on a claim, or whose folder a claim is for."""
+    """Enqueues the models of a kind with files on a claim, or with a folder that a claim is for."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         marks = {mark for claim in (change.old, change.new) if claim for mark in by_model(claim)}
@@ -278,7 +278,7 @@ def _enqueue_models_of_claim(kind: Kind) -> Enqueue:
 
 
 def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
-    """The models of a kind that may wait for a pod which reads their folder no longer."""
+    """Enqueues the models of a kind that may wait for a pod to stop reading their folder."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         used = by_mounted(change.old) if change.old and stops(change) else ()
@@ -288,8 +288,8 @@ def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
 
 
 def _enqueue_models_of_node(kind: Kind, settings: Settings) -> Enqueue:
-    """The models of a kind that a change of a node concerns: those that it is or was for where that may have changed,
-    those of which it says something else, and then those whose turn on it may have come."""
+    """Enqueues the models of a kind that a change of a node affects: those that it should have or no longer has, those
+    whose record changed, and then those whose turn on it may have come."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         changed = nodes.difference(change.old, change.new, names.NODE_LABEL)

@@ -34,7 +34,7 @@ MAX_LISTED = 3
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model's files."""
+    """The state of a model's files."""
 
     state: str
     available: bool = False
@@ -163,7 +163,7 @@ def _state_on_nodes(view: ModelView, node_plans: Sequence[NodePlan]) -> ModelSta
 def _describe_nodes(
     loading: Sequence[NodePlan], moving: Sequence[Moving], waiting: Sequence[NodePlan], failed: Sequence[NodePlan]
 ) -> list[str]:
-    """Sentences about the nodes that do not have the files."""
+    """Returns sentences about the nodes that do not have the files."""
     parts = []
     for node_plan, one in zip(loading[:MAX_LISTED], moving, strict=False):
         failure = one.diagnosis.failure
@@ -196,7 +196,8 @@ def _explain_occupied(view: ModelView, waiting: Sequence[NodePlan]) -> list[str]
 
 
 def _explain_secret(view: ModelView) -> list[str]:
-    """Where the Secret of a model is read that its namespace cannot have: Jobs that mount folders run elsewhere."""
+    """Explains from where the Secret of a model is read if its namespace cannot have it: Jobs that mount folders run
+    elsewhere."""
     stored = view.valid()
     secret = secret_of(view, stored)
     if not stored.url or secret == (stored.spec.key or ""):
@@ -213,7 +214,7 @@ def _explain_full(view: ModelView, full: Sequence[NodePlan]) -> list[str]:
 
 
 def _list_nodes(node_plans: Sequence[NodePlan]) -> str:
-    """The first few nodes, and how many there are beside them."""
+    """Lists the first few nodes, and the number of the others."""
     names = [one.node.name for one in node_plans]
     if not names:
         return "the nodes"

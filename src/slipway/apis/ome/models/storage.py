@@ -75,13 +75,13 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """Tells these files, and where they lie, from any others."""
+        """Identifies these files and their location."""
         text = f"{self.spec.storage_uri}\0{self.path}\0{self.region}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod needs to read a model."""
+    """Everything that a pod needs to read a model."""
 
     name: str
     kind: Kind
@@ -117,7 +117,8 @@ def node_label(model: Object) -> str:
 
 
 def mount_of(model: Object, settings: Settings, stored: Stored | None = None) -> Mount:
-    """``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot be served."""
+    """Returns how pods read a model. ``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot
+    be served."""
     stored, spec, (namespace, name) = stored or parse_storage(model, settings), model["spec"], key(model)
     form = spec.get("modelFormat") or {}
     return Mount(
@@ -141,18 +142,18 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
 
 
 def use_of(path: str) -> str:
-    """How pods say in the annotation ``slipway.inference/uses`` that they read this folder of their node. Several are
-    parted by spaces."""
+    """Returns the text by which pods state, in the annotation ``slipway.inference/uses``, that they read this folder of
+    their node. Several are separated by spaces."""
     return f"{USED}{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
 def keeps_files(model: Object) -> bool:
-    """Whether the files stay though the model goes."""
+    """Whether the files stay when the model is deleted."""
     return labels(model).get(names.RESERVED_LABEL) == "true"
 
 
 def root_of(path: str, settings: Settings) -> str:
-    """The operator's folder that a path of nodes is below; empty: there is none."""
+    """Returns the operator's folder that contains a path of nodes; empty: there is none."""
     if not _is_path(path):
         return ""
     own = ome(settings)
@@ -171,8 +172,8 @@ def is_placed(path: str, namespace: str, settings: Settings) -> bool:
 
 
 def _own_folder(root: str, namespace: str) -> str:
-    """Of a namespace, below one of the operator's. The folders that are named like schemes have models of the cluster
-    that name no path."""
+    """Returns a namespace's folder below one of the operator's. Folders named like schemes belong to models of the
+    cluster without a path."""
     return f"{root}/{namespace}/{namespace}" if namespace in FETCHED else f"{root}/{namespace}"
 
 
@@ -185,8 +186,8 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    """Whether a pod can have a volume at a path: Kubernetes takes no colon there, and the loader needs some names for
-    itself."""
+    """Whether a pod can have a volume at a path: Kubernetes allows no colon there, and the loader reserves some
+    names."""
     valid = len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
     return valid and f"/{OWN}" not in path
 
@@ -201,14 +202,15 @@ class _Cached(NamedTuple):
 
 
 class Cache:
-    """Parsed storage of models that were read lately. Those of deleted models make room for others."""
+    """Caches the parsed storage of recently read models. Entries of deleted models are dropped first."""
 
     def __init__(self, most: int = MOST_CACHED) -> None:
         self._entries: OrderedDict[tuple[Key, str, Container[str]], _Cached] = OrderedDict()
         self._most, self.size = most, 0
 
     def get(self, model: Object, settings: Settings, allowed: Container[str]) -> Stored | InvalidSpecError:
-        """The storage, or why it cannot be served. One that is too long is refused each time, and not kept."""
+        """Returns the storage, or why it cannot be served. A storage that is too long is rejected each time, and not
+        cached."""
         place, spec = (key(model), model["kind"], allowed), model["spec"].get("storage")
         entry = self._entries.get(place)
         if entry is not None and entry.spec is spec and entry.settings is settings:
@@ -237,8 +239,7 @@ class Cache:
 
 
 def _size(spec: object) -> int:
-    """About what a spec takes in memory, with its entry in the cache; of one that is too long only as much as shows
-    this, so that it costs no more."""
+    """Estimates the memory of a spec with its cache entry. Stops at the limit, so that a long spec costs no more."""
     size, rest = 1024, [spec]
     while rest and size <= LONGEST:
         one = rest.pop()
@@ -254,8 +255,8 @@ _CACHE = Cache()
 
 
 def parse_storage(model: Object, settings: Settings, allowed: Container[str] = ()) -> Stored:
-    """``kept``: folders that the model may have wherever they are, as nodes have its files there. The spec is parsed
-    once for each version of the model. Raises InvalidSpecError."""
+    """Parses a model's storage, once for each version of the model. ``allowed``: folders that the model may have
+    anywhere, because nodes have its files there. Raises InvalidSpecError."""
     stored = _CACHE.get(model, settings, allowed)
     if isinstance(stored, InvalidSpecError):
         raise InvalidSpecError(stored.reason, stored.message)
@@ -307,14 +308,14 @@ def _parse_source(stored: Stored, rest: str, model: Object, settings: Settings, 
 
 
 def _default_path(folder: str, namespace: str, settings: Settings, allowed: Container[str]) -> str:
-    """Below the namespace's own folder, unless nodes have the files where earlier versions put them."""
+    """Returns a folder below the namespace's own, unless nodes have the files at the path of earlier versions."""
     root = _first_root(settings)
     former = f"{root}/{folder}"
     return former if not namespace or former in allowed else f"{_own_folder(root, namespace)}/{folder}"
 
 
 def _folder(url: str) -> str:
-    """A folder for what names none, which no other source has."""
+    """Returns a folder for a model without a path, which no other source has."""
     digest = hashlib.sha256(url.encode()).hexdigest()[:8]
     return f"{clean(url.partition('://')[2])[-80:]}-{digest}"
 

@@ -55,19 +55,19 @@ class ModelClaim(msgspec.Struct, frozen=True):
 
 
 def claim_name(of: str, path: str, namespace: str) -> str:
-    """Of the claim by which pods of a namespace read a folder of the model with the uid ``of``, and of the claim's
-    volume."""
+    """Returns the name of the claim with which pods of a namespace read a folder of the model with the uid ``of``, and
+    of the claim's volume."""
     identity = f"{of}\0{path}\0{namespace}"
     return f"{PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def name_for(mount: Mount, resource: Object) -> str:
-    """The name of the claim for a model in a resource's namespace."""
+    """Returns the name of the claim for a model in a resource's namespace."""
     return claim_name(mount.uid, mount.path, key(resource).namespace)
 
 
 def build_claim(name: str, namespace: str, mark: str) -> Object:
-    """``mark``: of the model, as nodes have it."""
+    """Builds a claim. ``mark``: the model's mark on nodes."""
     return {
         "apiVersion": PERSISTENT_VOLUME_CLAIM.api_version,
         "kind": PERSISTENT_VOLUME_CLAIM.kind,
@@ -82,7 +82,7 @@ def build_claim(name: str, namespace: str, mark: str) -> Object:
 
 
 def build_volume(of: str, model_claim: ModelClaim) -> Object:
-    """The volume of a claim. ``of``: uid of the model."""
+    """Builds the volume of a claim. ``of``: uid of the model."""
     namespace, name = key(model_claim.claim)
     belongs = {"key": folder_label(of, model_claim.path), "operator": "Exists"}
     return {
@@ -111,7 +111,7 @@ def build_volume(of: str, model_claim: ModelClaim) -> Object:
 
 def check_free(world: World, claims: Iterable[Object]) -> None:
     """Raises InvalidSpecError if an object that is not the controller's has the name of one of these claims. Admission
-    policies prevent that only while they are installed, and what such a claim has is not the model's."""
+    policies prevent that only while they are installed, and such a claim does not have the model's content."""
     for one in claims:
         place = key(one)
         observed = world.get(Reference(PERSISTENT_VOLUME_CLAIM, *place))
@@ -121,14 +121,14 @@ def check_free(world: World, claims: Iterable[Object]) -> None:
 
 
 def _is_ours(observed: Object, planned: Object) -> bool:
-    """Whether a claim can only be bound to the volume that the controller makes for it."""
+    """Whether a claim can only be bound to the volume that the controller creates for it."""
     spec, expected = observed.get("spec") or {}, planned["spec"]
     same = all(spec.get(field) == expected[field] for field in ("accessModes", "selector", "storageClassName"))
     return same and spec.get("volumeName", "") in ("", key(planned).name)
 
 
 def is_usable(volume: Object | None, claim: Object) -> bool:
-    """Whether a volume that is there, if any, is bound to this very claim, not to one of its name before."""
+    """Whether an existing volume is bound to this claim, not to an earlier one with its name."""
     if volume is None:
         return True
     bound = as_object((volume.get("spec") or {}).get("claimRef")).get("uid", "")
@@ -137,7 +137,7 @@ def is_usable(volume: Object | None, claim: Object) -> bool:
 
 
 def path_of(volume: Object) -> str:
-    """The folder of the nodes that a volume has; empty: none."""
+    """Returns the folder of the nodes that a volume has; empty: none."""
     return str(as_object((volume.get("spec") or {}).get("local")).get("path", ""))
 
 
@@ -145,15 +145,15 @@ def path_of(volume: Object) -> str:
 
 
 def by_model(claim: Object) -> Iterable[str]:
-    """Index function of claims: the mark of the model that they are for."""
+    """Index function of claims: the mark of their model."""
     mark = labels(claim).get(names.VOLUME_OF_LABEL, "")
     ours = labels(claim).get(MANAGED_BY) == MANAGER and key(claim).name.startswith(PREFIX)
     return (mark,) if mark and ours else ()
 
 
 def find_claims(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[ModelClaim, ...]:
-    """The claims for a model. Those of other namespaces than may use it, or of a former model of its name, are for no
-    folder: their path is empty."""
+    """Returns the claims for a model. Claims of namespaces that may not use it, or of an earlier model with its name,
+    have no folder: their path is empty."""
     result = list[ModelClaim]()
     for one in claims:
         namespace, name = key(one)
@@ -164,20 +164,20 @@ def find_claims(claims: Iterable[Object], model: Object, paths: Collection[str])
 
 
 def names_in(specs: Iterable[Object]) -> frozenset[str]:
-    """The claims for models that pods with these specs mount."""
+    """Returns the names of the model claims that pods with these specs mount."""
     volumes = (volume for spec in specs for volume in spec.get("volumes") or ())
     claims = (str(as_object(one.get("persistentVolumeClaim")).get("claimName", "")) for one in volumes)
     return frozenset(one for one in claims if one.startswith(PREFIX))
 
 
 def names_of(workloads: Iterable[Object]) -> frozenset[str]:
-    """The claims for models that the pods of these workloads mount."""
+    """Returns the names of the model claims that the pods of these workloads mount."""
     return names_in(pod.get("spec") or {} for workload in workloads for _place, pod in templates(workload))
 
 
 def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
-    """The claims that a resource's ``workloads`` mount. A model that is being deleted gets none: what has its claim may
-    end, and then it can go."""
+    """Builds the claims that a resource's ``workloads`` mount. A model that is being deleted gets none, so that the
+    pods on its claim can end and the model can go."""
     mounted, namespace = names_of(workloads), key(resource).namespace
     read = (one for one in mounts if one.path and not one.claim and not one.is_deleted)
     marks = {name_for(one, resource): one.mark for one in read}
@@ -185,8 +185,8 @@ def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[
 
 
 def enqueue_users_of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
-    """The resources of a kind that may need a claim again which is gone, or that another author created. The kind has
-    the index NAMESPACE."""
+    """Enqueues the resources of a kind that may need a claim again that is gone, or that another author created. The
+    kind has the index NAMESPACE."""
     if (change.old and change.new) or not change.key.name.startswith(PREFIX):
         return ()
     return [key(one) for one in listers.list(kind, NAMESPACE, change.key.namespace)]

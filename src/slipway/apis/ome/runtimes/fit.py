@@ -16,7 +16,7 @@ QUANTIZATION, ARCHITECTURE, FRAMEWORK, FORMAT, DIFFUSION, NO_ENTRY = 64, 128, 25
 
 
 class Match(NamedTuple):
-    """A runtime beside a model."""
+    """A runtime compared with a model."""
 
     gaps: int
     """Sum of what keeps it from the model; 0: it fits."""
@@ -27,7 +27,7 @@ class Match(NamedTuple):
 
 
 class Matcher:
-    """A model as it is compared with runtimes: what is read of it is read once."""
+    """Compares a model with runtimes. It parses the model's fields once."""
 
     def __init__(self, model: ModelFacts, classes: frozenset[str]) -> None:
         self.model, self.classes = model, classes
@@ -39,7 +39,7 @@ class Matcher:
             self.size_fault = str(error)
 
     def match(self, candidate: Candidate) -> Match:
-        """What keeps a runtime from the model. Of one for other models altogether no more than that."""
+        """Compares a runtime with the model. For a runtime of entirely different models, only the gaps are computed."""
         gaps, closest = NO_ENTRY, None
         for entry in candidate.entries:
             entry_gaps = self._gaps(entry)
@@ -97,7 +97,7 @@ class Matcher:
         return not one.reference.kind.namespaced, -match.score, distance, one.reference.name
 
     def reasons(self, match: Match) -> tuple[str, ...]:
-        """All that keeps a runtime from the model, the weightiest first."""
+        """Returns all reasons why the runtime does not fit the model, the most important first."""
         return tuple(
             word(self, match.candidate, match.entry or Entry(format=NOTHING))
             for gap, word in REASONS
@@ -105,7 +105,7 @@ class Matcher:
         )
 
     def describe_size(self) -> str:
-        """The model's size, for the end of a sentence about a range."""
+        """Describes the model's size, for the end of a sentence about a range."""
         return (
             f"but the model's {self.size_fault}"
             if self.size_fault

@@ -34,7 +34,7 @@ PARTS = ("engine", "decoder")
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """A runtime that may serve."""
+    """A runtime that may serve the model."""
 
     reference: Reference
     score: int
@@ -45,14 +45,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A runtime that does not fit, and all that keeps it from it, the weightiest first."""
+    """A runtime that does not fit, and all reasons, the most important first."""
 
     reference: Reference
     reasons: tuple[str, ...]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """The result of a selection."""
 
     chosen: Chosen | None = None
     ranked: tuple[Chosen, ...] = ()
@@ -80,7 +80,7 @@ def select(
     current: Reference | None = None,
     required_classes: frozenset[str] = frozenset(),
 ) -> Selection:
-    """The runtime for a model among those of a namespace and of the cluster.
+    """Selects the runtime for a model among those of a namespace and of the cluster.
 
     ``wanted``: the one that the service names. It serves though it does not fit, and is looked for by its name in the
     namespace, then in the cluster: its kind has a default that few mean. ``current``: the one that serves already, kept
@@ -128,7 +128,7 @@ def _select(
 
 
 def facts(spec: BaseModelSpec) -> ModelFacts:
-    """What a model's spec says of it, as far as it counts in a selection."""
+    """Returns the fields of a model's spec that a selection uses."""
     pipeline = spec.diffusion_pipeline
     try:
         parameters = parse_size(spec.additional_metadata.get(PARAMETER_SIZE, "0"))
@@ -146,7 +146,7 @@ def facts(spec: BaseModelSpec) -> ModelFacts:
 
 
 def required_classes(service: Object) -> frozenset[str]:
-    """The accelerator classes that an InferenceService asks for, wherever it does."""
+    """Returns the accelerator classes that an InferenceService requests anywhere."""
     spec, annotations = service.get("spec") or {}, annotations_of(service)
     overrides = (as_object(spec.get(part)).get("acceleratorOverride") for part in PARTS)
     classes = (as_object(one).get("acceleratorClass") for one in (spec.get("acceleratorSelector"), *overrides))
@@ -156,7 +156,7 @@ def required_classes(service: Object) -> frozenset[str]:
 
 
 def runtime_status(selection: Selection) -> Object | None:
-    """``status.runtime`` of a service: what serves it, who chose that, and which would be next."""
+    """Returns ``status.runtime`` of a service: its runtime, who chose it, and the next best one."""
     chosen = selection.chosen
     if chosen is None:
         return None
@@ -202,8 +202,8 @@ def _reject(reason: str, message: str) -> Selection:
 
 
 def _keeps_serving(match: Match, model: ModelFacts) -> bool:
-    """Whether a runtime that serves already goes on. That nothing is known of a model, as when it was made anew, is no
-    reason to stop."""
+    """Whether a runtime that already serves the model continues. Missing facts about a model, as after it was
+    recreated, are no reason to stop."""
     return match.gaps <= NOT_OFFERED or (model.format is None and not match.candidate.disabled)
 
 

@@ -24,7 +24,7 @@ promoting: both have it, and the canary answers until the stable one is complete
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """What a Deployment runs, as last observed."""
+    """The observed revision of a Deployment."""
 
     digest: str
     """Of its pods' template: see :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
@@ -37,7 +37,7 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 class Split(msgspec.Struct, frozen=True):
-    """What is wanted of the two Deployments, and who gets the requests."""
+    """The desired state of the two Deployments, and their shares of the requests."""
 
     phase: Phase
     stable: str
@@ -51,12 +51,12 @@ class Split(msgspec.Struct, frozen=True):
 
     @property
     def keeps_stable(self) -> bool:
-        """Whether the stable Deployment stays as it is, whatever the spec says by now."""
+        """Whether the stable Deployment stays unchanged, whatever the spec sets now."""
         return self.phase == "running"
 
     @property
     def share(self) -> int:
-        """Percent of the requests that the canary gets now: a larger share grows with its replicas."""
+        """Percentage of the requests that the canary gets now. A larger share grows with its replicas."""
         return min(self.percent, self.max_supported_percent)
 
     @property
@@ -66,12 +66,12 @@ class Split(msgspec.Struct, frozen=True):
         return tuple((digest, percent) for digest, percent in both if percent)
 
     def targets(self, service: str) -> tuple[Target, ...]:
-        """For the route of the stable Service. ``service``: the name of the canary's."""
+        """Returns the targets of the stable Service's route. ``service``: the name of the canary's Service."""
         return (Target(weight=ALL - self.share), Target(service, self.share)) if self.share else ()
 
 
 def revision(deployment: Object | None) -> Revision | None:
-    """What an observed Deployment runs; None where there is none."""
+    """Returns the revision that an observed Deployment runs; None: there is no Deployment."""
     if deployment is None:
         return None
     spec, status = deployment["spec"], deployment.get("status") or {}

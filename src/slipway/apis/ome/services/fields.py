@@ -36,7 +36,7 @@ FAILURES = {
 
 
 class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
-    """One part, as it is."""
+    """The observed state of one component."""
 
     name: str
     workload: Object | None
@@ -49,19 +49,20 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_asleep(self) -> bool:
-        """Whether it is to have no replica at the moment."""
+        """Whether it should have no replicas at the moment."""
         return self.workload is not None and not self.workload["spec"].get("replicas", 1)
 
 
 def address_of(resource: Object, port: int, name: str = "") -> Object:
-    """URL and address of a service, or of the Service ``name`` beside it."""
+    """Returns URL and address of a service, or of its Service ``name``."""
     namespace, own = key(resource)
     url = f"http://{name or own}.{namespace}.svc.cluster.local:{port}"
     return {"url": url, "address": {"url": url}}
 
 
 def component_fields(view: ServiceView, service: Service | None, one: ComponentState) -> Object:
-    """``status.components.<name>``: its revisions, named after the digests of their pods, and who gets requests."""
+    """Returns ``status.components.<name>``: its revisions, named after the digests of their pods, and their shares of
+    the requests."""
     resource, own = view.world.resource, names.component_name(key(view.world.resource).name, one.name)
     tried = view.world.child(DEPLOYMENT, service_rollout.canary_name(key(resource).name, one.name))
     before = ((resource.get("status") or {}).get("components") or {}).get(one.name) or {}
@@ -90,7 +91,7 @@ def component_fields(view: ServiceView, service: Service | None, one: ComponentS
 
 
 def model_status(components: Sequence[ComponentState], rejection: Rejection | None) -> Object:
-    """``status.modelStatus``: what became of the model in the engines and decoders."""
+    """Returns ``status.modelStatus``: the state of the model in the engines and decoders."""
     loading = [one for one in components if one.name != "router"]
     copies = sum(is_ready(pod) for one in loading for pod in one.pods)
     failed = next((one for one in loading if one.diagnosis.failure), None)
@@ -115,7 +116,7 @@ def _states(transition: str, active: str, target: str) -> Object:
 
 
 def _failing(loading: Sequence[ComponentState]) -> int:
-    """Pods in which a container has ended and not come back."""
+    """Counts the pods in which a container has ended and not restarted."""
     return sum(bool(_ended(pod)) and not is_ready(pod) for one in loading for pod in one.pods)
 
 
@@ -129,7 +130,7 @@ def _failure_info(one: ComponentState, failure: Failure) -> Object:
 
 
 def _ended(pod: Object) -> Object:
-    """How a container of a pod ended last; empty: none did."""
+    """Returns how a container of a pod ended last; empty: none has ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     terminations = (
         one.get("state", {}).get("terminated") or one.get("lastState", {}).get("terminated") for one in statuses

@@ -46,7 +46,7 @@ SCALED_OBJECT_ROOM = 50
 
 
 def plan(view: ServiceView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the service's children. Raises InvalidSpecError."""
     service, world = view.valid(), view.world
     children: list[Object] = []
     for part in service.parts:
@@ -67,7 +67,7 @@ def plan(view: ServiceView) -> Plan:
 
 
 def _build_routed_service(rolled: Rolled, service: Service) -> Object:
-    """The Service by which the gateway, and whoever else, reaches the whole."""
+    """Builds the Service that the gateway and other clients use."""
     by, model = service.by_requests, service.model
     aliases = (name for part in service.parts for name in part.recognised.public_names)
     source = redact_url(model["spec"]["storage"]["storageUri"]) if model else ""
@@ -88,13 +88,13 @@ def _build_routed_service(rolled: Rolled, service: Service) -> Object:
 
 
 def _build_network_policies(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
-    """Its pods reach each other, and clients the part that answers."""
+    """Lets the service's pods reach each other, and clients reach the component that answers."""
     whole = {names.SERVICE_LABEL: service.name}
     return network.among(service.name, service.namespace, whole, rolled.part.port, world.settings)
 
 
 def granted_freedoms(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
-    """What a ClusterServingRuntime says, which is the operator's. Raises InvalidSpecError."""
+    """Returns the freedoms that a ClusterServingRuntime brings, which is the operator's. Raises InvalidSpecError."""
     service = view.valid()
     alone = _operator_workloads(view, service)
     queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
@@ -107,13 +107,14 @@ def granted_freedoms(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
 
 
 def remedy(view: ServiceView, refused: frozenset[Freedom]) -> str:
-    """What an author can do where these freedoms are refused."""
+    """Returns what an author can do if these freedoms are refused."""
     service = view.valid()
     return trust.remedy(service, view.world.settings, refused, _operator_workloads(view, service).values())
 
 
 def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object]:
-    """Name -> workload as the operator's runtime would have it by itself; a canary is like what it may replace."""
+    """Returns name -> workload as the operator's runtime alone would build it. A canary is like the workload that it
+    may replace."""
     workloads = {one["metadata"]["name"]: one for one in _build_operator_objects(view, service) if templates(one)}
     canaries = {one.name: canary_name(service.name, one.component.name) for one in service.parts}
     tried = {canaries[name]: one for name, one in workloads.items() if name in canaries}
@@ -121,13 +122,13 @@ def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object
 
 
 def _operator_queries(view: ServiceView, service: Service) -> dict[str, Object]:
-    """Name -> ScaledObject as the operator's runtime would have it by itself."""
+    """Returns name -> ScaledObject as the operator's runtime alone would build it."""
     objects = _build_operator_objects(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
     return {one["metadata"]["name"]: one for one in objects if one["kind"] == SCALED_OBJECT.kind}
 
 
 def _build_operator_objects(view: ServiceView, service: Service, **metadata: Object) -> tuple[Object, ...]:
-    """What the operator's runtime makes of a service whose author says nothing but ``metadata``."""
+    """Builds the objects that the operator's runtime gives a service whose author sets nothing but ``metadata``."""
     if service.runtime is None or service.runtime["metadata"].get("namespace"):
         return ()
     plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
@@ -138,7 +139,7 @@ def _build_operator_objects(view: ServiceView, service: Service, **metadata: Obj
 
 
 def scaling_of(view: ServiceView) -> Scaling | None:
-    """How the replicas of one of its parts follow the requests; None: those of none do."""
+    """Returns how the replicas of one component follow the requests; None: no component does."""
     service = view.service
     if isinstance(service, InvalidSpecError) or service.by_requests is None or service.routed is None:
         return None
@@ -208,7 +209,7 @@ def _build_deployment(rolled: Rolled, rollout: Rollout) -> Object:
 
 
 def _build_canary(rolled: Rolled, service: Service) -> list[Object]:
-    """The Deployment of a newer spec with its share of the replicas, and its Service."""
+    """Builds the Deployment of a newer spec with its share of the replicas, and its Service."""
     name, running = (
         canary_name(service.name, rolled.part.component.name),
         (rolled.observed or {"spec": {}})["spec"].get("replicas", 1),
@@ -222,7 +223,8 @@ def _build_canary(rolled: Rolled, service: Service) -> list[Object]:
 def _build_disruption_budget(
     rolled: Rolled, served: policies.Served, world: World, size: int = 1
 ) -> tuple[Object, ...]:
-    """``size``: pods of a replica. One that is evicted takes its group along, so that as many pods as groups may be."""
+    """Builds the budget. ``size``: pods of a replica. An evicted pod ends its whole group, so as many pods may be
+    evicted as groups."""
     extension, scaler = rolled.part.component.extension, rolled.part.scaler
     limit: Object = {}
     if extension.min_available is not None:
@@ -235,7 +237,7 @@ def _build_disruption_budget(
 
 
 def _build_scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple[Object, ...]:
-    """Who else scales the workload. Raises InvalidSpecError."""
+    """Builds the objects with which Kubernetes or KEDA scales the workload. Raises InvalidSpecError."""
     part, scaler = rolled.part, rolled.part.scaler
     if scaler.by == "resources":
         target = policies.Target("Resource", scaler.metric, str(scaler.target))
@@ -257,8 +259,8 @@ def _build_scalers(rolled: Rolled, served: policies.Served, service: Service) ->
 
 
 def _build_account(service: Service, part: Part) -> list[Object]:
-    """A router's, by which it finds its engines. One that an author names gets the same rights, but not the default
-    account: any pod of the namespace may have that one."""
+    """Builds the account with which a router finds its engines. An account that an author names gets the same rights,
+    except the default account, which any pod of the namespace may have."""
     account = router_account(part.component.pod, service.name)
     if part.component.name != "router" or account == DEFAULT_ACCOUNT:
         return []
@@ -269,7 +271,7 @@ def _build_account(service: Service, part: Part) -> list[Object]:
 
 
 def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
-    """Lets the gateway set the scale of the workload that it wakes: it has this right on no other one."""
+    """Lets the gateway set the scale of the workload that it wakes, and of no other one."""
     by = service.by_requests
     if by is None:
         return []
@@ -279,7 +281,7 @@ def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
 
 
 def _build_grant(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
-    """A right in the service's namespace."""
+    """Builds a right in the service's namespace."""
     namespace, own = service.namespace, {names.SERVICE_LABEL: service.name}
     role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
     return [
@@ -303,7 +305,7 @@ def _build_service(
 
 
 def _with_exposure(manifest: Object, annotations: Mapping[str, str]) -> Object:
-    """With the type and the address that annotations ask for."""
+    """Returns the Service with the type and the address that annotations request."""
     kind, address = annotations.get(names.SERVICE_TYPE, "ClusterIP"), annotations.get(names.LOAD_BALANCER_IP)
     if kind not in SERVICE_TYPES:
         text = f"{names.SERVICE_TYPE}: {kind[:32]!r} is not one of {', '.join(SERVICE_TYPES)}"

@@ -40,7 +40,7 @@ RUNTIMES = (names.SERVING_RUNTIME, names.CLUSTER_SERVING_RUNTIME)
 
 
 class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService that may not be valid, and what is known of it."""
+    """An InferenceService that may not be valid, and its observed state."""
 
     world: World
     service: Service | InvalidSpecError
@@ -48,14 +48,14 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
     """None: no runtime is needed, or it could not be looked for."""
 
     def valid(self) -> Service:
-        """Raises InvalidSpecError where it cannot be served as it is written, with the reason."""
+        """Returns the service. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
         if isinstance(self.service, InvalidSpecError):
             raise self.service
         return self.service
 
 
 def resolve(world: World) -> ServiceView:
-    """Raises nothing: why a service cannot be served is part of its view."""
+    """Raises nothing: the reason why a service cannot be served is part of its view."""
     choice: Selection | None = None
     try:
         resource = predictor.migrated(world.resource)
@@ -72,13 +72,13 @@ def resolve(world: World) -> ServiceView:
 
 
 def name_of(reference: object) -> str:
-    """Of a reference as it is written, which need not be one."""
+    """Returns the name in a reference, which may be invalid."""
     name = reference.get("name") if isinstance(reference, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def places(kinds: Sequence[Kind], namespace: str, name: str) -> tuple[Reference, ...]:
-    """The namespace's goes before the cluster's."""
+    """Returns the places of a name. The namespace takes precedence over the cluster."""
     return tuple(Reference(kind, namespace if kind.namespaced else "", name) for kind in kinds)
 
 
@@ -97,13 +97,13 @@ def _spec(resource: Object) -> InferenceServiceSpec:
 
 
 def mode_of(resource: Object) -> str:
-    """The mode that a service asks for, itself or by its engine; empty: none."""
+    """Returns the mode that a service or its engine requests; empty: none."""
     engine = (resource["spec"].get("engine") or {}).get("annotations") or {}
     return engine.get(names.MODE) or annotations_of(resource).get(names.MODE) or ""
 
 
 def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
-    """Raises InvalidSpecError for what OME has and slipway does not serve."""
+    """Raises InvalidSpecError for features of OME that Slipway does not serve."""
     mode = mode_of(resource)
     if mode in INSTEAD:
         raise InvalidSpecError("ModeNotServed", f"{names.MODE} {mode} is not supported: {INSTEAD[mode]}")
@@ -115,7 +115,7 @@ def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
 
 
 def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tuple[Object, ...]]:
-    """The base model and what is added to it. Raises InvalidSpecError."""
+    """Returns the base model, and the weights added to it. Raises InvalidSpecError."""
     if spec.model is None:
         return None, ()
     namespace, base_name, weights = key(world.resource).namespace, spec.model.name, spec.model.fine_tuned_weights
@@ -156,8 +156,9 @@ def _find_first(world: World, places: Sequence[Reference]) -> Object | None:
 def _select_runtime(
     world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None
 ) -> Selection | None:
-    """The runtime that serves; None: none is needed, as each part says itself what runs, or has at least an image where
-    no runtime can be found. Raises InvalidSpecError where there is nothing to choose a runtime by."""
+    """Returns the selection of the runtime; None: none is needed, because each component defines what runs, or at least
+    has an image while no runtime can be selected. Raises InvalidSpecError if there is nothing to select a runtime
+    by."""
     namespace, runners = key(resource).namespace, list(_runners(resource["spec"]))
     images = all(one.get("image") for one in runners)
     if spec.runtime is None and images and all(one.get("command") or one.get("args") for one in runners):
@@ -191,7 +192,7 @@ def _facts(model: Object) -> ModelFacts:
 
 
 def _current(resource: Object, namespace: str) -> Reference | None:
-    """The runtime that its status names."""
+    """Returns the runtime in the service's status."""
     status = (resource.get("status") or {}).get("runtime") or {}
     kind = next((kind for kind in RUNTIMES if kind.kind == status.get("kind")), None)
     name = name_of(status)
@@ -199,7 +200,7 @@ def _current(resource: Object, namespace: str) -> Reference | None:
 
 
 def _runners(spec: Object) -> Iterable[Object]:
-    """The main container of each pod that a service itself writes, as far as it writes that."""
+    """Returns the main container of each pod that a service defines itself, with the fields that it sets."""
     for part in (spec[name] for name in overlay.NAMES if spec.get(name) is not None):
         for pod in [one for one in (part.get("leader"), part.get("worker")) if one] or [part]:
             yield pod.get("runner") or next(iter(pod.get("containers") or ()), {})

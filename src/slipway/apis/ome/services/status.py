@@ -91,7 +91,7 @@ def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
 
 
 def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
-    """Of a service that is only a name for what somebody else runs."""
+    """Returns the status of a service that is only a name for another owner's workload."""
     text = "The service is virtual: nothing is created for it."
     conditions = (
         verdict(rejection, text),
@@ -102,7 +102,7 @@ def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
 
 
 def _observe_components(view: ServiceView, service: Service | None) -> list[ComponentState]:
-    """The parts that are wanted; of a service that cannot be read those that there are."""
+    """Returns the desired components; for an invalid service, those that exist."""
     world, components = view.world, []
     for name in overlay.NAMES:
         part = service.part(name) if service else None
@@ -121,12 +121,12 @@ def _observe_components(view: ServiceView, service: Service | None) -> list[Comp
 
 
 def _pods(view: ServiceView, name: str) -> list[Object]:
-    """Those of a part, or of a canary, that is called so."""
+    """Returns the pods of a component, or of a canary, with this name."""
     return [pod for pod in view.world.pods if labels(pod).get(service_rollout.APP) == name]
 
 
 def _observe_canary(view: ServiceView, service: Service | None) -> list[ComponentState]:
-    """A newer spec that gets a share of the requests, or none yet."""
+    """Returns a newer spec that gets a share of the requests, or none yet."""
     part = service.routed if service else None
     name = service_rollout.canary_name(service.name, part.component.name) if service and part else ""
     workload = view.world.child(DEPLOYMENT, name)
@@ -149,7 +149,7 @@ def _diagnosis(view: ServiceView, part: Part | None, workload: Object | None, po
 def _without_consequences(
     one: ComponentState, parts: Sequence[ComponentState], service: Service | None
 ) -> ComponentState:
-    """Without failures that only say that something else is not there yet."""
+    """Returns the state without failures that only follow from a missing other component."""
     failure = one.diagnosis.failure
     waits = one.name == "router" and not all(other.component.ready for other in parts if other.name != "router")
     nowhere = failure is not None and failure.reason in NO_NODE and _pending(service) is not None
@@ -159,7 +159,7 @@ def _without_consequences(
 
 
 def _pending(service: Service | None) -> Pending | None:
-    """Why pods wait, while the files of a model are nowhere yet: they find no node."""
+    """Returns why pods wait while no node has the files of a model: they cannot be scheduled."""
     models = (*([service.model] if service.model else []), *service.weights) if service else ()
     unready = next((one for one in models if (one.get("status") or {}).get("state") != names.READY), None)
     if unready is None:
@@ -181,7 +181,7 @@ def _ready(one: ComponentState) -> Condition:
 
 
 def _optional_conditions(view: ServiceView, service: Service | None) -> list[Condition]:
-    """Told only where there is something to tell."""
+    """Returns the conditions that only exist if they have something to report."""
     resource, chosen = view.world.resource, view.selection.chosen if view.selection else None
     conditions = []
     if chosen and chosen.unfit:
@@ -199,7 +199,7 @@ def _optional_conditions(view: ServiceView, service: Service | None) -> list[Con
 
 
 def _not_woken(service: Service) -> list[str]:
-    """Parts that would follow the requests, where another one does already."""
+    """Returns components that would follow the requests if another one did not already."""
     first = service.by_requests
     idle = (one for one in service.parts if one.scaler.by == "requests" and one is not first)
     return [

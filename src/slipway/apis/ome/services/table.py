@@ -50,7 +50,7 @@ OWNED = (
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """What services read, beside what is made for them."""
+    """Returns the watches of services, in addition to their children."""
     kind, runtime = names.INFERENCE_SERVICE, service_watches.enqueue_services_of_runtime
     indexes = {
         REFERENCES: by_reference(service_watches.references),

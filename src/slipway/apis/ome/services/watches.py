@@ -25,7 +25,7 @@ of_weight = referenced_by(names.INFERENCE_SERVICE, names.FINE_TUNED_WEIGHT)
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """What a service names: model, adapters and runtime, each in every place where it may be."""
+    """Returns what a service names: model, adapters and runtime, each in every place where it may be."""
     spec, namespace = predictor.migrated(resource)["spec"], key(resource).namespace
     model, runtime = (name_of(spec.get(field)) for field in ("model", "runtime"))
     weights = (spec["model"].get("fineTunedWeights") or ()) if model else ()
@@ -43,8 +43,8 @@ def by_choice(resource: Object) -> Iterable[str]:
 
 
 def enqueue_services_of_runtime(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services that a change of a runtime's spec may concern: those that name it, and in its namespace, or where it
-    has none in all, those that name none."""
+    """Enqueues the services that a change of a runtime's spec may affect: those that name it, and those that name none,
+    in its namespace or, for a cluster-scoped runtime, in all namespaces."""
     if _same(change, ("spec",)):
         return ()
     kind = names.SERVING_RUNTIME if change.key.namespace else names.CLUSTER_SERVING_RUNTIME
@@ -59,8 +59,8 @@ def by_base(weight: Object) -> Iterable[str]:
 
 
 def enqueue_services_of_model(kind: Kind) -> Enqueue:
-    """The services that name a model, or as their model a weight of it, when what they read of it changes: how far a
-    download is they do not."""
+    """Enqueues the services that name a model, or as their model a weight of it, when fields that they read change. The
+    progress of a download is not one of them."""
     enqueue = referenced_by(names.INFERENCE_SERVICE, kind)
 
     def concerned(change: Change, listers: Listers) -> Iterable[Key]:
