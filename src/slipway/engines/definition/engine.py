@@ -178,8 +178,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """``cpu``, ``cuda``, ``gh200``, ``rocm``, ``vulkan``, ``intel`` or ``tpu`` -> public image, of an exact version;
     ``""`` has the one for all others."""
     paths: tuple[str, ...] = ()
-    """What it serves of ``serving.paths``, in any version or edition that is known. Empty: nothing is told, and nothing
-    is refused."""
+    """The paths of ``serving.routing.paths`` that it serves, in any known version or edition. Empty: unknown, and no
+    path is refused."""
     optional_paths: Mapping[str, Switches] = {}
     """Those of them that it serves only if an argument or a variable enables them."""
     sealed_by: Seals = Seals()
