@@ -62,12 +62,12 @@ class Catalogs:
         return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
-        """Calls ``listener`` with the key of each resource of ``kind`` whose catalog was looked at."""
+        """Calls ``listener`` with the key of each resource of ``kind`` whose catalog was read."""
         self._listeners[kind] = listener
 
     def follow(self, kind: Kind, name: Key, address: CatalogAddress | None) -> None:
-        """Has the resource's catalog read from now on, or with None no more. Another address is another catalog, of
-        which nothing is known."""
+        """Starts to read the resource's catalog, or stops with None. A new address is a new catalog, with unknown
+        content."""
         followed = self._followed.get((kind, name))
         if followed is not None and followed.address == address:
             return
@@ -124,7 +124,8 @@ class Catalogs:
         return Catalog(address=followed.address, revision=revision, entries=entries, refreshed=now)
 
     async def _door(self, address: CatalogAddress) -> Door:
-        """Read anew for each look, so that a credential may be replaced at any time. Raises CatalogError."""
+        """Reads the credentials again for each request, so that they can be replaced at any time. Raises
+        CatalogError."""
         credential = authorization(await self._secret(address.credentials))
         trusted = authority(await self._secret(address.authority)) if address.authority else ""
         return Door(url=address.url, authorization=credential, authority=trusted)

@@ -42,7 +42,7 @@ class Gateways(Protocol):
 
 
 class Demands:
-    """Counts requests for all resources whose plans ask for it. Only the leader looks."""
+    """Counts requests for all resources whose plans need it. Only the leader does."""
 
     def __init__(self, gateways: Gateways, clock: Callable[[], float] = time.time) -> None:
         self._gateways, self._clock = gateways, clock

@@ -21,7 +21,7 @@ LABEL_VALUE = re.compile(r"[a-z0-9]{1,10}")
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """What of a pod decides."""
+    """The fields of a pod that decide."""
 
     uid: str
     labels: Mapping[str, str]
@@ -30,7 +30,7 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What is to be done with one pod."""
+    """The actions for one pod."""
 
     labels: Mapping[str, str | None]
     """Labels to set; None removes one."""
@@ -46,7 +46,7 @@ def orders(
     reports: Mapping[str, AgentReport],
     unlabelled_seconds: Mapping[tuple[str, str], float],
 ) -> dict[str, Order]:
-    """What is to be done, by pod (uid).
+    """Returns the actions by pod (uid).
 
     ``reports``: fresh ones by uid of the pod; none for a pod that did not answer, whose labels stay if its engine runs.
     ``without``: (uid, name of adapter) -> seconds since the pod's label was taken off.

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 
 class Places:
-    """Hands out places while others wait for one. Of one event loop."""
+    """Gives out places while others wait for one, within one event loop."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         """``most``: places in total; ``most_of_one``: places that one namespace has at a time."""

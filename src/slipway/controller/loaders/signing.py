@@ -29,7 +29,7 @@ LABELS = {
 
 
 async def signing_key(client: Client, namespace: str) -> SigningKey:
-    """The controller's key, which is made where there is none. Trouble that passes is waited out.
+    """Returns the controller's key, and creates it if there is none. Transient errors are retried.
 
     Raises ApiError, such as for a right that is missing; ValueError for a Secret that holds no key.
     """

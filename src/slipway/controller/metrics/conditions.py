@@ -19,7 +19,7 @@ _VALUES = {"True": 1, "False": 0}
 
 
 class ConditionsCollector(Collector):
-    """Shows what the resources of these informers say of themselves."""
+    """Exposes the conditions of these informers' resources."""
 
     def __init__(self, resources: Sequence[Informer]) -> None:
         self._resources = tuple(resources)

@@ -17,7 +17,7 @@ from slipway.serving.contract.settings import Settings
 
 
 class SamplesCollector(Collector):
-    """Shows what these APIs measure."""
+    """Exposes the measurements of these APIs."""
 
     def __init__(self, apis: Iterable[Description], resources: Sequence[Informer], settings: Settings) -> None:
         """``resources``: the informers of their kinds."""

@@ -129,7 +129,8 @@ class Deliverer:
         self._secrets = applier.write_only
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """The worker loop, fed by the workloads, the models that they name, and what is made for them."""
+        """Returns the controller. It is triggered by the workloads, the models that they name, and the objects created
+        for them."""
         controller = Controller(
             f"{self._delivery.name}-delivery-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
         )
@@ -172,7 +173,7 @@ class Deliverer:
         return [] if len(states) == 2 and states[0] == states[1] else [change.key]
 
     def _reading(self, change: Change) -> Iterable[Key]:
-        """The workloads that name a model that is new, gone, or says something else."""
+        """Returns the workloads that name a new, deleted or changed model."""
         offered = [self._delivery.offered(state) for state in change[:2] if state is not None]
         if len(offered) == 2 and offered[0] == offered[1]:
             return []
@@ -212,7 +213,7 @@ class Deliverer:
     # What is written
 
     async def _deliver(self, workload: Object, outcome: Outcome) -> Object:
-        """Makes what the pods need, then writes the workload. Returns that as it is now."""
+        """Creates what the pods need, then writes the workload. Returns its current state."""
         written = await self._secrets.apply(workload, outcome.secrets)
         written.raise_transient()
         for failure in written.failures:
@@ -233,7 +234,7 @@ class Deliverer:
         return answer
 
     async def _keep_claim(self, claim: Object) -> None:
-        """Raises ConflictError where it is another one by now."""
+        """Raises ConflictError if it is another claim by now."""
         stored = self._claims.store.get(key(claim))
         if stored is None:
             await self._client.create(PERSISTENT_VOLUME_CLAIM, claim, field_manager=FIELD_MANAGER)
@@ -252,7 +253,7 @@ class Deliverer:
         await self._client.json_patch(PERSISTENT_VOLUME_CLAIM, key(claim), patch, field_manager=FIELD_MANAGER)
 
     async def _release(self, workload: Object, kept: Collection[Object]) -> None:
-        """Gives up the workload's share of claims that it reads no more. The last one takes a claim away."""
+        """Gives up the workload's share of claims that it no longer reads. The last one deletes a claim."""
         names = {key(claim) for claim in kept}
         for claim in self._claims.store.by_index(NAMESPACE, key(workload).namespace):
             if key(claim) in names or deleting(claim) or not owned_by(claim, workload):
@@ -264,7 +265,8 @@ class Deliverer:
                 await self._delete(PERSISTENT_VOLUME_CLAIM, claim)
 
     async def _drop_gated(self, workload: Object) -> float | None:
-        """Deletes what was made of a template with the gate and would keep it for ever. Returns when to look again."""
+        """Deletes objects that were created from a template with the gate and would keep it for ever. Returns when to
+        check again."""
         gate = self._delivery.gate
         if _is_gated(template_of(self.kind, workload)["spec"], gate):
             return None

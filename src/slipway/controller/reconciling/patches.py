@@ -14,7 +14,7 @@ from slipway.serving.contract.api import Plan
 
 
 def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
-    """What of a merge patch (RFC 7386) changes ``current``; empty: nothing."""
+    """Returns the part of a merge patch (RFC 7386) that changes ``current``; empty: nothing."""
     changes: Object = {}
     for field, value in patch.items():
         if isinstance(value, Mapping):
@@ -28,7 +28,7 @@ def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
 
 
 def own_patch(resource: Object, plan: Plan) -> Object:
-    """The merge patch of a resource that its plan asks for, its finalizer included; empty: none."""
+    """Returns the merge patch of a resource that its plan requests, including its finalizer; empty: none."""
     patch = difference(resource, plan.self_patch)
     finalizers = resource["metadata"].get("finalizers") or []
     if plan.finalizer and plan.finalizer not in finalizers:

@@ -92,19 +92,19 @@ class TooManyRequestsError(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx, or an answer that makes no sense."""
+    """5xx, or an invalid response."""
 
     reason = "ServerError"
 
 
 class UnreachableError(ApiError):
-    """No answer came; a write may or may not have happened."""
+    """There was no response; a write may or may not have happened."""
 
     reason = "Unreachable"
 
 
 class ConnectionFailedError(UnreachableError):
-    """The connection could not be made or broke."""
+    """The connection could not be made, or broke."""
 
     reason = "ConnectionFailed"
 

@@ -30,7 +30,7 @@ class Unreadable(NamedTuple):
 
 
 class Salvaged(NamedTuple):
-    """A list with what could be read of it."""
+    """A list with the objects that could be read."""
 
     metadata: Object
     items: list[Any]
@@ -38,7 +38,7 @@ class Salvaged(NamedTuple):
 
 
 def salvage_list(text: bytes) -> Salvaged:
-    """Decodes the items of a list one by one. Raises DecodingError where the text is not a list."""
+    """Decodes the items of a list one by one. Raises DecodingError if the text is not a list."""
     fields = dict(_members(text))
     metadata = decode_json(fields.get("metadata", b"{}"), dict[str, Any], most=len(text))
     salvaged = Salvaged(metadata, [], [])
@@ -51,7 +51,8 @@ def salvage_list(text: bytes) -> Salvaged:
 
 
 def salvage_event(line: bytes) -> tuple[str, Object]:
-    """Type and identity of the object in an event of a watch. Raises DecodingError where the text is not an event."""
+    """Returns type and identity of the object in an event of a watch. Raises DecodingError if the text is not an
+    event."""
     fields = dict(_members(line))
     return decode_json(fields.get("type", b'""'), str, most=_NAME_BYTES), _identity(fields.get("object", b"{}"))
 
@@ -63,7 +64,7 @@ def identity(metadata: Any) -> Object:
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
-    """What everybody relies on who reads an object."""
+    """The fields that every reader of an object relies on."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     uid: Annotated[str, msgspec.Meta(min_length=1)]
@@ -74,8 +75,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 def check(kind: Kind, obj: Object) -> None:
-    """Raises DecodingError for an object that does not say what it is called and which one it is, or whose labels or
-    annotations are no texts."""
+    """Raises DecodingError for an object without name or uid, or whose labels or annotations are not texts."""
     try:
         metadata = msgspec.convert(obj.get("metadata"), _Metadata)
     except ValueError as error:
@@ -96,8 +96,8 @@ def _identity(item: bytes) -> Object:
 
 
 def _members(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Name (empty in an array) and text of each direct member of an object or array. Raises DecodingError where the
-    brackets do not match."""
+    """Returns name (empty in an array) and text of each direct member of an object or array. Raises DecodingError if
+    the brackets do not match."""
     depth = start = 0
     name = ""
     for token in _TOKEN.finditer(text):

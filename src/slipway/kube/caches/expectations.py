@@ -32,7 +32,7 @@ class Expectations:
         self._expected: OrderedDict[str, dict[tuple[Kind, Key], _Expected]] = OrderedDict()
 
     def wrote(self, owner: str, informer: Informer, obj: Object) -> None:
-        """``obj`` is what the API server answered to a write of the informer's kind."""
+        """``obj`` is the API server's response to a write of the informer's kind."""
         version = version_number(resource_version(obj))
         store, name, identity = informer.store, key(obj), uid(obj)
 
@@ -47,7 +47,7 @@ class Expectations:
         self._note(owner, _Expected(informer, name, seen))
 
     def deleted(self, owner: str, informer: Informer, obj: Object) -> None:
-        """``obj`` is what the store showed when its deletion was asked for."""
+        """``obj`` is the object in the store when its deletion was requested."""
         store, name, identity = informer.store, key(obj), uid(obj)
 
         def seen() -> bool:

@@ -22,7 +22,7 @@ Listener = Callable[[Kind, Object, str], None]
 
 
 class Faults:
-    """What is at fault now."""
+    """The objects that are currently at fault."""
 
     def __init__(self) -> None:
         self._versions: dict[Key, tuple[str, str]] = {}
@@ -37,8 +37,7 @@ class Faults:
         self._listeners.append(listener)
 
     def note(self, metrics: Metrics, kind: Kind, obj: Object, errors: Sequence[BaseException]) -> Key:
-        """Takes note of an object's faults, of which the first is told. Returns the object's key, as far as it has
-        one."""
+        """Records an object's faults, and reports the first. Returns the object's key, as far as it has one."""
         reference = identity(obj.get("metadata"))
         metadata = reference["metadata"]
         name = Key(metadata.get("namespace", ""), metadata.get("name", ""))
@@ -56,7 +55,7 @@ class Faults:
         return name
 
     def forget(self, metrics: Metrics, kind: Kind, names: Collection[Key]) -> None:
-        """Takes note that these objects are mended or gone."""
+        """Records that these objects are fixed or deleted."""
         for name in names:
             if self._versions.pop(name, None) is not None:
                 metrics.object_faults.labels(kind.plural).dec()
@@ -67,7 +66,7 @@ class Faults:
 
 
 def _described(error: BaseException) -> tuple[str, str]:
-    """What is wrong, and where in the program that was found."""
+    """Returns the fault, and where in the program it was detected."""
     if isinstance(error, DecodingError):
         return describe_error(error), ""
     frames = traceback.extract_tb(error.__traceback__, limit=-1)

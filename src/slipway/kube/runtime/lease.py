@@ -145,7 +145,7 @@ class LeaderElector:
         return True
 
     def _free(self, spec: Object) -> bool:
-        """Whether the lease is ours, nobody's, or run out."""
+        """Whether the lease is ours, has no holder, or has expired."""
         record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._observed:
             self._observed, self._observed_at = record, time.monotonic()

@@ -29,7 +29,7 @@ UNSUPPORTED = "Not supported. It is stored without effect, and listed in the con
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A CEL rule that the API server checks, and what it says when the rule does not hold."""
+    """A CEL rule that the API server checks, and its message."""
 
     rule: str
     message: str
@@ -226,7 +226,7 @@ def _field(field: types.Field, text: str, defaults: bool) -> Object:
 
 
 def _default(field: types.Field) -> Any:
-    """The field's default as JSON, or something empty where there is none worth telling the API server."""
+    """Returns the field's default as JSON, or an empty value if the API server needs none."""
     value = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         value = field.default_factory()

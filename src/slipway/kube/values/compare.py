@@ -13,7 +13,7 @@ NESTED = (dict, list)
 
 
 def digest(value: Any) -> bytes:
-    """The same for equal values, whatever the order of their fields."""
+    """Returns the same digest for equal values, whatever the order of their fields."""
     return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
 
 

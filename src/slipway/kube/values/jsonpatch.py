@@ -17,12 +17,12 @@ MOST_BYTES = 1 << 20
 
 
 class PatchError(ValueError):
-    """A patch that cannot be applied; the message says which operation, and why, in one line of bounded length."""
+    """A patch that cannot be applied. The message names the operation and the reason, in one line of bounded length."""
 
 
 def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """A copy of ``value`` with the operations applied one after another. Raises PatchError for the first that fails, or
-    makes more than MOST_BYTES of it."""
+    """Returns a copy of ``value`` with the operations applied in order. Raises PatchError for the first that fails, or
+    that exceeds MOST_BYTES."""
     result = copy.deepcopy(value)
     for number, operation in enumerate(operations):
         name = f"{operation.get('op', 'no op')} {operation.get('path', 'without path')}"

@@ -42,7 +42,7 @@ class _Happened(msgspec.Struct):
 
     @property
     def namespace(self) -> str:
-        """Of the object; empty: it is of the cluster, and its Event is in the namespace ``default``."""
+        """The object's namespace; empty: it is cluster-scoped, and its Event is in the namespace ``default``."""
         namespace: str = self.event["involvedObject"]["namespace"]
         return namespace
 
@@ -62,7 +62,7 @@ class _Queue:
         return (happened for events in self._namespaces.values() for happened in events.values())
 
     def find(self, happened: _Happened) -> _Happened | None:
-        """The same event, if it waits."""
+        """Returns the same event, if it waits."""
         events = self._namespaces.get(happened.namespace)
         return events.get(key(happened.event)) if events else None
 

@@ -30,7 +30,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What became of the children."""
+    """The results of applying the children."""
 
     failures: tuple[Failure, ...] = ()
     waiting: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ def owner_text(owner_kind: Kind, owner: Object) -> str:
 
 
 def with_owner(child: Object) -> Object:
-    """The child with the owner reference that its annotation stands for, unless it has another controller."""
+    """Returns the child with the owner reference that its annotation represents, unless it has another controller."""
     words = annotations_of(child).get(OWNER_ELSEWHERE, "").split(" ")
     if len(words) != 4 or controller_owner(child) is not None:
         return child

@@ -30,7 +30,7 @@ with that name and a hash of eleven characters: 63 in all, with room for a milli
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """What a LeaderWorkerSet has beside its pods' templates."""
+    """The fields of a LeaderWorkerSet beside its pod templates."""
 
     name: str
     """Of LONGEST_NAME characters at most."""
@@ -91,8 +91,8 @@ def as_workload(observed: Object) -> Object:
 
 
 def owner_name(controller: str, labels: Mapping[str, str]) -> str:
-    """The LeaderWorkerSet of a pod that the StatefulSet ``controller`` made; empty: none. Leaders' StatefulSet has its
-    name, that of workers their leader's, which begins with it."""
+    """Returns the LeaderWorkerSet of a pod that the StatefulSet ``controller`` created; empty: none. The leaders'
+    StatefulSet has its name; that of workers has their leader's, which begins with it."""
     name = labels.get(NAME, "")
     return name if name and (controller == name or controller.startswith(f"{name}-")) else ""
 

@@ -35,8 +35,8 @@ def ingress(server: ModelServer, settings: Settings, *, policed: bool) -> tuple[
 
 
 def among(name: str, namespace: str, selector: Mapping[str, str], port: int, settings: Settings) -> tuple[Object, ...]:
-    """The policy for several workloads that answer together, if they are to have one: their pods reach each other at
-    any port, and those who send requests reach this one. ``selector``: of all their pods."""
+    """Returns the policy for several workloads that answer together, if they need one: their pods reach each other at
+    any port, and clients reach this one. ``selector``: of all their pods."""
     if not settings.network_policies.models:
         return ()
     rules = [{"from": [{"podSelector": {"matchLabels": dict(selector)}}]}, _clients(port, settings)]

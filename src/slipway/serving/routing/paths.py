@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ModelPath(NamedTuple):
-    """A path that takes POST with the model's id in its body."""
+    """A path that takes POST with the model ID in its body."""
 
     path: str
     form: bool = False

@@ -65,14 +65,14 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class High(NamedTuple):
-    """What was wanted last at a time, where nothing after it wanted as much."""
+    """The highest desired number at a time, if nothing later was as high."""
 
     at: float
     replicas: int
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What is remembered of one model's requests."""
+    """The stored measurements of one model's requests."""
 
     window: tuple[float, ...]
     """The mean of each interval, oldest first."""
@@ -96,7 +96,7 @@ def intervals(scaling: Scaling) -> int:
 
 
 def begin(scaling: Scaling, average: float, now: float) -> Load:
-    """The memory of a model that was not looked at before; ``average`` is what is known of it, else 0."""
+    """Returns the load of a model that was not measured before. ``average``: its stored average, else 0."""
     return Load(window=(average,) * intervals(scaling), began=now)
 
 

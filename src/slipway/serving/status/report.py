@@ -38,14 +38,14 @@ MAX_LISTED = 3
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What has to come before pods are made, or why there are none; nothing is wrong."""
+    """What must happen before pods are created, or why there are none. It is not a failure."""
 
     reason: str
     message: str
 
 
 class Component(msgspec.Struct, frozen=True):
-    """One workload of a resource, as last observed, and what is wrong with it."""
+    """One workload of a resource, as last observed, and its failure."""
 
     workload: Object | None
     """None while there is none."""
@@ -159,7 +159,7 @@ def _counts(deployment: Object) -> tuple[int, int, int, int]:
 
 
 def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
-    """Whether the Service ``namespace/name`` answers for the public names that it asks for."""
+    """Whether the Service ``namespace/name`` answers for the public names that it requests."""
     own = next((service for service in services if service.key == key), None)
     if own is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")

@@ -38,7 +38,7 @@ class Unready(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Explanation(NamedTuple):
-    """What is told of a resource, and in how many seconds that may change by itself."""
+    """The explanation of a resource, and in how many seconds it may change without an event."""
 
     unready: Unready | None = None
     recheck_seconds: float | None = None
@@ -77,7 +77,7 @@ def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
 
 
 def annotation(unready: Unready | None) -> str | None:
-    """The annotation's text; None: there is to be none."""
+    """Returns the annotation's text; None: there should be none."""
     return msgspec.json.encode(unready).decode() if unready else None
 
 
@@ -93,7 +93,7 @@ def stand_in(api: str, resource: Object, unready: Unready) -> Object:
 
 
 def _word(reason: str, *, final: bool) -> Unready | None:
-    """None for what is no word: of other writers' conditions it may be anything."""
+    """Returns None for an invalid reason: conditions of other writers may contain anything."""
     try:
         return msgspec.convert({"reason": reason, "final": final}, Unready)
     except msgspec.ValidationError:
