@@ -40,7 +40,7 @@ def _credentials(scheme: str, secrets: SecretNames) -> Access:
 
 
 def volume(url: ModelUrl, secrets: SecretNames) -> Access:
-    """The volume that has the weights, where the url names one."""
+    """Returns the volume with the weights, if the URL names one."""
     if url.scheme == "pvc":
         return mounted(volumes.claim(VOLUME, url.name), FOLDER, sub_path=url.path.strip("/"))
     if url.scheme == "oci":
@@ -50,8 +50,8 @@ def volume(url: ModelUrl, secrets: SecretNames) -> Access:
 
 
 def weights(url: ModelUrl, reads: str, cached_at: str) -> Weights:
-    """What the engine is told. ``reads``: see Engine; ``cached_at``: the folder in its container that the cache is
-    mounted at, or empty."""
+    """Returns the engine's weights. ``reads``: see Engine; ``cached_at``: the folder in its container at which the
+    cache is mounted, or empty."""
     if cached_at or url.scheme in ("pvc", "oci"):
         return MountedFolder(cached_at or FOLDER, url.model)
     if url.scheme == "ollama":

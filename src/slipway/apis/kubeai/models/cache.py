@@ -51,8 +51,8 @@ def is_loaded(view: ModelView) -> bool:
 
 
 def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
-    """The Models whose record on a claim differs, as each reads no other one's. All that refer to the claim where that
-    comes or goes."""
+    """Returns the Models whose record on a claim changed, as each reads only its own. All that refer to the claim if it
+    is created or deleted."""
     old, new = change.old, change.new
     if old is None or new is None or deleting(old) != deleting(new):
         return referenced_by(KIND, PERSISTENT_VOLUME_CLAIM)(change, listers)
@@ -60,7 +60,7 @@ def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 class Filling(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cache needs just now."""
+    """The current needs of a cache."""
 
     jobs: tuple[Object, ...] = ()
     patches: tuple[MetadataPatch, ...] = ()
@@ -83,13 +83,14 @@ def claim(model: Model, where: Place) -> Object:
 
 
 def failed_since(view: ModelView) -> float | None:
-    """Unix seconds at which the load Job gave up; None: it has not, or it is time for another one."""
+    """Returns when the load Job gave up, in Unix seconds; None: it has not, or it is time for another one."""
     retried = view.load.retried_at()
     return None if retried is not None and view.world.now >= retried else view.load.failed_since
 
 
 def loading(view: ModelView, model: Model, where: Place) -> Filling:
-    """What brings the weights to the claim: nothing while the claim goes, or what was there before."""
+    """Returns the objects that load the weights onto the claim: none while the claim, or its earlier content, is being
+    deleted."""
     if is_loaded(view):
         return Filling()
     if is_evicting(view):
@@ -143,7 +144,7 @@ def is_evicting(view: ModelView) -> bool:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """What is left to do for a Model that goes: its pods end, then its folder is removed, then the claim forgets it.
+    """Returns what a deleted Model still needs: its pods end, then its folder is removed, then its record on the claim.
 
     It ends in any case: without a claim, a configuration or a working Job, and after a time.
     """
@@ -162,8 +163,8 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def _load_job(model: Model, where: Place) -> Object:
-    """Fills the Model's folder. Its pod may run where the profile's taints are, as the volume may be reachable there
-    only; the profile's node selector does not bind it, as it needs no GPU."""
+    """Fills the Model's folder. Its pod tolerates the profile's taints, because only such nodes may reach the volume;
+    it ignores the profile's node selector, because it needs no GPU."""
     runner = _runner(model.config, model.settings, model.controller_key)
     sources = of_operator(model.settings.loader)
     sources += access.credentials((model.url.scheme,), model.config.secret_names)
@@ -199,8 +200,8 @@ def _runner(config: SystemConfig, settings: Settings, controller_key: str = "") 
 
 
 def _writer(config: SystemConfig, settings: Settings) -> Object:
-    """The folders of a volume that a pod mounts by their path belong to root: what writes to them has to be that, where
-    neither the operator nor the cluster says anything else."""
+    """Folders of a volume that a pod mounts by their path belong to root, so the writer must be root, unless the
+    operator or the cluster sets another user."""
     server_pods = config.model_server_pods
     security_context = server_pods.pod_security_context | server_pods.security_context
     other = settings.assigned_ids or "runAsUser" in security_context or security_context.get("runAsNonRoot")

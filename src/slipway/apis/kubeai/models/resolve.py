@@ -62,7 +62,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> int:
-        """What the Model asks for, within its bounds."""
+        """The requested replicas, within the Model's bounds."""
         desired = self.spec.replicas
         if self.spec.autoscaling_disabled:
             return desired or 0
@@ -71,7 +71,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renewal(self) -> Renewal:
-        """Its arguments, as the image takes them that it gets."""
+        """The author's arguments in the form that the image takes."""
         spec = self.spec
         try:
             image = spec.image or self.config.image(spec.engine, self.config.resource_profile(spec.resource_profile))
@@ -125,7 +125,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
         return failure is not None and failure.reason not in WAITING
 
     def valid(self) -> Model:
-        """Raises InvalidSpecError where the Model cannot be served as it is written, with the reason."""
+        """Returns the Model. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
         if isinstance(self.model, InvalidSpecError):
             raise self.model
         return self.model
@@ -153,7 +153,7 @@ def resolve(world: World) -> ModelView:
 
 
 def references(resource: Object, operator: Settings) -> tuple[Reference, ...]:
-    """The system configuration, and the claim that the Model's cache lies on."""
+    """Returns the system configuration, and the claim with the Model's cache."""
     place = place_of(resource)
     return (_config_reference(operator), place.claim) if place else (_config_reference(operator),)
 
@@ -187,8 +187,8 @@ def url_of(resource: Object) -> str:
 
 
 def only_config(config_map: Object) -> Object | None:
-    """Of the ConfigMaps of the system namespace the system configuration; the autoscaler's averages, which may have a
-    megabyte, lie beside it."""
+    """Of the system namespace's ConfigMaps, keeps the system configuration only; the autoscaler's averages beside it
+    may have a megabyte."""
     metadata = config_map["metadata"]
     if metadata["name"] != CONFIG_NAME:
         return None
@@ -202,7 +202,7 @@ def _config_reference(operator: Settings) -> Reference:
 
 
 def _config(world: World) -> SystemConfig | InvalidConfigError:
-    """Defaults where there is no ConfigMap."""
+    """Returns the configuration; the defaults without a ConfigMap."""
     config_map = world.get(_config_reference(world.settings)) or {}
     try:
         return system_yaml.parse((config_map.get("data") or {}).get(CONFIG_KEY, ""))
@@ -242,7 +242,7 @@ def _model(world: World, config: SystemConfig | InvalidConfigError, place: Place
 
 
 def _run(world: World, name: str, word: str = "") -> Run:
-    """The Job, if its program is told this ``word``: one of an earlier url is only in the way of the next."""
+    """Returns the Job, if its program has this argument ``word``. A Job of an earlier URL only blocks the next one."""
     job = world.child(JOB, name)
     pod = (job or {}).get("spec", {}).get("template", {}).get("spec", {})
     fits = not word or any(word in container.get("args", ()) for container in pod.get("containers", ()))
@@ -251,7 +251,7 @@ def _run(world: World, name: str, word: str = "") -> Run:
 
 
 def _engine(resource: Object) -> Engine | None:
-    """None: this version does not know it, as a CRD of KubeAI's own may be newer."""
+    """Returns the engine. None: this version does not know it, because a CRD of KubeAI's own may be newer."""
     return ENGINES.get(str(resource["spec"].get("engine")))
 
 
@@ -266,7 +266,7 @@ def _diagnosis(world: World, deployment: Object | None, pods: list[Object]) -> D
 
 
 def _fault(model: Model) -> str | None:
-    """Why the parts of the spec do not go together; found out here, as engines say it after minutes or not at all."""
+    """Returns why the parts of the spec do not go together. Engines report that after minutes, or not at all."""
     refused = refusal(model.url, model.engine, cached=bool(model.spec.cache_profile))
     if refused:
         return f"spec.url: {refused}"

@@ -64,7 +64,7 @@ DEFAULT_REPLICATIONS = (20, 256)
 
 
 def _routed(world: World) -> Condition:
-    """The first of the model's names that is not its own; that of the model itself where all are."""
+    """Returns the first of the model's names that it does not have; the model's own name if it has all."""
     metadata, spec = world.resource["metadata"], world.resource["spec"]
     name, namespace = metadata["name"], metadata["namespace"]
     services = {names.service_name(name): name} | {
@@ -76,7 +76,7 @@ def _routed(world: World) -> Condition:
 
 
 def _ignored(view: ModelView) -> list[Condition]:
-    """Told only where there is something to tell."""
+    """Returns the condition only if it has something to report."""
     withheld = [f"metadata.labels[{name}]" for name in pods.withheld_labels(view.world.resource)]
     unknown = view.config.unknown_keys
     texts = []
@@ -151,7 +151,7 @@ def _without_pods(load: Run, now: float) -> Diagnosis:
 
 
 def _held_up(view: ModelView) -> str:
-    """What the load waits for; empty: nothing."""
+    """Returns what the load waits for; empty: nothing."""
     if view.place and view.claim is not None and deleting(view.claim):
         return f"The claim {view.place.claim.name} is being deleted. A new one will be filled afterwards."
     return "Weights of this Model are being removed from the cache." if cache.is_evicting(view) else ""

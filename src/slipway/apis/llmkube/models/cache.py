@@ -119,7 +119,7 @@ def claim_reference(namespace: str) -> Reference:
 
 
 def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
-    """The cache of a namespace, or of one service, as it is made where there is none."""
+    """Returns the cache of a namespace, or of one service, to create if there is none."""
     spec: Object = {"accessModes": [cache.access_mode], "resources": {"requests": {"storage": cache.size}}}
     if cache.storage_class:
         spec["storageClassName"] = cache.storage_class
@@ -152,7 +152,8 @@ def read_records(carrier: Object | None) -> dict[str, Record]:
 
 
 def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | None:
-    """A record of another claim says no more than that something may be there. None while there is no claim."""
+    """Returns a record. A record of another claim only says that something may be there. None while there is no
+    claim."""
     if claim is None:
         return None
     record = _record(annotations_of(holder)[where.annotation])
@@ -160,7 +161,7 @@ def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | No
 
 
 def _record(text: str) -> Record:
-    """What cannot be read says that something is there, and no more."""
+    """Parses a record. An invalid one only says that something is there."""
     return (_remembered if len(text) <= REMEMBERED_CHARACTERS else _decoded)(text)
 
 
@@ -194,12 +195,12 @@ def record_source_check(record: Record, report: Report | None, at: float) -> Rec
 
 
 def being_evicted(world: World, record: Record | None) -> bool:
-    """Whether a Model removes the folder now; one that is gone removes nothing any more."""
+    """Whether a Model removes the folder now. A deleted Model no longer removes anything."""
     return record is not None and bool(record.evicted_by) and bool(world.list(KIND, UID, record.evicted_by))
 
 
 def is_read(world: World, namespace: str, cache_key: str) -> bool:
-    """Whether pods read a folder, or are about to though its Model goes."""
+    """Whether pods read a folder, or are about to although its Model is being deleted."""
     leaving = (model for model in world.list(KIND, FOLDER, usage.place(namespace, cache_key)) if deleting(model))
     pods = usage.pods_that_read(world, namespace, cache_key)
     return bool(pods) or any(usage.is_needed_by_pods(world, model) for model in leaving)

@@ -61,7 +61,7 @@ def _earlier(view: ServiceView, deployment: Object) -> tuple[Object, ...]:
 
 
 def _own_claim(view: ServiceView, service: Service) -> tuple[Object, ...]:
-    """The claim that a service has for itself goes with it, and is never changed."""
+    """A service's own claim is deleted with it, and never changed."""
     if service.placed.way != "loader" or not own_claim(service.spec, service.settings):
         return ()
     name = names.own_claim(service.name)
