@@ -25,7 +25,7 @@ Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][-A-Za-z0-9.]{0,252}\Z
 
 
 class ModelKind(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A kind of models, and where the API server serves it."""
+    """A kind of models, and its path at the API server."""
 
     group: Word
     version: Word
@@ -34,7 +34,7 @@ class ModelKind(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What an operator may choose. Times are whole seconds."""
+    """The operator's settings. Times are whole seconds."""
 
     namespace: Namespace
     """The depot's own, in which models of the cluster are published."""

@@ -41,7 +41,7 @@ def evict_name(model: str) -> str:
 
 
 def service_name(model: str) -> str:
-    """A Service's name takes no dots: where they had to go, a digest keeps names apart."""
+    """A Service's name has no dots: a digest keeps names distinct in which dots were replaced."""
     name = workload_name(model)
     return _with_digest(name.replace(".", "-"), model) if "." in name else name
 

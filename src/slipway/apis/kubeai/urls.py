@@ -27,7 +27,7 @@ OPTIONS = ("model", "insecure", "pull")
 
 
 class InvalidUrlError(ValueError):
-    """The url names no model; the message says what is wrong and what is expected."""
+    """The URL names no model. The message has the reason and the expected form."""
 
 
 class ModelUrl(msgspec.Struct, frozen=True, kw_only=True):

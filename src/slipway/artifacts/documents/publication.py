@@ -50,7 +50,7 @@ Digest = Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is known of a model. Empty and 0: not known, or only estimated."""
+    """Facts about a model. Empty and 0: unknown, or only estimated."""
 
     format: Format = ""
     family: Word = ""
@@ -72,7 +72,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An artifact, complete in the registry, every blob of it looked at by its digest."""
+    """A complete artifact in the registry, of which each blob was checked by its digest."""
 
     digest: Digest
     """Of the manifest."""

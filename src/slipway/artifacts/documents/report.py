@@ -38,7 +38,7 @@ FAILED = re.compile(r"([A-Za-z]+): (.+)", re.DOTALL)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Empty and 0: not known."""
+    """Empty and 0: unknown."""
 
     file: Annotated[str, msgspec.Meta(pattern=INSIDE)] = ""
     """The main file, relative to the folder."""
@@ -81,7 +81,7 @@ def parse_report(message: str) -> Report | None:
 
 
 def fault(message: str) -> tuple[Fault | None, str]:
-    """The word, if there is one, and the sentence."""
+    """Returns the code, if there is one, and the sentence."""
     match = FAILED.fullmatch(message)
     if match is None or match[1] not in get_args(Fault):
         return None, message

@@ -72,7 +72,7 @@ class Named(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is known of a model. Empty, 0 and None: not known."""
+    """Facts about a model. Empty, 0 and None: unknown."""
 
     model_type: str = ""
     """As transformers name it, or llama.cpp: ``llama``."""

@@ -48,7 +48,7 @@ def without(
 
 
 def stem(path: str) -> str:
-    """What all parts of a file that is split have in common; another file stands for itself."""
+    """Returns the common name of all parts of a split file; another file's own name."""
     return PART.sub("", path)
 
 

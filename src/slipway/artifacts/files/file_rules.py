@@ -62,7 +62,7 @@ DIFFUSERS_BIN = re.compile(r"(?:diffusion_)?(?:pytorch_)?model.*\.bin")
 
 
 class UnsupportedError(ValueError):
-    """No model can be made of these files. The message says of which, and why."""
+    """These files are not a supported model. The message names the file and the reason."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -155,6 +155,6 @@ def is_companion(path: str, size: int | None) -> bool:
 
 
 def in_dropped_folder(path: str) -> bool:
-    """Whether a file lies where no engine looks, or is hidden."""
+    """Whether a file is hidden, or in a folder that engines do not read."""
     *folders, name = path.split("/")
     return name.startswith(".") or any(part.startswith(".") or part.lower() in DROPPED_FOLDERS for part in folders)

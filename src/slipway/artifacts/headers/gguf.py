@@ -125,7 +125,7 @@ OF_ARCHITECTURE = ("context_length", "embedding_length", "block_count", "attenti
 
 
 class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a header says. 0 or empty: nothing."""
+    """The content of a header. 0 or empty: not set."""
 
     file_version: int
     tensor_count: int
@@ -142,7 +142,7 @@ class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
-    """The header of the file that ``read`` reads. Raises MalformedFileError for one that is none.
+    """Parses the header of the file that ``read`` reads. Raises MalformedFileError for an invalid one.
 
     ``count``: whether the list of tensors is read as well, which follows it, to count the parameters. ``size``: of the
     file, in bytes; with ``count`` a file that is too short for its tensors is none. 0: any.
@@ -169,7 +169,7 @@ def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
 
 
 def whole(name: str) -> str:
-    """What all parts of a model that is split have in common; a file that is no part stands for itself."""
+    """Returns the common name of all parts of a split model; another file's own name."""
     return PART.sub("", name)
 
 
@@ -192,7 +192,7 @@ def _summary(version: int, tensors: int, parameters: int, metadata: Mapping[str,
 
 
 def _text(value: int | str | None) -> str:
-    """A value on one line, without what a terminal would obey."""
+    """Returns a value on one line, without terminal control characters."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
     return "".join(character for character in text if character.isprintable())[:LONGEST_TEXT]
 

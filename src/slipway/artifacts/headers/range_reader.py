@@ -39,7 +39,8 @@ class RangeReader:
         self.position = 0
 
     def take(self, size: int, what: str) -> bytes:
-        """The next ``size`` bytes. Raises MalformedFileError where the file has no more, or a header is too long."""
+        """Returns the next ``size`` bytes. Raises MalformedFileError if the file has no more, or a header is too
+        long."""
         begin = self.position - self._start
         if begin < 0 or begin + size > len(self._piece):
             self._fetch(size, what)

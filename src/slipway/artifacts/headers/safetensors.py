@@ -35,7 +35,7 @@ class _Tensor(msgspec.Struct, frozen=True):
 
 
 class Safetensors(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a header says."""
+    """The content of a header."""
 
     tensor_count: int
     parameters: Mapping[str, int]

@@ -71,7 +71,7 @@ class AddressPolicy(msgspec.Struct, frozen=True):
     """Whether this applies to proxies as well, where specs choose them."""
 
     def refusal(self, host: str, address: str) -> str | None:
-        """Why ``address``, to which ``host`` resolves, is refused; None: it is allowed."""
+        """Returns why ``address``, to which ``host`` resolves, is refused; None: it is allowed."""
         ip = _address(address)
         if ip is None:
             return f"{address!r} is not an address"

@@ -103,7 +103,7 @@ def fault(pair: Pair, issuer: Pair, names: Sequence[str], now: datetime) -> str:
 def _builder(
     subject: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, life: timedelta
 ) -> x509.CertificateBuilder:
-    """What all of them have."""
+    """Sets the common fields of all certificates."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -63,7 +63,8 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
-    """Makes what is missing and renews what ends soon. Returns what was written, such as ``Secret slipway-depot-key``.
+    """Creates missing keys and renews those that expire soon. Returns what was written, such as ``Secret
+    slipway-depot-key``.
 
     Raises ApiError; ValueError for a key that cannot be read, which nobody replaces unasked: others rely on it.
     """
@@ -102,7 +103,7 @@ def _server(issuer: Pair, names: Sequence[str], now: datetime, secret: str) -> C
 
 
 class _Store:
-    """Secrets and ConfigMaps of one namespace, changed by a function of what is in them."""
+    """Secrets and ConfigMaps of one namespace, changed by a function of their content."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace

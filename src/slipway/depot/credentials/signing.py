@@ -24,7 +24,7 @@ LEEWAY_SECONDS = 10
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What may be done with one thing in the registry, in the words of its token protocol."""
+    """The permitted actions on one thing in the registry, in the terms of its token protocol."""
 
     type: str
     """``repository`` or ``registry``."""
@@ -70,7 +70,7 @@ def generate_key() -> bytes:
 
 
 def key_set(pem: bytes) -> str:
-    """The set of keys that the registry reads, for a private key. Raises ValueError for what is no such key."""
+    """Returns the key set that the registry reads, for a private key. Raises ValueError for an invalid key."""
     return msgspec.json.encode({"keys": [public(_key(pem))]}).decode()
 
 

@@ -68,8 +68,8 @@ class Imports:
         return [web.post(f"{IMPORTS}/{{namespace}}/{{name}}/{{uid}}", self.grant)]
 
     async def grant(self, request: web.Request) -> web.Response:
-        """A grant for the entry that this model was given. 424 where the other side, or what leads there, is not as it
-        should be, and 503 where that may pass by itself."""
+        """Returns a grant for the model's entry. 424 if the other side, or the way to it, has a permanent problem, and
+        503 for a transient one."""
         match_info = request.match_info
         namespace = "" if match_info["namespace"] == OF_THE_CLUSTER else match_info["namespace"]
         caller = await self._tokens.bearer(request)
@@ -91,7 +91,7 @@ class Imports:
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     async def _chosen(self, name: Key, identity: str) -> _Chosen:
-        """Raises RefusedError where there is no such model, or nothing was chosen for it yet."""
+        """Raises RefusedError if there is no such model, or no entry was chosen for it yet."""
         kind = self._settings.models if name.namespace else self._settings.cluster_models
         try:
             model = await self._client.get(kind, name)

@@ -36,7 +36,7 @@ PULL = frozenset({"pull"})
 
 
 class Scope(NamedTuple):
-    """What a client asks for."""
+    """The access that a client requests."""
 
     kind: str
     name: str
@@ -44,7 +44,7 @@ class Scope(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        """Whether it asks for more than to pull."""
+        """Whether it requests more than to pull."""
         return self.kind == "repository" and not PULL.issuperset(self.actions) and _is_repository(self.name)
 
 
@@ -58,7 +58,7 @@ def scope_of(text: str) -> Scope:
 def granted(
     caller: Caller, scopes: Iterable[Scope], writable: Mapping[str, frozenset[str]] = MappingProxyType({})
 ) -> tuple[Access, ...]:
-    """Of what a caller asks for, what it may do. ``writable``: repository -> what its publisher may do in it."""
+    """Returns the permitted part of a caller's request. ``writable``: repository -> its publisher's rights in it."""
     access = []
     for scope in scopes:
         may = (
@@ -96,7 +96,7 @@ class Tokens:
         return [web.get("/token", self.token, allow_head=False)]
 
     async def token(self, request: web.Request) -> web.Response:
-        """Answers with a token for what may be done of what is asked for, which may be nothing."""
+        """Returns a token for the permitted part of the request, which may be empty."""
         if request.query.get("service", self._settings.service) != self._settings.service:
             raise RefusedError(400, f"this depot signs tokens for the service {self._settings.service} only")
         scopes = " ".join(request.query.getall("scope", [])).split()
@@ -125,7 +125,8 @@ class Tokens:
         return granted(caller, scopes, writable)
 
     async def bearer(self, request: web.Request) -> Caller:
-        """Whose service account's token a request shows, for doors that take no other. Raises RefusedError."""
+        """Returns the owner of the service account's token in a request, for handlers that accept no other. Raises
+        RefusedError."""
         scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise unauthorized("send a service account token")
@@ -158,7 +159,7 @@ class Tokens:
         return Caller(f"pull:{claim.namespace}", claim.namespace)
 
     async def _namespace(self, name: str) -> str:
-        """The uid of a namespace; empty: there is none."""
+        """Returns the uid of a namespace; empty: it does not exist."""
         try:
             return uid(await self._client.get(NAMESPACE, Key("", name)))
         except NotFoundError:

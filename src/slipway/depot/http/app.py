@@ -42,7 +42,7 @@ class Door(Protocol):
     """In metrics."""
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Addresses and their handlers. A handler raises RefusedError for what it does not do."""
+        """Returns addresses and their handlers. A handler raises RefusedError for a request that it rejects."""
 
 
 class RefusedError(Exception):
@@ -56,7 +56,7 @@ class RefusedError(Exception):
 
 
 def busy(message: str) -> RefusedError:
-    """503: ask again in a moment."""
+    """503: retry in a moment."""
     return RefusedError(503, message, Retry_After=str(BUSY_SECONDS))
 
 
@@ -122,7 +122,7 @@ class _Shared:
 
 
 def answer(refused: RefusedError) -> web.Response:
-    """What a client is told. The connection ends with it: the rest of a body that nobody wants is not read."""
+    """Returns a response and closes the connection, so that the rest of an unneeded body is not read."""
     response = web.Response(status=refused.status, text=f"{refused}\n", headers=refused.headers)
     response.force_close()
     return response

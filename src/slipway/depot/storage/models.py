@@ -88,7 +88,7 @@ def _artifact(model: Object) -> Object:
 
 
 class Use:
-    """What the models of each namespace have of the storage. Sizes that publishers report take no more than a share."""
+    """The space that the models of each namespace use. Sizes that publishers report use no more than a share."""
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit, self._share = limit, share
@@ -128,13 +128,13 @@ class Hold:
         self.lost = False
 
     def check(self, now: float) -> None:
-        """Raises RefusedError where somebody else may write by now."""
+        """Raises RefusedError if another request may write by now."""
         if self.lost or now > self.until - MARGIN_SECONDS:
             raise RefusedError(409, "another client uploads this model's file")
 
 
 class Models:
-    """Models that tokens name. Methods raise RefusedError, or ApiError where the cluster does not answer."""
+    """Models that tokens name. Methods raise RefusedError, or ApiError if the cluster does not answer."""
 
     def __init__(
         self, client: Client, settings: Settings, hmac_key: bytes, now: Callable[[], float] = time.time
@@ -175,7 +175,7 @@ class Models:
                 await self._release(claim, hold)
 
     async def announce(self, claim: Claim, digest: str) -> None:
-        """Tells the controller that all bytes are there."""
+        """Tells the controller that all bytes are stored."""
         patch = {"metadata": {"uid": claim.uid, "annotations": {UPLOADED: digest}}}
         await self._client.merge_patch(self._kind(claim), _key(claim), patch, field_manager=FIELD_MANAGER)
 
@@ -197,7 +197,7 @@ class Models:
         return before is not None and before.length == length and not is_upload_abandoned(model, self._key, now)
 
     async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
-        """Raises RefusedError where the storage has no room for what was noted just now."""
+        """Raises RefusedError if the storage has no room for the new reservation."""
         limit, rest = self._settings.capacity_bytes, []
         use = Use(limit, self._settings.share_bytes)
         async for model in self._others(claim.uid):
@@ -283,7 +283,7 @@ class Models:
         hold.until = until
 
     async def _release(self, claim: Claim, hold: Hold) -> None:
-        """Should that fail, the right ends by itself."""
+        """If this fails, the right expires."""
         try:
             for _unused in range(ATTEMPTS):
                 model = await self.get(claim)
@@ -297,7 +297,7 @@ class Models:
             log.warning("could not give back the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _note(self, claim: Claim, noted: Note | None, version: str = "") -> None:
-        """Raises ConflictError where the model has another ``version`` by now, if one is given."""
+        """Raises ConflictError if the model has another ``version`` by now, if one is given."""
         text = msgspec.json.encode(noted).decode() if noted else None
         metadata: dict[str, Any] = {"uid": claim.uid, "annotations": {UPLOAD: text}}
         if version:

@@ -42,7 +42,7 @@ PAUSE_SECONDS = 0.2
 
 
 class Artifact(NamedTuple):
-    """A published artifact, and what its model says of it."""
+    """A published artifact, and its model's record of it."""
 
     kind: Kind
     model: Key

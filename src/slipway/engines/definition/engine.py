@@ -79,7 +79,7 @@ Owned = Mapping[str, Sequence[str]]
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of an engine's metrics; empty: it has none of that meaning."""
+    """Names of an engine's metrics; empty: it has none with that meaning."""
 
     running: str = ""
     """Requests that it works on."""
@@ -100,7 +100,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program is recognised in a container that somebody else wrote, and what its command line says there."""
+    """How a program is recognized in a container from another author's manifest, and what its command line sets
+    there."""
 
     modules: tuple[str, ...] = ()
     """First parts of the Python modules that run it."""
@@ -257,7 +258,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(path for path in self.paths if path not in lacking)
 
     def image(self, accelerator: str) -> str:
-        """Its public image for an accelerator; empty: there is none."""
+        """Returns its public image for an accelerator; empty: there is none."""
         return self.images.get(accelerator, self.images.get("", ""))
 
     def probes_of(self, launch: Launch) -> Probes:
@@ -274,7 +275,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return Drain(seconds=seconds, shell=self.shell, metrics=metrics, loopback=loopback)
 
     def explain(self, log: str, download: Download = SOMETHING) -> Failure | None:
-        """What the last log lines of a process that ended mean; None: nothing known."""
+        """Returns the meaning of an ended process's last log lines; None: unknown."""
         return match_log(log, self.log_patterns, download)
 
 

@@ -37,7 +37,7 @@ class Fault(msgspec.Struct):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A fetch that goes on."""
+    """A download in progress."""
 
     task: asyncio.Task[None]
     stop: threading.Event
@@ -62,11 +62,11 @@ class Agent:
 
     @property
     def desired(self) -> tuple[Adapter, ...]:
-        """The adapters that the controller asked for last."""
+        """The adapters that the controller requested last."""
         return self._memory.desired or ()
 
     def accept(self, desired: Sequence[Adapter], order: int) -> bool:
-        """Takes the adapters that are to be loaded from now on, and no others.
+        """Sets the adapters to load, in place of all others.
 
         ``order``: when that was signed, in nanoseconds of Unix time. Returns False, and changes nothing, where that is
         not later than the last order that was taken. The order is kept on the disk: a restarted loader must not take an
@@ -190,7 +190,7 @@ class Agent:
         return digests
 
     def _forget_refusals(self) -> None:
-        """The restarted engine may accept what the one before refused."""
+        """A restarted engine may accept what the previous one rejected."""
         self._faults = {key: fault for key, fault in self._faults.items() if key[0] is Fetch}
 
     def _stop_outdated(self) -> None:

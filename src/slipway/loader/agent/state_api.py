@@ -38,7 +38,7 @@ class AdapterAgent(Protocol):
 
 
 def application(report: Callable[[], AgentReport], gate: Gate, agent: AdapterAgent | None = None) -> web.Application:
-    """The routes of the API; those for adapters where there is an ``agent``."""
+    """Returns the routes of the API; those for adapters if there is an ``agent``."""
 
     async def state(request: web.Request) -> web.Response:
         gate.admitted(request)

@@ -86,7 +86,7 @@ class Deliveries:
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """What is read beside models and workloads."""
+    """Returns the watches in addition to models and workloads."""
     return (image_volumes.NODES, image_volumes.NAMESPACES) if deckhouse(settings).delivery == "ImageVolume" else ()
 
 

@@ -45,7 +45,7 @@ NO_KEY = "The controller does not have the depot's key. Install the depot with t
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model comes from."""
+    """The source of a model."""
 
     provider: Provider
     source: str = ""
@@ -87,14 +87,14 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """As it is written; empty: there is none."""
+        """The URL as written; empty: there is none."""
         source = self.model["spec"].get("source")
         url = source.get("url") if isinstance(source, dict) else None
         return url if isinstance(url, str) else ""
 
     @property
     def namespace(self) -> str:
-        """Where its Jobs run and its Secret lies."""
+        """The namespace of its Jobs and its Secret."""
         return key(self.model).namespace or self.settings.namespace
 
     @property
@@ -127,7 +127,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.settings.registry}/{names.repository(self.model)}"
 
     def valid(self) -> Origin:
-        """Raises InvalidSpecError where nothing can be published."""
+        """Raises InvalidSpecError if nothing can be published."""
         if isinstance(self.origin, InvalidSpecError):
             raise self.origin
         return self.origin
@@ -270,7 +270,7 @@ def _with_session(view: ModelView, plan: Plan) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Waits for whoever reads the model; what has to be done in the registry then is waited for only so long."""
+    """Waits for the readers of the model. The work in the registry after that is waited for only for a limited time."""
     staying = Plan(children=(), in_system_namespace=not key(view.model).namespace)
     children = view.world.children.items()
     jobs = (one for (kind, name), one in children if kind == JOB and name.namespace == view.namespace)
@@ -288,7 +288,8 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def is_late(view: ModelView) -> bool:
-    """Whether nothing reads the model for so long that nothing more is waited for: a registry may be gone for good."""
+    """Whether the model has had no readers for so long that nothing else is waited for: a registry may be gone for
+    good."""
     kept = find(view.model, ARTIFACT_RESOLVED) or {}
     if kept.get("status") == "True":
         return False
