@@ -1,4 +1,4 @@
-"""Intents: children as they are sent, with the label, the owner and the digest that Slipway adds. Pure."""
+"""Intents: children in the form that is sent, with the label, the owner and the digest that Slipway adds. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slipway.kube.writes.owners import OWNER_ELSEWHERE, owner_text
 
 
 class Intent(NamedTuple):
-    """One object as it is sent."""
+    """One object in the form that is sent."""
 
     kind: Kind
     name: Key

@@ -66,7 +66,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class RefusedError(Exception):
-    """A child that the API server rejected, or that cannot be written as it is."""
+    """A child that the API server rejected, or that must not be written."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)

@@ -33,7 +33,7 @@ class Refusals:
         failure = Failure(kind.kind, name.name, error.reason, error.message)
         now = time.monotonic()
         self._refusals = {child: refusal for child, refusal in self._refusals.items() if refusal.until > now}
-        # One second less, so that it is over when the slow retry comes.
+        # One second less, so that it has expired when the slow retry comes.
         self._refusals[kind, name] = _Refusal(intent.desired, failure, now + REFUSED_SECONDS - 1)
         return RefusedError(failure)
 

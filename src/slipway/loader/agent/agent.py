@@ -1,4 +1,4 @@
-"""Agent: observes adapters, disk and engine once a second, and acts on the plan. Downloads run beside it."""
+"""Agent: observes adapters, disk and engine once a second, and acts on the plan. Downloads run in other threads."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Which addresses a source may use, and as whom. The caller of the loader decides, not a spec."""
+    """The addresses and the identity that a source may use. The caller of the loader decides, not a spec."""
 
     address_policy: AddressPolicy | None = None
     """Of the addresses that a spec, or a Secret beside it, names; None: they are asked wherever they are."""

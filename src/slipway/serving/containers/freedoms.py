@@ -176,7 +176,7 @@ POD_RULES, CONTAINER_RULES, SERVICE_RULES = map(rules_of, (IN_PODS, IN_CONTAINER
 
 
 def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
-    """Returns everything in these children that needs trust, whoever set it. ``reserved``: labels that pods must not
+    """Returns everything in these children that needs trust, from any author. ``reserved``: labels that pods must not
     have."""
     return frozenset(one for child in children for one in _of(child, reserved))
 

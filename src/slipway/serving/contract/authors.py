@@ -62,7 +62,7 @@ def _refuse_system(namespace: str, settings: Settings) -> None:
 
 
 def _refused(plan: Plan, world: World, reserved: Labels) -> frozenset[Freedom]:
-    """Returns the freedoms that no setting allows, whoever set them."""
+    """Returns the freedoms that no setting allows, for any author."""
     children = [child for child in (*plan.children, *plan.pending) if not _stays(child, world.children)]
     return frozenset(one for one in freedoms(children, reserved) if not _allowed(one, world.settings, plan))
 

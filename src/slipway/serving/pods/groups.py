@@ -30,7 +30,7 @@ with that name and a hash of eleven characters: 63 in all, with room for a milli
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a LeaderWorkerSet beside its pod templates."""
+    """The fields of a LeaderWorkerSet without its pod templates."""
 
     name: str
     """Of LONGEST_NAME characters at most."""

@@ -156,7 +156,7 @@ def pod_template(server: ModelServer) -> Object:
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a Deployment beside its pod template."""
+    """The fields of a Deployment without its pod template."""
 
     name: str
     namespace: str
