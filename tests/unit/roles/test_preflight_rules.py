@@ -113,7 +113,9 @@ def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
     ],
 )
 def test_an_image_is_looked_for_by_its_whole_name(image: str, whole: str) -> None:
-    images = evaluate("__preflight_needed_images", __preflight_named=[{"image": image, "policy": "Never", "secrets": ["s"]}])
+    images = evaluate(
+        "__preflight_needed_images", __preflight_named=[{"image": image, "policy": "Never", "secrets": ["s"]}]
+    )
     assert images == {image: {"whole": whole, "policy": "Never", "secrets": ["s"]}}
 
 

@@ -265,8 +265,8 @@ class Deliverer:
                 await self._delete(PERSISTENT_VOLUME_CLAIM, claim)
 
     async def _drop_gated(self, workload: Object) -> float | None:
-        """Deletes objects that were created from a template with the gate and would keep it indefinitely. Returns when to
-        check again."""
+        """Deletes objects that were created from a template with the gate and would keep it. Returns when to check
+        again."""
         gate = self._delivery.gate
         if _is_gated(template_of(self.kind, workload)["spec"], gate):
             return None
