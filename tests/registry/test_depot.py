@@ -169,7 +169,8 @@ async def test_a_registry_that_dies_in_the_middle_costs_a_piece_and_the_rest_is_
         if len(await world.pieces()) == 2:
             with suppress(FileNotFoundError):  # it became a blob meanwhile
                 return any(
-                    part.stat().st_size for part in world.registry.found(f"{world.registry.store}/**/_uploads/*/data")
+                    part.stat().st_size
+                    for part in world.registry.find_files(f"{world.registry.store}/**/_uploads/*/data")
                 )
         return False
 

@@ -194,7 +194,7 @@ async def test_replicas_that_someone_else_changed_are_not_overwritten(scaled, cl
     await scaled.look(times=2)
     assert replicas(cluster) == 9
     server.deliver.set()
-    await eventually(scaled._told)
+    await eventually(scaled._is_observed)
     await scaled.look(times=2)
     assert replicas(cluster) == 9
 
