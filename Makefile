@@ -148,12 +148,13 @@ bench: setup public-images ## Measure gateway, controller, loader and modules be
 # --- generated files --------------------------------------------------------------------------------------------------
 
 .PHONY: generate
-generate: setup ## Write the definitions, what roles and modules know of APIs and engines, and the page's advice
+generate: setup ## Write the definitions, what roles and modules know of APIs and engines, the page's advice, and the map of packages
 	PYTHONPATH=src python -m slipway crds roles/crds/files
 	PYTHONPATH=src python -m slipway apis .
 	PYTHONPATH=src python -m slipway engines roles/monitoring/vars/main/engines.yml
 	python scripts/advice.py
 	python scripts/reference.py
+	python scripts/package_map.py
 	ruff format --quiet plugins/module_utils/_advice_data.py
 
 .PHONY: requirements

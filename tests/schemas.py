@@ -79,7 +79,7 @@ def filled(schema: Object, value: Any) -> Any:
     return {name: filled(properties.get(name, rest), below) for name, below in whole.items()}
 
 
-class MadeUp:
+class RandomObjects:
     """Objects that a schema takes, each of them another one, of fields and values as a dice throws them."""
 
     def __init__(self, dice: Random, texts: Mapping[str, Sequence[str]], likely: float) -> None:

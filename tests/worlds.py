@@ -64,7 +64,7 @@ def _named(reference: Reference, obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
-def known(
+def known_world(
     api: Api[Any],
     settings: Settings | None = None,
     objects: Mapping[Reference, Object] | None = None,

@@ -17,7 +17,7 @@ from typing import Any
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import storage
-from slipway.apis.ome.models.resolve import View
+from slipway.apis.ome.models.resolve import ModelView
 from slipway.apis.ome.models.table import MODELS
 from slipway.kube.caches.store import Change, Store, Stores
 from slipway.kube.objects import NODE, POD, Key, Object
@@ -36,7 +36,7 @@ TERMS = {"nodeSelectorTerms": [{"matchExpressions": [GPUS]}]}
 class Known(Stores):
     """The stores of what models watch."""
 
-    def __init__(self, api: Table[View] = API) -> None:
+    def __init__(self, api: Table[ModelView] = API) -> None:
         indexes: dict[Any, dict[str, Any]] = {}
         for watch in api.watches(SETTINGS):
             indexes.setdefault(watch.kind, {}).update(watch.indexes)
@@ -66,9 +66,9 @@ def marks(models: Iterable[Object]) -> tuple[dict[str, str], dict[str, str]]:
     annotations: dict[str, str] = {}
     bare = nodes.Node(name="n", uid="n", boot="b", ready=True, labels={}, records={})
     for one in models:
-        path, digest = one["spec"]["storage"]["path"], storage.read(one, SETTINGS).wanted
-        record = Record(state="Ready", of=one["metadata"]["uid"], wanted=digest, path=path, boot="b", size=10**11)
-        patch = nodes.noted(bare, storage.node_label(one), record)
+        path, digest = one["spec"]["storage"]["path"], storage.parse_storage(one, SETTINGS).identity
+        record = Record(state="Ready", of=one["metadata"]["uid"], digest=digest, path=path, boot="b", size=10**11)
+        patch = nodes.build_patch(bare, storage.node_label(one), record)
         labels |= {name: text for name, text in patch.labels.items() if text}
         annotations |= {name: text for name, text in patch.annotations.items() if text}
     return labels, annotations
@@ -79,7 +79,7 @@ def node(number: int, labels: dict[str, str], annotations: dict[str, str]) -> Ob
     metadata = {"name": f"n{number:04}", "uid": f"node-{number}", "resourceVersion": "1"}
     ready = {"type": "Ready", "status": "True"}
     status = {"nodeInfo": {"bootID": "b"}, "conditions": [ready]}
-    return nodes.trimmed(
+    return nodes.trim_node(
         {"metadata": metadata | {"labels": usual | labels, "annotations": annotations}, "status": status}
     )
 

@@ -1,9 +1,6 @@
-"""slipway: the Python package behind the collection's controller, gateway control plane and hub.
+"""slipway: the Python package of the controller, the gateway's control plane, the loader, the hub and the depot.
 
-Imports go one way (checked by the lint step, see ``pyproject.toml``)::
-
-    kube <- serving <- engines, artifacts <- apis <- controller
-    kube, serving <- gateway
+Imports point downwards: docs/dev/code-map.md shows the packages, and the lint step checks them.
 """
 
 __version__ = "0.4.0"

@@ -1,7 +1,7 @@
-"""Decoding: JSON and YAML that strangers wrote, such as annotations, ConfigMaps and answers of pods.
+"""Decoding: untrusted JSON and YAML, such as annotations, ConfigMaps and responses of pods.
 
-Whoever may write one of these may write anything into it. So every failure is the same exception, a RecursionError of
-deep nesting among them, and text that is longer than it has any reason to be is refused before it is parsed.
+An author may write anything into these. Every failure therefore raises the same exception, including a RecursionError
+for deep nesting, and text above its maximum length is rejected before it is parsed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ YAML_DEPTH = 64
 
 
 class DecodingError(ValueError):
-    """The text is not what it should be. The message is one printable line of at most MESSAGE_CHARACTERS."""
+    """The text is not valid. The message is one printable line of at most MESSAGE_CHARACTERS."""
 
 
 @overload
@@ -49,7 +49,7 @@ def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
     except RecursionError as error:
         raise DecodingError("it is nested too deep") from error
     except ValueError as error:  # msgspec's errors and those of Unicode are ValueErrors
-        raise DecodingError(said(error)) from error
+        raise DecodingError(describe_error(error)) from error
 
 
 def decode_yaml(text: str, *, most: int) -> Any:
@@ -67,7 +67,7 @@ def decode_yaml(text: str, *, most: int) -> Any:
     except RecursionError as error:
         raise DecodingError("it is nested too deep") from error
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
-        raise DecodingError(said(error)) from error
+        raise DecodingError(describe_error(error)) from error
 
 
 def refuse_longer(text: Text, most: int) -> None:
@@ -79,8 +79,8 @@ def refuse_longer(text: Text, most: int) -> None:
         raise DecodingError(f"it is longer than {most} bytes")
 
 
-def said(error: BaseException) -> str:
-    """What an exception says, as one printable line of bounded length; its type where it says nothing."""
+def describe_error(error: BaseException) -> str:
+    """Returns an exception's message as one printable line of bounded length; its type if it has no message."""
     words = " ".join(str(error)[: 4 * MESSAGE_CHARACTERS].split())
     line = "".join(character if character.isprintable() else "?" for character in words)
     if len(line) > MESSAGE_CHARACTERS:

@@ -1,4 +1,5 @@
-"""Spelling: which of the names that there are somebody may have meant. Pure, and bounded, as strangers write names."""
+"""Spelling: suggests the known name that is most like an unknown one. Pure, and bounded, because the names are
+untrusted."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ ALIKE = 0.7
 
 
 def unknown(noun: str, name: str, choices: Iterable[str]) -> str:
-    """A message that this version does not know a name, with the ones that it knows."""
+    """Returns a message for an unknown name, with the known ones."""
     names = sorted(choices, key=str.lower)
     suggestion = did_you_mean(name, names) or "."
     return f"this version does not know the {noun} {name[:CHARACTERS]!r}{suggestion} Known {noun}s: {', '.join(names)}"
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """``; did you mean a or b?`` for the end of a message, the likeliest first; empty where nothing is like it."""
+    """Returns ``; did you mean a or b?`` for the end of a message, the likeliest first; empty if no name is similar."""
     names = nearest(name, choices)
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 def nearest(name: str, choices: Iterable[str]) -> list[str]:
-    """The names that are most like it, the likeliest first."""
+    """Returns the most similar names, the likeliest first."""
     if len(name) > CHARACTERS:
         return []
     compared: dict[str, str] = {}

@@ -19,12 +19,12 @@ class Node:
         """None: the node has no such resource."""
         self._patch([(part, resource, count) for part in ("capacity", "allocatable")])
 
-        def told() -> object:
+        def resources() -> object:
             node = self._cluster.get("Node", "", self.name)
             return node and [node["status"][part].get(resource) for part in ("capacity", "allocatable")]
 
         expected = None if count is None else str(count)
-        wait(f"the node has {count} {resource}", PATIENCE, told, lambda seen: seen == [expected, expected])
+        wait(f"the node has {count} {resource}", PATIENCE, resources, lambda seen: seen == [expected, expected])
 
     def forget(self) -> None:
         """Devices of plugins that are gone: by itself the kubelet keeps them for minutes, and their names for ever."""

@@ -273,10 +273,10 @@ class Cluster:
     def wait_unrouted(self, model: str, seconds: float = PATIENCE) -> None:
         """Until no gateway lists this model."""
 
-        def known() -> list[str]:
+        def gateways_with_model() -> list[str]:
             return [pod for pod in self.gateways() if self.answer_of(pod, 8080, f"/v1/models/{model}")]
 
-        wait(f"no gateway knows {model}", seconds, known, lambda pods: not pods)
+        wait(f"no gateway knows {model}", seconds, gateways_with_model, lambda pods: not pods)
 
     def in_flight(self, namespace: str, service: str) -> float:
         """The number of requests that servers of a Service are answering."""

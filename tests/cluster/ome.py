@@ -132,7 +132,7 @@ class OME(Cluster):
 
         return wait(f"{name} is served", seconds, lambda: self.service(namespace, name), serving, self._say)
 
-    def wait_told(self, namespace: str, name: str, kind: str, status: str, reason: str) -> Object:
+    def wait_for_condition(self, namespace: str, name: str, kind: str, status: str, reason: str) -> Object:
         """Until a condition of an InferenceService has this status and reason; returns the InferenceService."""
 
         def reached(service: Object) -> bool:

@@ -210,14 +210,16 @@ def test_pods_start_with_their_model_and_never_without(cluster: Cluster, place: 
     author.apply()
     author.delivered()
 
-    def told() -> list[str]:
+    def container_logs() -> list[str]:
         pods = cluster.list("Pod", place, labels="app=w")
         running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
         return [cluster.logs(place, pod["metadata"]["name"], "app") for pod in running]
 
-    wait("a pod shows the model's files", PATIENCE, told, lambda logs: any("tiny.gguf" in log for log in logs))
+    wait(
+        "a pod shows the model's files", PATIENCE, container_logs, lambda logs: any("tiny.gguf" in log for log in logs)
+    )
     if serves_policies(cluster):
-        assert not any("FileNotFoundError" in log for log in told())
+        assert not any("FileNotFoundError" in log for log in container_logs())
     wait(
         "no pod waits behind the gate",
         PATIENCE,

@@ -40,11 +40,11 @@ def test_an_argument_that_the_engine_refuses_is_told_while_the_old_pods_serve(
     kubeai.wait_ready(free_namespace, name)
     kubeai.change_model(free_namespace, name, args=["--no-such-flag"])
 
-    def told(model: Object) -> bool:
+    def has_message(model: Object) -> bool:
         conditions = model.get("status", {}).get("conditions", [])
         return any("unrecognized arguments: --no-such-flag" in condition.get("message", "") for condition in conditions)
 
-    wait("the engine's words are told", PATIENCE, lambda: kubeai.model(free_namespace, name), told)
+    wait("the engine's words are told", PATIENCE, lambda: kubeai.model(free_namespace, name), has_message)
     assert chat(gateway_url, name).status == 200
 
 
@@ -84,12 +84,12 @@ def test_a_deleted_model_takes_everything_along(kubeai: KubeAI, free_namespace: 
     kubeai.delete(MODEL, free_namespace, name)
     kubeai.wait_gone(MODEL, free_namespace, name)
 
-    def left() -> list[str]:
+    def leftovers() -> list[str]:
         kinds = ("Deployment", "Service", "ConfigMap", "Pod", "ServiceAccount")
         children = [child["metadata"]["name"] for kind in kinds for child in kubeai.list(kind, free_namespace)]
         return [child for child in children if child not in ("default", "kube-root-ca.crt")]
 
-    wait("nothing is left", PATIENCE, left, lambda names: not names)
+    wait("nothing is left", PATIENCE, leftovers, lambda names: not names)
 
 
 def manifests() -> list[Path]:

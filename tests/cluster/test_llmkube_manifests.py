@@ -123,7 +123,7 @@ def test_all_of_the_original_were_found_where_they_are_there() -> None:
     assert len(manifests()) > len(list(OURS.glob("*.yaml")))
 
 
-def told(service: Object) -> bool:
+def is_reported(service: Object) -> bool:
     return observed(service) and bool(condition(service, "FieldsUsed"))
 
 
@@ -131,7 +131,7 @@ def test_a_service_is_told_which_of_its_fields_have_no_effect(llmkube: LLMKube, 
     llmkube.make_model(llmkube_namespace, "weights")
     idle = {"flashAttention": True, "vllmConfig": {"maxModelLen": 512}, "args": ["--verbose"]}
     llmkube.make_service(llmkube_namespace, "idle", "weights", **idle)
-    service = wait("the fields are told", PATIENCE, lambda: llmkube.service(llmkube_namespace, "idle"), told)
+    service = wait("the fields are told", PATIENCE, lambda: llmkube.service(llmkube_namespace, "idle"), is_reported)
     fields_used = condition(service, "FieldsUsed")
     assert fields_used["status"] == "False"
     assert all(field in fields_used["message"] for field in ("flashAttention", "vllmConfig", "args"))

@@ -24,7 +24,7 @@ def test_members_of_a_pool_take_turns_and_no_request_is_lost(
     for name in (one, other):
         llmkube.make_service(llmkube_namespace, name, "tiny", resources={"cpu": "50m", "memory": "64Mi"})
     for name in (one, other):
-        llmkube.wait_told(llmkube_namespace, name, "SlotGranted", "False", "Asleep")
+        llmkube.wait_for_condition(llmkube_namespace, name, "SlotGranted", "False", "Asleep")
         llmkube.wait_phase(llmkube_namespace, name, "Stopped")
     llmkube.wait_routed(llmkube_namespace, one, other)
 

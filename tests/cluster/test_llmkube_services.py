@@ -13,7 +13,7 @@ from .load import Load
 
 REPOSITORY = {"source": "acme/base", "format": "safetensors"}
 """A Model that engines fetch themselves."""
-ASKED = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
 BY_ITSELF = ["serve", "acme/base", "--port=9000"]
 
 
@@ -58,7 +58,7 @@ def test_the_service_leads_to_the_port_that_the_engine_has(
     assert ports(llmkube, llmkube_namespace, name) == expected
     url = service["status"]["endpoint"]
     assert url == f"http://{name}.{llmkube_namespace}.svc.cluster.local:{expected[0]}/v1/chat/completions"
-    assert llmkube.ask_inside(url, {"model": name, **ASKED})["choices"]
+    assert llmkube.ask_inside(url, {"model": name, **CHAT})["choices"]
     llmkube.wait_routed(llmkube_namespace, name)
     assert chat(gateway_url, name).words[1] == "base"
 
@@ -133,7 +133,7 @@ def test_a_service_goes_over_to_another_model(llmkube: LLMKube, llmkube_namespac
     llmkube.make_service(llmkube_namespace, name, first)
     llmkube.wait_serving(llmkube_namespace, name)
     llmkube.change_service(llmkube_namespace, name, modelRef=second)
-    llmkube.wait_told(llmkube_namespace, name, "Accepted", "False", "ModelNotFound")
+    llmkube.wait_for_condition(llmkube_namespace, name, "Accepted", "False", "ModelNotFound")
     assert len(llmkube.pods(llmkube_namespace, name)) == 1
     llmkube.make_model(llmkube_namespace, second, source="hf://acme/tiny@main/tiny.gguf")
     path = llmkube.wait_model(llmkube_namespace, second)["status"]["path"]
@@ -200,12 +200,12 @@ def test_a_deleted_service_takes_all_but_the_weights_along(llmkube: LLMKube, llm
     llmkube.delete(SERVICE, llmkube_namespace, name)
     llmkube.wait_gone(SERVICE, llmkube_namespace, name)
 
-    def left() -> list[str]:
+    def leftovers() -> list[str]:
         kinds = ("Deployment", "Service", "PodDisruptionBudget", "ReplicaSet")
         children = [child["metadata"]["name"] for kind in kinds for child in llmkube.list(kind, llmkube_namespace)]
         return children + [pod["metadata"]["name"] for pod in llmkube.pods(llmkube_namespace, name)]
 
-    wait("nothing is left", PATIENCE, left, lambda names: not names)
+    wait("nothing is left", PATIENCE, leftovers, lambda names: not names)
     assert llmkube.wait_model(llmkube_namespace, weights)
 
 

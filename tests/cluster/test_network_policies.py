@@ -22,7 +22,7 @@ except OSError:
 """
 
 
-def asked_from_elsewhere(cluster: Cluster, method: str, url: str, body: str = "") -> str:
+def request_from_pod(cluster: Cluster, method: str, url: str, body: str = "") -> str:
     """The status that another pod gets, or that it gets no answer."""
     asker = cluster.gateways()[0]
     command = ("exec", "--namespace", SYSTEM, asker, "--container", "control", "--", "python3", "-c", ASK)
@@ -48,7 +48,7 @@ def test_another_pod_can_neither_read_nor_replace_what_a_loader_has(
         ("PUT", "/v1/adapters", "[]"),
         ("PUT", "/v1/adapters", json.dumps([{**one, "name": f"{name}_wiki"} for one in OTHER])),
     ]
-    answers = {asked_from_elsewhere(kubeai, method, address + path, body) for method, path, body in attempts}
+    answers = {request_from_pod(kubeai, method, address + path, body) for method, path, body in attempts}
     assert answers <= {"401", "unreachable"}
     assert chat(gateway_url, f"{name}_wiki").words[1] == before
     assert loaded(kubeai.model(free_namespace, name))
@@ -88,4 +88,4 @@ def test_our_own_parts_are_guarded_and_still_reached(cluster: Cluster) -> None:
         assert spec["policyTypes"] == ["Ingress"]
         assert spec["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": name}
     assert cluster.list("Pod", SYSTEM, GATEWAY)
-    assert asked_from_elsewhere(cluster, "GET", f"http://slipway-gateway.{SYSTEM}.svc/healthz") == "200"
+    assert request_from_pod(cluster, "GET", f"http://slipway-gateway.{SYSTEM}.svc/healthz") == "200"

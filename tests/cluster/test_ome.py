@@ -241,7 +241,7 @@ def test_a_service_that_no_runtime_fits_says_what_keeps_each_from_it(
     # A vendor's model: nothing is fetched, and the spec says all that is known.
     ome.make_model(model, "vendor://acme", storage={"path": None}, **IMAGES)
     ome.make_service(ome_namespace, name, model)
-    service = ome.wait_told(ome_namespace, name, "Accepted", "False", "NoRuntime")
+    service = ome.wait_for_condition(ome_namespace, name, "Accepted", "False", "NoRuntime")
     message, excluded = condition(service, "Accepted")["message"], service["status"]["excluded"]
     assert {one["name"]: one["reason"] for one in excluded}.keys() >= set(runtimes.values())
     assert all(one["kind"] == RUNTIME and "format" in one["reason"] for one in excluded)
@@ -253,7 +253,7 @@ def test_a_service_that_no_runtime_fits_says_what_keeps_each_from_it(
     runtime = unique("pictures")
     ome.make_runtime(runtime, {"image": ENGINES, "command": ["sleep", "60"]}, [IMAGES])
     try:
-        service = ome.wait_told(ome_namespace, name, "Accepted", "True", "Valid")
+        service = ome.wait_for_condition(ome_namespace, name, "Accepted", "True", "Valid")
         assert service["status"]["runtime"]["name"] == runtime
     finally:
         ome.delete(RUNTIME, "", runtime)
@@ -265,7 +265,7 @@ def test_a_service_without_replicas_is_woken_by_a_request(
 ) -> None:
     name = unique("asleep")
     ome.make_service(ome_namespace, name, models["gguf"], engine={"minReplicas": 0, "maxReplicas": 1})
-    asleep = ome.wait_told(ome_namespace, name, "Available", "False", "ScaledToZero")
+    asleep = ome.wait_for_condition(ome_namespace, name, "Available", "False", "ScaledToZero")
     assert asleep["status"]["runtime"]["name"] == runtimes["gguf"]
     assert ome.pods(ome_namespace, name) == []
     ome.wait_routed(ome_namespace, name)

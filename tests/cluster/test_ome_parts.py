@@ -102,15 +102,15 @@ def test_replicas_follow_what_the_pods_use_and_are_not_taken_back(
     ome.wait_serving(ome_namespace, name)
     ome.wait_routed(ome_namespace, name)
 
-    def wanted() -> int:
+    def desired_replicas() -> int:
         deployment = ome.get("Deployment", ome_namespace, f"{name}-engine")
         return int(deployment["spec"]["replicas"]) if deployment else 0
 
     with Load(gateway_url, name) as load:
-        wait("two replicas are wanted", PATIENCE, wanted, lambda replicas: replicas == 2)
+        wait("two replicas are wanted", PATIENCE, desired_replicas, lambda replicas: replicas == 2)
         ome.change_service(ome_namespace, name, engine={"labels": {"tier": "gold"}})
         ome.wait_serving(ome_namespace, name)
-        assert wanted() == 2
+        assert desired_replicas() == 2
     assert load.failures == []
     [autoscaler] = ome.list("HorizontalPodAutoscaler", ome_namespace)
     assert autoscaler["spec"]["scaleTargetRef"]["name"] == f"{name}-engine"

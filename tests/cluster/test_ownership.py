@@ -35,14 +35,14 @@ def test_an_object_of_another_owner_is_never_adopted(cluster: Cluster, namespace
     assert kind in refusal["message"]
 
     def untouched(seen: Object | None) -> bool:
-        return seen is not None and not owners(seen) and told(seen) == told(foreign)
+        return seen is not None and not owners(seen) and identify(seen) == identify(foreign)
 
     holds("it stays as it was", 2, lambda: cluster.get(kind, namespace, name), untouched)
     cluster.delete(kind, namespace, name)
     cluster.wait_ready(namespace, name)
 
 
-def told(child: Object) -> tuple[str, Object, Object]:
+def identify(child: Object) -> tuple[str, Object, Object]:
     """What its owner wrote, and which object it is."""
     return child["metadata"]["uid"], child["metadata"].get("labels", {}), child.get("spec", {})
 
@@ -125,7 +125,7 @@ def test_the_older_of_two_models_has_their_name(
     wait("the younger one has the name", PATIENCE, lambda: embedded(gateway_url, name), lambda status: status == 200)
 
 
-def asked(url: str, model: str) -> int:
+def request_chat(url: str, model: str) -> int:
     """The status that a chat with this model ends with."""
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
     try:
@@ -158,5 +158,5 @@ def test_a_service_made_by_hand_is_routed_too(cluster: Cluster, namespace: str, 
         }
     )
     cluster.wait_routed(namespace, other)
-    wait("it answers", PATIENCE, lambda: asked(gateway_url, other), lambda status: status == 200)
+    wait("it answers", PATIENCE, lambda: request_chat(gateway_url, other), lambda status: status == 200)
     assert container(cluster.children(namespace, name)["Deployment"])["name"] == "llama-server"

@@ -298,7 +298,7 @@ def test_the_controllers_account_may_use_no_scale_of_a_workload(cluster: Cluster
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"metadata": {"labels": {"x": "y"}}}, "not their labels"),
         ({"metadata": {"finalizers": ["example.com/stays"]}}, "not their finalizers"),
@@ -312,12 +312,12 @@ def test_the_controllers_account_may_use_no_scale_of_a_workload(cluster: Cluster
     ],
 )
 def test_the_depots_account_may_change_nothing_of_a_model_but_its_annotations(
-    cluster: Cluster, strange_namespace: str, change: Object, told: str
+    cluster: Cluster, strange_namespace: str, change: Object, expected: str
 ) -> None:
     depot, kind = Cluster(cluster.kubeconfig, "slipway-depot"), "Model.ai.deckhouse.io"
     metadata = {"name": unique("m"), "namespace": strange_namespace, "annotations": {"kept": "x"}}
     cluster.create({"kind": kind, "metadata": metadata, "spec": {"source": {"upload": {}}}})
-    with pytest.raises(DynamicApiError, match=f"The depot may change its annotations of models.*{told}"):
+    with pytest.raises(DynamicApiError, match=f"The depot may change its annotations of models.*{expected}"):
         depot.patch(kind, strange_namespace, metadata["name"], change)
     for name in ("upload", "uploaded", "vanished"):
         for text in ("x", None):
@@ -337,7 +337,7 @@ HOLDER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "holder", "uid": "1"}
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"spec": {"activeDeadlineSeconds": 1}}, "nothing of their spec"),
         ({"metadata": {"annotations": {"note": "x"}}}, "not their annotations"),
@@ -349,10 +349,10 @@ HOLDER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "holder", "uid": "1"}
     ],
 )
 def test_the_controllers_account_may_change_nothing_else_of_a_pod(
-    cluster: Cluster, a_pod: Object, change: Object, told: str
+    cluster: Cluster, a_pod: Object, change: Object, expected: str
 ) -> None:
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
-    with pytest.raises(ForbiddenError, match=f"The controller may change labels of pods.*{told}"):
+    with pytest.raises(ForbiddenError, match=f"The controller may change labels of pods.*{expected}"):
         controller.patch("Pod", a_pod["metadata"]["namespace"], "waits", change)
     pod = cluster.get("Pod", a_pod["metadata"]["namespace"], "waits")
     assert pod
@@ -380,7 +380,7 @@ def test_the_controllers_account_may_label_a_pod_with_its_adapters(cluster: Clus
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"spec": {"unschedulable": True}}, "not change their spec"),
         ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": None}}}, "in labels that begin with"),
@@ -389,10 +389,12 @@ def test_the_controllers_account_may_label_a_pod_with_its_adapters(cluster: Clus
         ({"metadata": {"finalizers": ["attacker.example/holds"]}}, "not change their finalizers"),
     ],
 )
-def test_the_controllers_account_may_change_nothing_else_of_a_node(cluster: Cluster, change: Object, told: str) -> None:
+def test_the_controllers_account_may_change_nothing_else_of_a_node(
+    cluster: Cluster, change: Object, expected: str
+) -> None:
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
     before = a_node(cluster)
-    with pytest.raises(ForbiddenError, match=f"The controller may record the models of nodes, but.*{told}"):
+    with pytest.raises(ForbiddenError, match=f"The controller may record the models of nodes, but.*{expected}"):
         controller.patch("Node", "", before["metadata"]["name"], change)
     after = a_node(cluster)
     # The controller labels nodes at the same time, so compare only the fields in the change.
@@ -448,7 +450,7 @@ ANY_NODE: Object = {
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"local": {"path": "/etc"}}, "node directories for models"),
         ({"local": None, "hostPath": {"path": "/mnt/models/x"}}, "node directories for models"),
@@ -459,12 +461,14 @@ ANY_NODE: Object = {
         ({"persistentVolumeReclaimPolicy": "Delete"}, "keep their files"),
     ],
 )
-def test_the_controllers_account_may_make_volumes_of_models_only(cluster: Cluster, change: Object, told: str) -> None:
+def test_the_controllers_account_may_make_volumes_of_models_only(
+    cluster: Cluster, change: Object, expected: str
+) -> None:
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
     metadata = {"name": "slipway.ome.test", "labels": {"app.kubernetes.io/managed-by": "slipway"}}
     volume: Object = {"kind": "PersistentVolume", "metadata": metadata, "spec": GOOD}
     spec = {field: value for field, value in {**GOOD, **change}.items() if value is not None}
-    with pytest.raises(DynamicApiError, match=told):
+    with pytest.raises(DynamicApiError, match=expected):
         controller.create({**volume, "spec": spec})
     controller.create(volume)
     with pytest.raises(DynamicApiError, match="may not change the spec"):

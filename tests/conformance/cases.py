@@ -31,16 +31,16 @@ def judged(cluster: Cluster, body: Object, update: Object | None) -> str:
     Only what is updated is really made: it should be something that a controller makes nothing of.
     """
     if update is None:
-        return said_by(lambda: cluster.create(body, rehearsed=True))
+        return message_of(lambda: cluster.create(body, rehearsed=True))
     cluster.create(body)
     kind, metadata = body["kind"], body["metadata"]
     try:
-        return said_by(lambda: cluster.patch(kind, metadata["namespace"], metadata["name"], {"spec": update}))
+        return message_of(lambda: cluster.patch(kind, metadata["namespace"], metadata["name"], {"spec": update}))
     finally:
         cluster.delete(kind, metadata["namespace"], metadata["name"])
 
 
-def said_by(call: Callable[[], Object]) -> str:
+def message_of(call: Callable[[], Object]) -> str:
     try:
         call()
     except DynamicApiError as refusal:

@@ -205,8 +205,8 @@ def test_the_short_name_is_there_with_the_group(cluster: Cluster, namespace: str
     assert cluster.kubectl("get", f"{short}.{GROUP}", "--namespace", namespace, "--output=name") == long
 
 
-@pytest.mark.parametrize("found", MANIFESTS)
-def test_a_manifest_of_the_original_is_taken_as_it_is(cluster: Cluster, found: Object) -> None:
-    instance = strictly(cluster, found)
-    assert is_part(found["spec"], instance["spec"])
-    assert instance["spec"].keys() >= DEFAULTS[found["kind"]].keys()
+@pytest.mark.parametrize("observed", MANIFESTS)
+def test_a_manifest_of_the_original_is_taken_as_it_is(cluster: Cluster, observed: Object) -> None:
+    instance = strictly(cluster, observed)
+    assert is_part(observed["spec"], instance["spec"])
+    assert instance["spec"].keys() >= DEFAULTS[observed["kind"]].keys()

@@ -345,10 +345,10 @@ def test_deleted_models_leave_nothing_behind(
     for kind, name in kinds.items():
         cluster.wait_gone(kind, namespace, name)
 
-    def left() -> list[str]:
+    def leftovers() -> list[str]:
         child_kinds = ("Deployment", "Service", "Job", "Pod", "NetworkPolicy", "PodDisruptionBudget", "Secret")
         objects = [(kind, one["metadata"]["name"]) for kind in child_kinds for one in cluster.list(kind, namespace)]
         accounts = [("ServiceAccount", one["metadata"]["name"]) for one in cluster.list("ServiceAccount", namespace)]
         return [f"{kind} {name}" for kind, name in objects + accounts if name != "default"]
 
-    wait("nothing is left", PATIENCE, left, lambda names: not names)
+    wait("nothing is left", PATIENCE, leftovers, lambda names: not names)

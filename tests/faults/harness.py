@@ -319,7 +319,7 @@ class Run:
                     return outcome
             except AssertionError as error:
                 last = str(error)
-            assert time.monotonic() < deadline, f"{what or 'did not happen in time'}: {last}\n{self.told()}"
+            assert time.monotonic() < deadline, f"{what or 'did not happen in time'}: {last}\n{self.describe()}"
             await asyncio.sleep(0.05)
 
     async def settled(self, *names: str, seconds: float = PATIENCE) -> None:
@@ -407,7 +407,7 @@ class Run:
         world = [without(resource), *(without(owned[role]) for role in sorted(owned))]
         return yaml.safe_dump(world).replace(self.namespace, "NAMESPACE").splitlines()
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """For a failed test: what was written and logged."""
         writes = "\n".join(repr(write) for proxy in self._proxies for write in proxy.writes[-30:])
         logs = "\n".join(
@@ -437,7 +437,13 @@ class Run:
 def planned(resource: Object) -> dict[tuple[str, str], Object]:
     """What the API's plan says, by kind and name, without what the applier adds."""
     world = World(
-        resource=resource, children={}, pods=(), routed=(), settings=Settings(), now=0, listers=worlds.known(KRYPTON)
+        resource=resource,
+        children={},
+        pods=(),
+        routed=(),
+        settings=Settings(),
+        now=0,
+        listers=worlds.known_world(KRYPTON),
     )
     return {(child["kind"], child["metadata"]["name"]): child for child in worlds.plan(KRYPTON, world).children}
 

@@ -80,7 +80,7 @@ class LLMKubeRun(Run):
                 phase = pod.get("status", {}).get("phase")
                 if any(made_by) and phase != "Succeeded":
                     await self._end(pod)
-                elif not any(made_by) and _made_by_replica_set(pod) and phase != "Running":
+                elif not any(made_by) and _has_replica_set(pod) and phase != "Running":
                     await self._start(pod)
             await asyncio.sleep(0.1)
 
@@ -173,7 +173,7 @@ class LLMKubeRun(Run):
         assert set(deleted) <= {"jobs", "poddisruptionbudgets"}, deleted
 
 
-def _made_by_replica_set(pod: Object) -> bool:
+def _has_replica_set(pod: Object) -> bool:
     return any(owner["kind"] == "ReplicaSet" for owner in pod["metadata"].get("ownerReferences", []))
 
 

@@ -78,7 +78,7 @@ async def never_two(run: Run, first: Controller, other: Proxy) -> None:
         port += 1
         await run.patch("Model", "m", {"spec": {"port": port}})
         await asyncio.sleep(0.5)
-        assert port < 9400, f"nobody took over: exits {first.exits}\n{run.told()}"
+        assert port < 9400, f"nobody took over: exits {first.exits}\n{run.describe()}"
     assert first.exits == [1]
     passed = [write.at for write in run.proxy.writes if write.forwarded]
     assert max(passed) < other.writes[0].at

@@ -156,12 +156,12 @@ async def test_row_23_a_right_that_was_lost_for_one_kind_is_said_and_the_others_
     await idle.controller.start()
     await idle.create("Model", model())
 
-    async def told() -> bool:
+    async def is_reported() -> bool:
         resource = await idle.get("Model")
         conditions = (resource or {}).get("status", {}).get("conditions", [])
         return any(one["reason"] == "Forbidden" and "no right" in one["message"] for one in conditions)
 
-    await idle.until(told)
+    await idle.until(is_reported)
     assert await idle.get("Deployment") is not None
     await asyncio.sleep(1)
     assert len(lost.fired) == 1, "a hot loop"

@@ -68,10 +68,10 @@ async def test_row_24_a_quota_is_said_with_its_message_and_not_fought(idle: Run)
     await idle.controller.start()
     await idle.create("Model", model())
 
-    async def told() -> bool:
+    async def is_reported() -> bool:
         return "exceeded quota" in (await condition(idle)).get("message", "")
 
-    await idle.until(told)
+    await idle.until(is_reported)
     assert await idle.get("Deployment") is not None
     await asyncio.sleep(2)
     assert [write.status for write in idle.proxy.writes if write.resource == "services"] == [403], "a hot loop"
@@ -144,10 +144,10 @@ async def test_row_30_a_taken_name_is_said_and_neither_adopted_nor_deleted(idle:
     await idle.controller.start()
     await idle.create("Model", model())
 
-    async def told() -> bool:
+    async def is_reported() -> bool:
         return (await condition(idle)).get("reason") == "NameTaken"
 
-    await idle.until(told)
+    await idle.until(is_reported)
     await idle.patch("Model", "m", {"spec": {"port": 9090}})
     await asyncio.sleep(1)
     await idle.delete("Model")

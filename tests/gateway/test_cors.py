@@ -26,7 +26,7 @@ def api(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Api
         yield session
 
 
-def told(answer: requests.Response) -> dict[str, str]:
+def cors_headers(answer: requests.Response) -> dict[str, str]:
     return {name.lower(): text for name, text in answer.headers.items() if name.lower().startswith("access-control-")}
 
 
@@ -38,7 +38,7 @@ def preflight(api: Api, origin: str, path: str = CHAT) -> requests.Response:
 @pytest.mark.parametrize("origin", [NAMED, "http://localhost:3000"])
 def test_a_page_of_a_named_origin_may_ask_and_needs_no_key_to_ask_whether(api: Api, origin: str, path: str) -> None:
     answer = preflight(api, origin, path)
-    headers = told(answer)
+    headers = cors_headers(answer)
     assert (answer.status_code, answer.content) == (204, b"")
     assert headers["access-control-allow-origin"] == origin
     assert headers["access-control-allow-headers"] == ASKED["access-control-request-headers"]
@@ -50,26 +50,28 @@ def test_a_page_of_a_named_origin_may_ask_and_needs_no_key_to_ask_whether(api: A
 def test_it_may_read_answers_and_errors_with_the_headers_that_clients_read(api: Api, status: int) -> None:
     answer = api.post(CHAT, json={"model": "m1" if status == 200 else "nope"}, headers={"origin": NAMED})
     assert answer.status_code == status
-    assert told(answer)["access-control-allow-origin"] == NAMED
-    assert "x-request-id" in told(answer)["access-control-expose-headers"]
+    assert cors_headers(answer)["access-control-allow-origin"] == NAMED
+    assert "x-request-id" in cors_headers(answer)["access-control-expose-headers"]
     assert "origin" in answer.headers["vary"].lower()
 
 
 @pytest.mark.parametrize("origin", [OTHER, f"{NAMED}.evil.example", NAMED.upper(), "null", f"{NAMED}:443"])
 def test_a_page_of_another_origin_is_told_nothing(api: Api, origin: str) -> None:
-    assert (preflight(api, origin).status_code, told(preflight(api, origin))) == (401, {})
-    assert told(api.post(CHAT, json={"model": "m1"}, headers={"origin": origin})) == {}
+    assert (preflight(api, origin).status_code, cors_headers(preflight(api, origin))) == (401, {})
+    assert cors_headers(api.post(CHAT, json={"model": "m1"}, headers={"origin": origin})) == {}
 
 
 def test_what_an_engine_allows_is_taken_off(api: Api) -> None:
     allowing = {"model": "m1", "x": {"headers": {"access-control-allow-origin": "*"}}}
-    assert told(api.post(CHAT, json=allowing, headers={"origin": OTHER})) == {}
-    assert told(api.post(CHAT, json=allowing, headers={"origin": NAMED}))["access-control-allow-origin"] == NAMED
+    assert cors_headers(api.post(CHAT, json=allowing, headers={"origin": OTHER})) == {}
+    assert (
+        cors_headers(api.post(CHAT, json=allowing, headers={"origin": NAMED}))["access-control-allow-origin"] == NAMED
+    )
 
 
 def test_without_named_origins_nobody_is_told_anything(client: Api) -> None:
     answer = client.options(CHAT, headers={"origin": NAMED, **ASKED})
-    assert (answer.status_code, told(answer)) == (405, {})
+    assert (answer.status_code, cors_headers(answer)) == (405, {})
 
 
 async def test_a_page_of_a_named_origin_may_open_a_session(api: Api) -> None:

@@ -72,7 +72,7 @@ def test_no_id_is_suggested_to_a_key_that_may_not_use_all_models(
     assert error["message"] == f"The model `{model}` does not exist. {advice}"
 
 
-def asked_by(engine: Engine) -> int:
+def count_requests(engine: Engine) -> int:
     return len(engine.bodies)
 
 
@@ -85,7 +85,7 @@ def test_a_key_sees_and_asks_its_models_alone(
 ) -> None:
     assert listed(limited, name) == models
     for model in ("m1", "m2", "m3"):
-        before = asked_by(engine)
+        before = count_requests(engine)
         answer = ask(limited, name, model)
         with Api(limited.url, key(name)) as api:
             shown = api.get(f"/v1/models/{model}").status_code
@@ -94,7 +94,7 @@ def test_a_key_sees_and_asks_its_models_alone(
         else:
             assert (answer.status_code, shown) == (404, 404)
             assert answer.json()["error"]["code"] == "model_not_found"
-            assert asked_by(engine) == before, "the engine was not asked"
+            assert count_requests(engine) == before, "the engine was not asked"
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_requests_beyond_a_minutes_number_get_429_and_reach_no_engine(limited: S
     assert [answer.status_code for answer in allowed] == [200] * 3
     assert [answer.headers["x-ratelimit-remaining-requests"] for answer in allowed] == ["2", "1", "0"]
     assert allowed[0].headers["x-ratelimit-limit-requests"] == "3"
-    before = asked_by(engine)
+    before = count_requests(engine)
     refused = ask(limited, "few", "m1")
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limit_exceeded")
     assert int(refused.headers["retry-after"]) > 0
-    assert asked_by(engine) == before
+    assert count_requests(engine) == before
     assert "x-ratelimit-limit-requests" not in ask(limited, "free", "m1").headers
 
 
@@ -152,11 +152,11 @@ def test_tokens_of_answers_count_against_the_key(limited: Standalone, engine: En
     first = ask(limited, "spender", "m1", pieces=[usage])
     assert (first.status_code, first.headers["x-ratelimit-remaining-tokens"]) == (200, "50")
     wait_for(lambda: ask(limited, "spender", "m1").status_code == 429)
-    before = asked_by(engine)
+    before = count_requests(engine)
     refused = ask(limited, "spender", "m1")
     assert (refused.status_code, refused.json()["error"]["type"]) == (429, "tokens")
     assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
-    assert asked_by(engine) == before
+    assert count_requests(engine) == before
 
 
 def test_requests_at_once_are_bounded_and_free_again_at_their_end(limited: Standalone, engine: Engine) -> None:

@@ -274,11 +274,11 @@ def test_one_address_has_no_more_connections_than_it_may(
                 opened.append(socket.create_connection(("127.0.0.1", port_of(gateway)), timeout=PATIENCE))
                 stack.enter_context(opened[-1])
 
-        def left() -> int:
+        def remaining() -> int:
             return sum(not answered(connection, 0.01) for connection in opened)
 
-        wait_for(lambda: left() <= 10)
-        assert left() >= 5, "connections of the start may still be there"
+        wait_for(lambda: remaining() <= 10)
+        assert remaining() >= 5, "connections of the start may still be there"
         bystander = Bystander(gateway)
         bystander.start()
         assert bystander.finish() == {200}

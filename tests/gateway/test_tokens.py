@@ -71,7 +71,7 @@ class Meter:
         wait_for(lambda: self.since() == expected)
 
 
-def asked(api: Api, path: str, pieces: list[str], kind: str = "application/json", **more: Any) -> str:
+def request(api: Api, path: str, pieces: list[str], kind: str = "application/json", **more: Any) -> str:
     answer = api.post(path, json={"model": "m1", "x": {"pieces": pieces, "type": kind, **more}})
     assert answer.status_code == 200
     return answer.text
@@ -154,7 +154,7 @@ CASES: dict[str, tuple[str, list[str], str, dict[str, int]]] = {
 def test_what_engines_tell_is_counted(counting: Standalone, api: Api, case: str) -> None:
     path, pieces, kind, expected = CASES[case]
     meter = Meter(counting)
-    assert asked(api, path, pieces, kind) == "".join(pieces)
+    assert request(api, path, pieces, kind) == "".join(pieces)
     meter.becomes(expected)
 
 
@@ -195,7 +195,7 @@ def test_a_client_that_leaves_before_the_answer_is_counted_by_its_request(counti
 
 def test_an_engine_that_dies_within_a_stream_is_counted_by_its_events(counting: Standalone, api: Api) -> None:
     meter = Meter(counting)
-    asked(api, CHAT, [chunk("a"), chunk("b")], EVENTS, broken=True)
+    request(api, CHAT, [chunk("a"), chunk("b")], EVENTS, broken=True)
     wait_for(lambda: meter.since().get("~output") == 2)
 
 
@@ -226,7 +226,7 @@ def test_a_stream_that_is_cut_ends_with_an_error_in_its_protocol_and_is_counted(
     counting: Standalone, api: Api, path: str, piece: str, name: str, error: dict[str, Any]
 ) -> None:
     before = cut_answers(counting)
-    came, _unused, last = asked(api, path, [piece], EVENTS, broken=True).partition(
+    came, _unused, last = request(api, path, [piece], EVENTS, broken=True).partition(
         f'{name}data: {{"{next(iter(error))}'
     )
     assert came == piece
@@ -238,7 +238,7 @@ def test_a_stream_that_is_cut_ends_with_an_error_in_its_protocol_and_is_counted(
 
 
 def test_an_event_that_the_cut_left_half_is_not_taken_for_the_begin_of_the_error(api: Api) -> None:
-    text = asked(api, CHAT, [chunk("a"), 'data: {"choices": [{"ind'], EVENTS, broken=True)
+    text = request(api, CHAT, [chunk("a"), 'data: {"choices": [{"ind'], EVENTS, broken=True)
     half, error = text.removeprefix(chunk("a")).removesuffix("\n\n").split("\n\n")
     assert half == 'data: {"choices": [{"ind'
     assert json.loads(error.removeprefix("data: "))["error"]["code"] == "answer_cut"
@@ -277,8 +277,8 @@ def test_errors_and_other_paths_count_nothing(counting: Standalone, api: Api) ->
     usage = {"usage": {"prompt_tokens": 5, "completion_tokens": 5}}
     api.post(CHAT, json={"model": "m1", "x": {"status": 400}})
     api.post(CHAT, json={"model": "unknown"})
-    asked(api, "/v1/images/generations", [json.dumps(usage)])
-    asked(api, CHAT, [json.dumps(usage)])
+    request(api, "/v1/images/generations", [json.dumps(usage)])
+    request(api, CHAT, [json.dumps(usage)])
     meter.becomes({"input": 5, "output": 5})
 
 
@@ -290,7 +290,7 @@ def test_nonsense_passes_unchanged_and_is_marked(counting: Standalone, api: Api)
         members = [f'"{name}": {chosen.choice(values)}' for name in ("prompt_tokens", "completion_tokens") * 2]
         text = f'"usage": {{{", ".join(chosen.sample(members, chosen.randint(0, 4)))}}}'
         pieces = ["{", text[: chosen.randint(1, len(text))], "\x00\\u0000", text * 2, "{" * number, '"usage', "}"]
-        assert asked(api, CHAT, pieces, chosen.choice([EVENTS, "application/json", "x", ""])) == "".join(pieces)
+        assert request(api, CHAT, pieces, chosen.choice([EVENTS, "application/json", "x", ""])) == "".join(pieces)
     wait_for(lambda: meter.since().get("~input", 0) > 0)
     assert meter.since()["input"] < 200 * 1000, "no number of nonsense was believed"
 

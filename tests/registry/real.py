@@ -96,15 +96,15 @@ class RealRegistry:
     def stored(self) -> int:
         """Bytes of all blobs."""
         blobs = self.store / "docker/registry/v2/blobs"
-        return sum(map(_size, self.found(f"{blobs}/**/data")))
+        return sum(map(_size, self.find_files(f"{blobs}/**/data")))
 
     @property
     def uploads(self) -> list[Path]:
         """Those that are open."""
-        return self.found(f"{self.store}/**/_uploads/*")
+        return self.find_files(f"{self.store}/**/_uploads/*")
 
     @staticmethod
-    def found(pattern: str) -> list[Path]:
+    def find_files(pattern: str) -> list[Path]:
         """Files while the registry makes and removes others: Path.rglob would fail on a folder that has just gone."""
         return [Path(path) for path in glob.glob(pattern, recursive=True)]
 

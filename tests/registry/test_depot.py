@@ -23,7 +23,7 @@ from slipway.depot.handlers.sweep import Sweeper, Swept
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.handlers.uploads import Uploads
 from slipway.depot.http.app import application
-from slipway.depot.settings import Settings, parsed
+from slipway.depot.settings import Settings, parse_settings
 from slipway.depot.storage import writer
 from slipway.depot.storage.models import UPLOADED, Models
 from slipway.depot.storage.registry import Registry
@@ -88,7 +88,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     with RealRegistry(folder, reserved_port(), auth) as registry:
         async with serving() as api:
             await api.put(THING, metadata={"uid": UID}, spec={})
-            settings = parsed(
+            settings = parse_settings(
                 {
                     "namespace": "slipway-system",
                     "registry": registry.host,
@@ -169,7 +169,8 @@ async def test_a_registry_that_dies_in_the_middle_costs_a_piece_and_the_rest_is_
         if len(await world.pieces()) == 2:
             with suppress(FileNotFoundError):  # it became a blob meanwhile
                 return any(
-                    part.stat().st_size for part in world.registry.found(f"{world.registry.store}/**/_uploads/*/data")
+                    part.stat().st_size
+                    for part in world.registry.find_files(f"{world.registry.store}/**/_uploads/*/data")
                 )
         return False
 

@@ -48,7 +48,7 @@ class CatalogServer:
         self.redirect = ""
         self.instead: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         self.accepted = {f"Bearer {TOKEN}"}
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         """Path and If-None-Match of each request."""
         self.credentials: list[str] = []
         self.bodies: list[Any] = []
@@ -69,7 +69,7 @@ class CatalogServer:
 
     async def _answer(self, request: web.Request, body: Any) -> web.StreamResponse:
         tag = request.headers.get("If-None-Match", "")
-        self.asked.append((request.path, tag))
+        self.requests.append((request.path, tag))
         self.credentials.append(request.headers.get("Authorization", ""))
         if self.instead is not None:
             return await self.instead(request)

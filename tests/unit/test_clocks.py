@@ -63,7 +63,7 @@ def asks_a_clock(node: ast.AST) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("assertion", "found"),
+    ("assertion", "is_bounded"),
     [
         ("time.monotonic() - began < 5", True),
         ("0.9 < time.monotonic() - began <= 10", True),
@@ -79,10 +79,10 @@ def asks_a_clock(node: ast.AST) -> bool:
         ("len(others) < 5", False),
     ],
 )
-def test_a_bound_is_known(assertion: str, found: bool) -> None:
+def test_a_bound_is_known(assertion: str, is_bounded: bool) -> None:
     before = "took = time.monotonic() - began; all.append(time.monotonic() - began); others.append(1)"
-    assert bool(list(bounded(f"{before}; assert {assertion}, 'why'"))) is found
-    assert bool(list(bounded(f"async def f():\n  {before}\n  assert {assertion}"))) is found
+    assert bool(list(bounded(f"{before}; assert {assertion}, 'why'"))) is is_bounded
+    assert bool(list(bounded(f"async def f():\n  {before}\n  assert {assertion}"))) is is_bounded
 
 
 def test_no_test_bounds_the_time_that_something_takes() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.apis.kubeai.settings import InvalidConfigError, parse
+from slipway.apis.kubeai.settings import InvalidConfigError
+from slipway.apis.kubeai.system_yaml import parse
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models.cache import Record, read_records
 from slipway.artifacts.documents import report

@@ -12,7 +12,7 @@ PROFILES = ("amd-gpu-mi300x", "cpu", "demo", "nvidia-gpu-l4", "nvidia-gpu-l40s")
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         ("dmo", "; did you mean demo?"),
         ("CPU", "; did you mean cpu?"),
@@ -22,8 +22,8 @@ PROFILES = ("amd-gpu-mi300x", "cpu", "demo", "nvidia-gpu-l4", "nvidia-gpu-l40s")
         ("", ""),
     ],
 )
-def test_it_names_what_is_written_alike(written: str, told: str) -> None:
-    assert did_you_mean(written, PROFILES) == told
+def test_it_names_what_is_written_alike(written: str, expected: str) -> None:
+    assert did_you_mean(written, PROFILES) == expected
 
 
 def test_a_name_keeps_its_case() -> None:

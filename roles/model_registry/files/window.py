@@ -64,8 +64,8 @@ class Server:
         if patch is not None:
             request.method, request.data = "PATCH", json.dumps(patch).encode()
         with urllib.request.urlopen(request, timeout=10, context=self._trust) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+            content: dict[str, Any] = json.load(answer)
+            return content
 
 
 class Depot:

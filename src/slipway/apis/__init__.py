@@ -1,4 +1,4 @@
-"""The serving APIs: one folder each, data types and pure functions (see :class:`slipway.serving.contract.api.Api`)."""
+"""APIs: one folder for each, with data types and pure functions (see ``serving.contract.api.Api``)."""
 
 from __future__ import annotations
 

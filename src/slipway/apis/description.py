@@ -1,6 +1,6 @@
-"""Description: what installers and clients need to know of an API beside its types, as data. Pure.
+"""Description: what installers and clients need to know about an API in addition to its types, as data. Pure.
 
-``slipway apis`` renders it for the Ansible collection, whose plugins and roles name no API themselves.
+``slipway apis`` renders it for the Ansible collection. Plugins and roles name no API themselves.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Labels of pods that belong to the systems and not to whoever writes a spec: Services, ours and the originals', select
-by them, so that a pod that has one takes part of another's requests."""
+"""Labels that a spec must not set on pods: Services select by them, so that a pod with one would get another model's
+requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuses workloads whose engine would answer no request of the gateway. Pure."""
+"""Rejects workloads whose engine would refuse all requests of the gateway. Pure."""
 
 from __future__ import annotations
 

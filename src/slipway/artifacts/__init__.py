@@ -1,1 +1,1 @@
-"""Where weights come from and what they are: data and pure functions, no bytes are moved here."""
+"""Artifacts: model files, their locations, and what they contain. Pure data and functions that move no bytes."""

@@ -1,1 +1,1 @@
-"""The controller process: informers -> world -> plan -> apply -> status, for every serving API that is switched on."""
+"""The controller process: it reconciles the resources of every enabled API, scales models and talks to loaders."""

@@ -1,4 +1,4 @@
-"""``slipway controller``: reads the settings, connects and runs until it is told to stop or loses its leadership."""
+"""``slipway controller``: reads the settings, connects, and runs until it gets a signal or loses its leadership."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def in_cluster(settings: ControllerSettings, api_server: str) -> ControllerSetti
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 told to stop, 1 leadership lost or no way to go on, 2 bad settings."""
+    """Returns the exit status: 0 after a signal, 1 if leadership was lost or the process cannot continue, 2 for invalid
+    settings."""
     parser = argparse.ArgumentParser(prog="slipway controller", description="Reconcile the models of a cluster.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
     parser.add_argument("--kubeconfig", default="", help="default: the pod's account, $KUBECONFIG or ~/.kube/config")

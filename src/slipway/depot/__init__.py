@@ -1,4 +1,4 @@
-"""Depot: the door of the registry. It signs the registry's tokens and takes what users upload.
+"""Depot: signs the tokens of the model registry and accepts users' uploads.
 
-Any number of replicas run, all alike: what they know lies in the registry and in the cluster.
+Any number of identical replicas run. Their state is in the registry and in the cluster.
 """

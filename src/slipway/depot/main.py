@@ -1,4 +1,4 @@
-"""``slipway depot``: ``serve`` answers at the doors until it is told to stop, ``keys`` makes and renews its keys."""
+"""``slipway depot``: ``serve`` runs the server until it gets a signal, ``keys`` creates and renews its keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 told to stop, 1 no way to go on, 2 bad settings or keys."""
+    """Returns the exit status: 0 after a signal, 1 if it cannot continue, 2 for invalid settings or keys."""
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     status: int = arguments.run(arguments)
@@ -112,7 +112,7 @@ async def _ensured(names: Names, kubeconfig: str) -> list[str]:
 
 
 class Keys:
-    """What lies in the folder of keys."""
+    """The content of the folder of keys."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises OSError, or ValueError naming the file that holds no such thing."""

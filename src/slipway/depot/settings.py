@@ -1,4 +1,4 @@
-"""The depot's settings: one YAML file, read once at start. A changed file means a new pod."""
+"""The depot's settings: one YAML file, read once at startup. A changed file needs a new pod."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][-A-Za-z0-9.]{0,252}\Z
 
 
 class ModelKind(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A kind of models, and where the API server serves it."""
+    """A kind of models, and its path at the API server."""
 
     group: Word
     version: Word
@@ -34,7 +34,7 @@ class ModelKind(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What an operator may choose. Times are whole seconds."""
+    """The operator's settings. Times are whole seconds."""
 
     namespace: Namespace
     """The depot's own, in which models of the cluster are published."""
@@ -129,14 +129,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 def load(path: Path) -> Settings:
     """Reads the settings file. Raises ValueError, which names the field; OSError."""
     try:
-        return parsed(decode_yaml(path.read_text(), most=SETTINGS_BYTES) or {})
+        return parse_settings(decode_yaml(path.read_text(), most=SETTINGS_BYTES) or {})
     except (DecodingError, msgspec.ValidationError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def parsed(given: Any) -> Settings:
-    """The settings that decoded YAML means. Raises ValueError."""
-    settings = msgspec.convert(given, Settings)
+def parse_settings(document: Any) -> Settings:
+    """Returns the settings of decoded YAML. Raises ValueError."""
+    settings = msgspec.convert(document, Settings)
     for field, quantity in (("capacityLimit", settings.capacity_limit), ("uploadLimit", settings.upload_limit)):
         if quantity and not _positive(quantity):
             raise ValueError(f"{field}: {quantity[:64]!r} is not a size such as 500Gi")
@@ -152,5 +152,5 @@ def _positive(quantity: str) -> bool:
         return False
 
 
-def _kind(given: ModelKind, *, namespaced: bool) -> Kind:
-    return Kind(given.group, given.version, given.kind, given.plural, namespaced)
+def _kind(kind: ModelKind, *, namespaced: bool) -> Kind:
+    return Kind(kind.group, kind.version, kind.kind, kind.plural, namespaced)

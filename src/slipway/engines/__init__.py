@@ -1,7 +1,7 @@
-"""Engines: the programs that run models. One file an engine, each a :class:`slipway.engines.definition.engine.Engine`.
+"""Engines: the programs that run models, each a file with an ``Engine`` (see ``engines.definition.engine``).
 
-An engine knows its flags, port, images, health path, metrics and log; it knows no API. Written once, it serves every
-API. What an API does otherwise stands in ``engines.py`` of that API.
+An engine has its flags, port, images, health path, metrics and log patterns, and knows no API. All APIs share it. If an
+API uses it differently, the API's own ``engines.py`` has the difference.
 """
 
 from __future__ import annotations

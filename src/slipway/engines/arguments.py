@@ -1,7 +1,7 @@
-"""Arguments: flags merged into a command line, whether it is a list of words or a script. Pure.
+"""Arguments: merges flags into a command line, which may be a list of words or a script. Pure.
 
-A flag that is there already gets its new value in its place, others come behind. A script, one flag a line with
-backslashes at the ends of lines, stays one.
+A flag that is already there gets its new value in place, and new ones are appended. A script, with one flag on each
+line and backslashes at the ends of lines, stays a script.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from slipway.engines.recognition import given, is_flag, recognise, script_of, spelling
+from slipway.engines.recognition import is_flag, recognise, script_of, spelling, values_of_flags
 from slipway.kube.objects import Object
 
 CONFIG = "--config"
@@ -45,9 +45,9 @@ def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
 
 
 def configured(args: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
-    """The flags that the file behind ``--config`` sets, with what their values begin with, if it is one of these: path
-    -> text."""
-    words = given(args, CONFIG)
+    """Returns the flags that the file behind ``--config`` sets, with the beginnings of their values, if it is one of
+    these: path -> text."""
+    words = values_of_flags(args, CONFIG)
     text = files.get(words[0], "") if words else ""
     return tuple(f"--{name}={value}" for name, value in SETTING.findall(text))
 
@@ -62,7 +62,7 @@ def _apart(container: Object, command: Sequence[str], args: Sequence[str], flags
 
 
 def _groups(words: Sequence[str]) -> list[list[str]]:
-    """Each flag with what follows it; what stands before the first flag each for itself."""
+    """Returns each flag with the words that follow it; each word before the first flag separately."""
     groups: list[list[str]] = []
     for word in words:
         if is_flag(word) or not groups or not is_flag(groups[-1][0]) or "=" in groups[-1][0]:
@@ -79,7 +79,7 @@ def _lines(script: str) -> list[list[str]]:
 
 
 def _flag(group: Sequence[str]) -> str:
-    """The flag that a group begins with; empty: none."""
+    """Returns the flag at the beginning of a group; empty: none."""
     word = group[0].split(maxsplit=1)[0] if group[0].strip() else ""
     return spelling(word.partition("=")[0]) if is_flag(word) else ""
 

@@ -1,4 +1,4 @@
-"""``slipway engines FILE``: writes what the role monitoring asks of the engines, as variables of Ansible."""
+"""``slipway engines FILE``: writes the engines' metrics for the role monitoring, as Ansible variables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Recognition: which engine a container runs that somebody else wrote, and what its command line says. Pure.
+"""Recognition: which engine runs in a container from another author's manifest, and what its command line sets. Pure.
 
-A command says it: a module of Python or a program, alone or in a script of a shell. Where there is none the image's
-entrypoint runs, and the image's name says what that is. What is not recognised runs as well: nothing is known of it.
+The command identifies it: a Python module or a program, alone or in a shell script. Without a command, the image's
+entrypoint runs, and the image's name identifies the engine. An unrecognized program runs as well, but nothing is known
+about it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def recognise(container: Object) -> Recognised:
     program, args, last = _program(words)
     if program is UNKNOWN and not container.get("command"):
         program, args = _of_image(str(container.get("image", ""))), words
-    flag_port = _port(" ".join(given(args, *program.port_flags)[:1]))
+    flag_port = _port(" ".join(values_of_flags(args, *program.port_flags)[:1]))
     variable_port = _port(variables.get(program.port_variable, ""))
     return Recognised(
         engine=ENGINE_OF.get(program),
@@ -142,8 +143,8 @@ def assigned(container: Object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, value in pairs if _may_be_set(value, variables)))
 
 
-def given(args: Sequence[str], *flags: str) -> list[str]:
-    """The words that follow the last of some flags among arguments, or stand behind its ``=``."""
+def values_of_flags(args: Sequence[str], *flags: str) -> list[str]:
+    """Returns the words that follow the last of some flags among arguments, or stand behind its ``=``."""
     spelled = [spelling(word.partition("=")[0]) for word in args]
     last = next((place for place in reversed(range(len(args))) if spelled[place] in flags), None)
     if last is None:
@@ -272,7 +273,7 @@ def _of_image(reference: str) -> Program:
 
 
 def _served_names(program: Program, args: Sequence[str]) -> tuple[str, ...]:
-    names = given(args, *program.name_flags) if program.name_flags else []
+    names = values_of_flags(args, *program.name_flags) if program.name_flags else []
     if not program.several_names:
         names = [part.strip() for part in " ".join(names[:1]).split(",")]
     return tuple(dict.fromkeys(one for one in names if one))

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 import yaml
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.gateway import memory
 from slipway.serving.routing import claims
 
@@ -188,7 +188,7 @@ def _jwt_problems(settings: Settings) -> Iterator[str]:
     try:
         ssl.create_default_context(cadata=jwt.ca or None)
     except (ValueError, ssl.SSLError) as error:
-        yield f"jwt.ca: not certificates in PEM: {said(error)}"
+        yield f"jwt.ca: not certificates in PEM: {describe_error(error)}"
 
 
 def _most_bytes(settings: Settings) -> int:

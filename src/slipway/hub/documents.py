@@ -1,7 +1,7 @@
-"""The JSON documents of the hub's API, made from repositories. Pure.
+"""The JSON documents of the hub's API, created from repositories. Pure.
 
-The shapes are those that huggingface_hub and llama.cpp parse. Xet ids are left out on purpose: a client that sees one
-leaves plain HTTP for a storage protocol of its own.
+They have the fields that huggingface_hub and llama.cpp parse. Xet IDs are omitted on purpose: a client that gets one
+switches from plain HTTP to another storage protocol.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Failures as the hub's clients understand them: a status, and headers by which they choose the exception to raise."""
+"""Errors as the hub's clients understand them: a status, and headers that select the client's exception."""
 
 from __future__ import annotations
 

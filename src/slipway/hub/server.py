@@ -1,7 +1,7 @@
-"""The hub's HTTP surface: which address shows what, who may see it, and how failures look.
+"""The hub's HTTP server: its routes, access control and error responses.
 
-The addresses are those of the Hugging Face Hub; only models are served. ``/healthz`` and ``/readyz`` are for the
-orchestrator: ready means that every file has been hashed once.
+The routes are those of the Hugging Face Hub, for models only. ``/healthz`` and ``/readyz`` are for the orchestrator:
+ready means that every file has been hashed once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SMALL, FRESH_ENTRY = 500, 1e-4
 """A repository with more entries is taken for what it was for so many seconds an entry: the longer it takes to look at,
 the less often anybody has the hub look at it. A smaller one is looked at for every request."""
 FRESH_REFUSED = 1.0
-KEPT = 64
+MAX_REMEMBERED = 64
 """Repositories that are remembered for so long."""
 WALKS = 4
 """Repositories that are looked at, or hashed, at a time."""
@@ -52,8 +52,8 @@ Row = TypeVar("Row")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Kept(NamedTuple):
-    """The outcome of the last look at a repository."""
+class LastOutcome(NamedTuple):
+    """The outcome of the last read of a repository."""
 
     until: float
     outcome: Repository | UnservableError | None
@@ -73,7 +73,7 @@ class Hub:
     def __init__(self, library: Library, tokens: Tokens | None) -> None:
         self._library = library
         self._tokens = tokens
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, LastOutcome] = OrderedDict()
         self._rows: dict[str, tuple[float, documents.Document]] = {}
         self._walks, self._waiting = asyncio.Semaphore(WALKS), 0
         self._under_way: Counter[str] = Counter()
@@ -226,9 +226,9 @@ class Hub:
                 repository: Repository | UnservableError | None = await asyncio.to_thread(self._library.load, name)
             except UnservableError as error:
                 repository = error
-        self._kept[name] = Kept(clock() + fresh_for(repository), repository)
+        self._kept[name] = LastOutcome(clock() + fresh_for(repository), repository)
         self._kept.move_to_end(name)
-        while len(self._kept) > KEPT:
+        while len(self._kept) > MAX_REMEMBERED:
             self._kept.popitem(last=False)
         return repository
 

@@ -1,6 +1,6 @@
-"""Who may read gated repositories: tokens from a file, such as a mounted Secret, one ``NAME TOKEN`` a line.
+"""Tokens for gated repositories, from a file such as a mounted Secret with one ``NAME TOKEN`` on each line.
 
-The file is read again when it changes, so that tokens are exchanged without a restart.
+The file is read again when it changes, so that tokens can be replaced without a restart.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Sends the bytes of one file, or the part of it that a client asks for, from the disk to the socket.
+"""Sends the bytes of one file, or the range that a client requests, from the disk to the socket.
 
-The kernel moves them (sendfile), so that memory stays flat whatever the size and the number of downloads.
+The kernel copies them (sendfile), so that memory does not grow with the size and the number of downloads.
 """
 
 from __future__ import annotations

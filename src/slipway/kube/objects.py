@@ -1,7 +1,7 @@
 """Kubernetes objects as decoded JSON, the kinds that we use, and accessors for their metadata.
 
-Everything in this package hands objects around as plain dictionaries, exactly as the API server sent them (but for
-``metadata.managedFields``, which stores drop). Nobody changes an object that came from a store.
+This package passes objects as plain dictionaries, exactly as the API server sent them (except for
+``metadata.managedFields``, which stores drop). Objects from a store must not be changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A resource type and where the API server serves it."""
+    """A resource type, and its path at the API server."""
 
     group: str
     """Empty for the core group."""
@@ -49,8 +49,8 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def metadata_of(kind: Kind) -> Kind:
-    """The same kind for who reads no more of its objects than their metadata: the API server sends nothing else. What
-    is cached of it is apart from the whole objects that others may have."""
+    """Returns the kind for a reader of metadata only: the API server sends nothing else. It is cached separately from
+    whole objects."""
     return msgspec.structs.replace(kind, metadata_only=True)
 
 
@@ -82,7 +82,7 @@ CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customreso
 
 
 class Key(NamedTuple):
-    """What identifies an object among those of its kind. The namespace is empty for kinds that have none."""
+    """Identifies an object among those of its kind. The namespace is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -92,7 +92,7 @@ class Key(NamedTuple):
 
 
 class OwnerReference(NamedTuple):
-    """The controller of an object, as its owner references say."""
+    """The controller of an object, according to its owner references."""
 
     api_version: str
     kind: str
@@ -109,7 +109,7 @@ def key(obj: Object) -> Key:
 
 
 def uid(obj: Object) -> str:
-    """The identity that a name loses when its object is deleted and made again."""
+    """The identity of an object, which a recreated object with its name does not share."""
     value: str = obj["metadata"]["uid"]
     return value
 
@@ -125,7 +125,7 @@ def resource_version(obj: Object) -> str:
 
 
 def version_number(version: str) -> int:
-    """A resource version as a number, for "older than". 0 when it is none (then nothing is known of its age).
+    """Returns a resource version as a number, for "older than". 0 if it is not one (its age is then unknown).
 
     Kubernetes promises numbers since 1.35; before it every server that keeps its objects in etcd has them.
     """
@@ -133,17 +133,17 @@ def version_number(version: str) -> int:
 
 
 def labels(obj: Object) -> dict[str, str]:
-    """The labels, empty when there are none."""
+    """Returns the labels; empty if there are none."""
     return obj["metadata"].get("labels") or {}
 
 
 def annotations_of(obj: Object) -> dict[str, str]:
-    """The annotations, empty when there are none."""
+    """Returns the annotations; empty if there are none."""
     return obj["metadata"].get("annotations") or {}
 
 
 def as_object(value: Any) -> Object:
-    """A value where it is an object, else an empty one: for fields that strangers write as they like."""
+    """Returns a value if it is an object, else an empty one: for untrusted fields."""
     return value if isinstance(value, dict) else {}
 
 
@@ -178,7 +178,7 @@ def controller_owner(obj: Object) -> OwnerReference | None:
 
 
 def owner_reference(owner_kind: Kind, owner: Object) -> Object:
-    """The owner reference that makes ``owner`` the controller of the object that carries it.
+    """Returns the owner reference that makes ``owner`` the controller of an object.
 
     What is made for an owner that is being deleted does not block that: the garbage collector would remove it first.
     """

@@ -1,6 +1,6 @@
-"""The only program that moves bytes: fetches weights into a folder, takes them away again, hands adapters to an engine.
+"""The loader: downloads weights into a folder, removes them, publishes models, and loads adapters into an engine.
 
-It runs in Jobs (``load``, ``evict``) and beside engines (``serve``). ``sources`` know what there is and give its bytes
-from any position on; ``transfer`` makes verified files of them, ``folder`` a complete folder; ``agent`` is the sidecar.
-Everything on the disk is right at every moment: a kill costs no more than the bytes that were on their way.
+It runs in Jobs (``load``, ``evict``) and beside engines (``serve``). ``sources`` list files and read them from any
+position, ``download`` verifies and stores them, ``disk`` completes a folder, and ``agent`` is the sidecar. The disk is
+consistent at every moment: a kill costs no more than the bytes in flight.
 """

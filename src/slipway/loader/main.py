@@ -69,7 +69,7 @@ def folder(text: str) -> Path:
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """Parses the command line; exits with status 2 where it makes no sense."""
+    """Parses the command line. Exits with status 2 if it is invalid."""
     parser = argparse.ArgumentParser(prog="slipway loader", description="Download and verify model files.")
     subcommands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     listen = argparse.ArgumentParser(add_help=False)

@@ -1,1 +1,1 @@
-"""The words that every serving API shares: server, scale, route, plan, world. It knows no API and no engine."""
+"""Serving: the contract between controller and APIs, and builders of Kubernetes objects, without APIs and engines."""

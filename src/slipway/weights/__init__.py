@@ -1,1 +1,2 @@
-"""Weights: where they come from, where they lie, who brings them and how far that is. Pure, and of no API."""
+"""Weights: their sources, their places on nodes and claims, and the Jobs that load them. Pure, and shared by the
+APIs."""

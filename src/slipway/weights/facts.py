@@ -1,4 +1,4 @@
-"""Facts: what a header says of weights, and how large they are, as a status and people have it. Pure."""
+"""Facts: the header and size of weights as a status shows them. Pure."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def header(gguf: Gguf) -> Object:
 
 
 def licence(text: str) -> str:
-    """The usual word for a licence, however it is written."""
+    """Returns the usual name of a licence, in whatever form it is written."""
     return next((match.expand(word) for form, word in LICENCES if (match := form.fullmatch(text.strip()))), text)
 
 
 def human(size: float) -> str:
-    """Bytes as people read them."""
+    """Formats bytes for people."""
     unit = UNITS[0]
     for unit in UNITS:
         if size < 1024 or unit == UNITS[-1]:
@@ -50,8 +50,8 @@ def human(size: float) -> str:
     return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
-def described(begin: str, report: Report) -> str:
-    """A sentence with what their header says of them."""
+def describe_header(begin: str, report: Report) -> str:
+    """Returns a sentence with the content of the header."""
     parts = [f"{report.files} files"] if report.files > 1 else []
     if report.safetensors:
         numbers = report.safetensors.parameters

@@ -1,7 +1,7 @@
-"""Nodes: which of them are to have weights, and what each of them says of what it has. Pure.
+"""Nodes: which of them should have weights, and the record of what each has. Pure.
 
-For each model that it has, or is about to have, a node carries a label with a state, by which pods select, and an
-annotation with a record, which outlives the Jobs that bring the weights. Both are written at once.
+For each model that a node has, or is about to have, the node has a label with a state, by which pods select it, and an
+annotation with a record, which outlives the Jobs that load the weights. Both are written together.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": operator.gt, "Lt": o
 
 
 class Node(msgspec.Struct, frozen=True):
-    """What is known of a node."""
+    """The used fields of a node."""
 
     name: str
     uid: str
@@ -54,8 +54,8 @@ class Node(msgspec.Struct, frozen=True):
         return Reference(NODE, "", self.name)
 
 
-def trimmed(node: Object) -> Object:
-    """A node with what :func:`read` needs and nothing else: thousands of them are held in memory."""
+def trim_node(node: Object) -> Object:
+    """Returns a node with only the fields that :func:`parse_node` needs: thousands of them are in memory."""
     metadata, status = node["metadata"], node.get("status") or {}
     kept = {field: metadata.get(field, "") for field in ("name", "uid", "resourceVersion")}
     annotations = metadata.get("annotations") or {}
@@ -66,8 +66,8 @@ def trimmed(node: Object) -> Object:
     return {"kind": NODE.kind, "metadata": kept, "boot": boot, "ready": conditions.get("Ready") == "True"}
 
 
-def read(node: Object) -> Node:
-    """A node as :func:`trimmed` left it."""
+def parse_node(node: Object) -> Node:
+    """Parses a node that :func:`trim_node` returned."""
     metadata = node["metadata"]
     return Node(
         name=metadata["name"],
@@ -82,20 +82,20 @@ def read(node: Object) -> Node:
 class Difference(msgspec.Struct, frozen=True):
     """What a change of a node means for models."""
 
-    everybody: bool
+    concerns_all: bool
     """Whether any model may be concerned that it was or is eligible for."""
     marks: frozenset[str] = frozenset()
     """Names of labels and records, without their prefixes, that are not what they were."""
 
 
 def difference(old: Object | None, new: Object | None, prefix: str) -> Difference:
-    """Between two states of a node, as :func:`trimmed` left them; nothing where only its heart beat. ``prefix``: of the
-    labels that tell models' states, which decide nothing themselves."""
+    """Returns the difference between two states of a node from :func:`trim_node`; empty after a heartbeat. ``prefix``:
+    of the labels with models' states, which decide nothing themselves."""
     if old is None or new is None:
-        return Difference(everybody=True)
-    one, other = read(old), read(new)
+        return Difference(concerns_all=True)
+    one, other = parse_node(old), parse_node(new)
     if one == other:
-        return Difference(everybody=False)
+        return Difference(concerns_all=False)
     state_labels = [
         {name: value for name, value in node.labels.items() if name.startswith((prefix, RECORDS))}
         for node in (one, other)
@@ -108,21 +108,21 @@ def difference(old: Object | None, new: Object | None, prefix: str) -> Differenc
     changed = state_labels[0].items() ^ state_labels[1].items()
     marks = {value if name.startswith(RECORDS) else name.removeprefix(prefix) for name, value in changed}
     marks |= {name.removeprefix(RECORDS) for name, _text in one.records.items() ^ other.records.items()}
-    return Difference(everybody=placed[0] != placed[1] or fixed[0] != fixed[1], marks=frozenset(marks))
+    return Difference(concerns_all=placed[0] != placed[1] or fixed[0] != fixed[1], marks=frozenset(marks))
 
 
 # Which nodes are meant
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """One condition on a label, or on the name, of a node."""
+    """A condition on a label, or on the name, of a node."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def fault(self, *, of_field: bool) -> str:
-        """What is wrong with it; empty: nothing."""
+        """Returns what is wrong with it; empty: nothing."""
         if of_field and (self.key != NAME_FIELD or self.operator not in ("In", "NotIn") or len(self.values) != 1):
             return f"matchFields takes {NAME_FIELD} with In or NotIn and one value"
         if self.operator in ("In", "NotIn"):
@@ -135,7 +135,7 @@ class Requirement(msgspec.Struct, frozen=True):
         return f"the operator {self.operator} of {self.key} is not one of In, NotIn, Exists, DoesNotExist, Gt and Lt"
 
     def holds(self, values: Mapping[str, str]) -> bool:
-        """Of these labels, as the scheduler decides it: what is not there is in no list."""
+        """Whether these labels meet the condition, by the scheduler's rules: a missing value is in no list."""
         value = values.get(self.key)
         match self.operator:
             case "In":
@@ -151,13 +151,13 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class Term(msgspec.Struct, frozen=True, rename="camel"):
-    """Conditions that hold together."""
+    """Conditions that must all hold."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
     def holds(self, node: Node) -> bool:
-        """One that asks for nothing holds of no node."""
+        """A term without conditions matches no node."""
         nonempty = bool(self.match_expressions or self.match_fields)
         by_labels = all(one.holds(node.labels) for one in self.match_expressions)
         return nonempty and by_labels and all(one.holds({NAME_FIELD: node.name}) for one in self.match_fields)
@@ -172,7 +172,7 @@ class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Which nodes are to have weights."""
+    """The nodes that should have weights."""
 
     labels: Mapping[str, str] = {}
     terms: tuple[Term, ...] | None = None
@@ -184,8 +184,8 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def placement(node_selector: Mapping[str, str], node_affinity: Object | None) -> Placement:
-    """What a nodeSelector and a nodeAffinity ask for, as in a pod. What they only prefer is nothing here. Raises
-    ValueError for what no pod may have."""
+    """Returns the placement for a nodeSelector and a nodeAffinity, as in a pod. Preferences are ignored. Raises
+    ValueError for values that a pod may not have."""
     selector = msgspec.convert(node_affinity or {}, _Affinity).required_during_scheduling_ignored_during_execution
     terms = selector.node_selector_terms if selector else None
     for term in terms or ():
@@ -197,14 +197,14 @@ def placement(node_selector: Mapping[str, str], node_affinity: Object | None) ->
 
 
 def pinned(node: str) -> Object:
-    """Affinity of a pod that runs on this node alone."""
+    """Returns the affinity of a pod that runs on this node only."""
     field = {"key": NAME_FIELD, "operator": "In", "values": [node]}
     terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def node_of(job: Object) -> str:
-    """The node that a Job of ours is pinned to; empty: it is not."""
+    """Returns the node that a Job of ours is pinned to; empty: none."""
     try:
         pod = job["spec"]["template"]["spec"]
         selector = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -218,12 +218,12 @@ def node_of(job: Object) -> str:
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What lies on a node of one model."""
+    """A node's record of one model."""
 
     state: State
     of: str
     """uid of the model."""
-    wanted: str = ""
+    digest: str = msgspec.field(default="", name="wanted")
     """Digest of what was asked for, where that is there."""
     path: str = ""
     former: tuple[str, ...] = ()
@@ -243,86 +243,87 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """Why it is Failed."""
 
     def has(self, digest: str, node: Node) -> bool:
-        """Whether the weights are there, as far as the node has run on since they were looked at."""
-        return self.state == "Ready" and self.wanted == digest and self.boot == node.boot
+        """Whether the node has the weights and has not rebooted since they were checked."""
+        return self.state == "Ready" and self.digest == digest and self.boot == node.boot
 
     def seal_of(self, path: str) -> str:
-        """The seal of this folder; of one that a version without seals filled, its size and revision."""
+        """Returns the seal of this folder; for a folder from a version without seals, its size and revision."""
         if self.path != path or self.seal:
             return self.seal if self.path == path else ""
         return f"{self.size}@{self.revision}" if self.state == "Ready" else ""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All folders that may be there, its own last."""
+        """All folders that may exist, its own last."""
         return tuple(dict.fromkeys((*self.former, *((self.path,) if self.path else ()))))
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def readable_paths(self) -> tuple[str, ...]:
         """All folders that pods may read as the model's."""
         return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
 
-    def read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
-        """``read_before`` of the record that follows this one and reads another path. ``still``: whether pods read a
+    def paths_still_read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
+        """Returns ``read_before`` of the next record, which reads another path. ``still``: whether pods read a
         folder."""
         before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
         return tuple(one for one in before if one != path and still(one))[-MOST_READ:]
 
-    def moved(self, path: str) -> tuple[str, ...]:
-        """``former`` of the record that follows this one with another path."""
+    def former_paths(self, path: str) -> tuple[str, ...]:
+        """Returns ``former`` of the next record, which has another path."""
         return tuple(one for one in self.paths if one != path)[-MOST_FORMER:]
 
 
-def recorded(node: Node, mark: str, of: str) -> Record | None:
-    """What a node says of the model with this uid; None: nothing. ``mark``: of its label, without the prefix."""
-    record = decoded(node.records.get(f"{RECORDS}{mark}", ""))
+def find_record(node: Node, mark: str, of: str) -> Record | None:
+    """Returns a node's record of the model with this uid; None: there is none. ``mark``: of its label, without the
+    prefix."""
+    record = decode_record(node.records.get(f"{RECORDS}{mark}", ""))
     return record if record is not None and record.of == of else None
 
 
-def decoded(text: str) -> Record | None:
-    """A record of a node; None: there is none, or it cannot be read."""
+def decode_record(text: str) -> Record | None:
+    """Decodes a record of a node; None: there is none, or it is invalid."""
     try:
         return decode_json(text, Record, most=RECORD_BYTES) if text else None
     except DecodingError:
         return None
 
 
-def noted(
-    node: Node, label: str, record: Record | None, *, offered: bool = True, mountable: bool = True
+def build_patch(
+    node: Node, label: str, record: Record | None, *, selectable: bool = True, mountable: bool = True
 ) -> MetadataPatch:
-    """Has a node say this of a model, or nothing any more. ``offered``: whether pods may select the node by it;
-    ``mountable``: whether they may mount its folders there."""
+    """Returns the patch that sets a node's record of a model, or removes it. ``selectable``: whether pods may select
+    the node by it; ``mountable``: whether they may mount its folders there."""
     annotation = f"{RECORDS}{mark(label)}"
-    before = decoded(node.records.get(annotation, ""))
-    kept_labels: dict[str, str | None] = dict.fromkeys(_kept_before(node, mark(label), before))
+    before = decode_record(node.records.get(annotation, ""))
+    kept_labels: dict[str, str | None] = dict.fromkeys(_previous_folder_labels(node, mark(label), before))
     if record is None:
         return MetadataPatch(node.reference, {annotation: None}, {label: None, **kept_labels})
-    note = msgspec.structs.replace(record, message=_shortened(record.message))
+    note = msgspec.structs.replace(record, message=_shorten(record.message))
     text = msgspec.json.encode(note).decode()
-    kept_labels |= {kept_label(record.of, one): mark(label) for one in record.kept} if mountable else {}
-    state = record.state if offered else None
+    kept_labels |= {folder_label(record.of, one): mark(label) for one in record.readable_paths} if mountable else {}
+    state = record.state if selectable else None
     return MetadataPatch(node.reference, {annotation: text}, {label: state, **kept_labels})
 
 
-def _kept_before(node: Node, mark: str, record: Record | None) -> Iterable[str]:
-    """The labels of a model's folders on a node: those of its record, or if that was deleted, all with the model's
-    mark."""
+def _previous_folder_labels(node: Node, mark: str, record: Record | None) -> Iterable[str]:
+    """Returns the labels of a model's folders on a node: those of its record, or if that was deleted, all with the
+    model's mark."""
     if record is not None:
-        return [kept_label(record.of, one) for one in record.kept]
+        return [folder_label(record.of, one) for one in record.readable_paths]
     return [name for name, value in node.labels.items() if name.startswith(RECORDS) and value == mark]
 
 
-def kept_label(of: str, path: str) -> str:
-    """The label of nodes on which a folder is that of the model with the uid ``of``."""
+def folder_label(of: str, path: str) -> str:
+    """Returns the label of nodes on which a folder belongs to the model with the uid ``of``."""
     identity = f"{of}\0{path}"
     return f"{RECORDS}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
-def _shortened(message: str) -> str:
+def _shorten(message: str) -> str:
     plain = "".join(letter if letter.isprintable() else " " for letter in message[:MESSAGE_LENGTH])
     return plain.encode(errors="ignore")[:MESSAGE_LENGTH].decode(errors="ignore")
 
 
 def mark(label: str) -> str:
-    """A label's name without its prefix, which its record has too."""
+    """Returns a label's name without its prefix, which the record has, too."""
     return label.rpartition("/")[2]

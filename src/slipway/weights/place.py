@@ -1,7 +1,7 @@
-"""Places: where weights lie on a claim that several resources share, and what is recorded of it. Pure.
+"""Places: the folders of weights on a claim that several resources share, and their records. Pure.
 
 A record is an annotation: a prefix, the place's entry, and a text in the API's own format, as users' volumes have them.
-It outlives the Job that brought the weights, and so says what is there whatever happens to that.
+It outlives the Job that loaded the weights, and so describes the folder whatever happens to the Job.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """Where a container finds the folder."""
+        """The path of the folder in a container."""
         return f"{self.root}/{self.folder}"
 
     @property
@@ -41,36 +41,37 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.prefix}{self.entry or self.folder}"
 
     def record(self, carrier: Object | None) -> str | None:
-        """What an object says of the place; None: nothing, or it is going."""
+        """Returns an object's record of the place; None: there is none, or the object is being deleted."""
         if carrier is None or deleting(carrier):
             return None
         text: str | None = annotations_of(carrier).get(self.annotation)
         return text
 
     def recorded(self, carrier: Reference, text: str | None) -> MetadataPatch:
-        """Has an object say this of the place; None: nothing any more."""
+        """Returns the patch that sets an object's record of the place; None removes it."""
         return MetadataPatch(carrier, {self.annotation: text})
 
     def access(self, volume: str, *, read_only: bool = False) -> Access:
-        """Of a container that reads or fills the folder. Where the root is a folder of the claim it sees no other."""
+        """Returns the access of a container that reads or fills the folder. If the root is a folder of the claim, it
+        sees no other one."""
         claim = volumes.claim(volume, self.claim.name)
         if not self.inside:
             return mounted(claim, self.root, read_only=read_only)
         return mounted(claim, self.path, sub_path=f"{self.inside}/{self.folder}", read_only=read_only)
 
     def access_to_all(self, volume: str) -> Access:
-        """Of a container that removes the folder from its root."""
+        """Returns the access of a container that removes the folder from its root."""
         return mounted(volumes.claim(volume, self.claim.name), self.root, sub_path=self.inside)
 
 
 def records(carrier: Object | None, prefix: str) -> dict[str, str]:
-    """Entry -> what an object says of it; nothing where there is no such object."""
+    """Returns entry -> an object's record of it; empty if there is no object."""
     notes = annotations_of(carrier) if carrier else {}
     return {name.removeprefix(prefix): text for name, text in notes.items() if name.startswith(prefix)}
 
 
 def changed(old: Object, new: Object, prefix: str) -> set[str]:
-    """The entries of which an object says something else than before."""
+    """Returns the entries whose records changed."""
     before, after = records(old, prefix), records(new, prefix)
     return {entry for entry in before.keys() | after.keys() if before.get(entry) != after.get(entry)}
 
@@ -80,7 +81,7 @@ def claim_reference(namespace: str, name: str) -> Reference:
 
 
 def claim(reference: Reference, spec: Object, labels: Mapping[str, str] | None = None) -> Object:
-    """A claim, as it is made where there is none."""
+    """Returns the claim to create if there is none."""
     metadata: Object = {"name": reference.name, "namespace": reference.namespace}
     metadata |= {"labels": dict(labels)} if labels else {}
     return {

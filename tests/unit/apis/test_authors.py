@@ -37,7 +37,9 @@ def service(settings: Settings | None = None, **spec: Any) -> World:
 
 def a_model(resource: Object) -> World:
     """A Model of LLMKube."""
-    return msgspec.structs.replace(llmkube.world(), resource=resource, listers=worlds.known(MODELS, others=[resource]))
+    return msgspec.structs.replace(
+        llmkube.world(), resource=resource, listers=worlds.known_world(MODELS, others=[resource])
+    )
 
 
 def plan(api: Api[Any], world: World) -> Plan:
@@ -51,10 +53,10 @@ def refusal(api: Api, world: World) -> str:
     return refused.value.message
 
 
-def pod(made: Plan) -> Object:
-    template: Object = next(one for one in (*made.children, *made.pending) if one["kind"] == "Deployment")["spec"][
-        "template"
-    ]
+def pod(created: Plan) -> Object:
+    template: Object = next(one for one in (*created.children, *created.pending) if one["kind"] == "Deployment")[
+        "spec"
+    ]["template"]
     return template
 
 
@@ -191,29 +193,29 @@ def test_the_operators_own_images_need_no_prefix() -> None:
 
 
 def test_classes_of_the_system_are_allowed_by_their_names_only() -> None:
-    def asked(authors: Authors, name: str) -> World:
+    def build_world(authors: Authors, name: str) -> World:
         return kubeai.world(settings=allowed(authors), priorityClassName=name)
 
-    assert plan(KUBEAI, asked(Authors(), "mine"))
+    assert plan(KUBEAI, build_world(Authors(), "mine"))
     one = Authors(priority_classes=("*", "system-cluster-critical"))
-    assert plan(KUBEAI, asked(one, "system-cluster-critical"))
-    refusal(KUBEAI, asked(one, "system-node-critical"))
+    assert plan(KUBEAI, build_world(one, "system-cluster-critical"))
+    refusal(KUBEAI, build_world(one, "system-node-critical"))
     none = Authors(priority_classes=())
-    refusal(KUBEAI, asked(none, "mine"))
+    refusal(KUBEAI, build_world(none, "mine"))
     # The classes that we make are none of the author's naming.
     assert plan(SERVICES, service(allowed(none), priority="high"))
 
 
 def test_folders_of_nodes_are_those_that_are_allowed_and_read_only() -> None:
-    def asked(path: str, *, read_only: bool, authors: Authors = UPSTREAM) -> World:
+    def build_world(path: str, *, read_only: bool, authors: Authors = UPSTREAM) -> World:
         settings = allowed(authors, sources=Sources(allowed_host_path_roots=("/srv/models",)))
         mount = {"name": "x", "mountPath": "/x", "readOnly": read_only}
         return service(settings, extraVolumes=[{"name": "x", "hostPath": {"path": path}}], extraVolumeMounts=[mount])
 
-    assert plan(SERVICES, asked("/srv/models/a", read_only=True, authors=Authors()))
+    assert plan(SERVICES, build_world("/srv/models/a", read_only=True, authors=Authors()))
     for path, read_only in (("/srv/models/a", False), ("/srv", True), ("/srv/models/../../etc", True)):
         with pytest.raises(InvalidSpecError) as refused:
-            plan(SERVICES, asked(path, read_only=read_only))
+            plan(SERVICES, build_world(path, read_only=read_only))
         assert refused.value.reason == "SourceNotAllowed"
 
 

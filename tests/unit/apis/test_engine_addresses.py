@@ -34,7 +34,7 @@ ENGINES = [
 ]
 
 
-def said(world: World, address: str) -> str:
+def command_line(world: World, address: str) -> str:
     """The command line and the variables of the engine."""
     had: Any = world.listers
     settings = msgspec.structs.replace(world.settings, engine_address=address)
@@ -47,10 +47,10 @@ def said(world: World, address: str) -> str:
 
 @pytest.mark.parametrize(("world", "six", "four"), ENGINES)
 def test_an_engine_listens_on_the_clusters_addresses(world: World, six: str, four: str) -> None:
-    assert six in said(world, "::")
+    assert six in command_line(world, "::")
     for address in ("", "0.0.0.0"):
-        assert four in said(world, address)
-        assert four or "::" not in said(world, address)
+        assert four in command_line(world, address)
+        assert four or "::" not in command_line(world, address)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def world_of(path: Path) -> World:
         settings=settings,
         controller_key=CONTROLLER_KEY,
         now=NOW,
-        listers=worlds.known(api, settings, others=others),
+        listers=worlds.known_world(api, settings, others=others),
         file=lambda _path: example.get("key", "").encode(),
         agents={pod: msgspec.convert(report, AgentReport) for pod, report in example.get("agents", {}).items()},
     )

@@ -18,7 +18,7 @@ def world(name: str = "tiny", settings: Settings | None = None, **spec: Any) -> 
     metadata = {"name": name, "namespace": "models", "generation": 1, "creationTimestamp": "2026-11-21T09:00:00Z"}
     source = {"huggingface": "acme/tiny", "file": "tiny.gguf"}
     resource = {"metadata": metadata, "spec": {"source": source} | spec}
-    given, listers = settings or Settings(), worlds.known(KRYPTON, settings)
+    given, listers = settings or Settings(), worlds.known_world(KRYPTON, settings)
     return World(resource=resource, children={}, pods=[], routed=[], settings=given, now=0, listers=listers)
 
 

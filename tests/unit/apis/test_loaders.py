@@ -30,7 +30,7 @@ def world(api: Api[Any], spec: Object, settings: Settings, *others: Object) -> W
     named = [one | {"metadata": metadata | {"name": "tiny", "uid": "m"}} for one in others]
     resource = {"metadata": metadata | {"name": "chat", "uid": "c"}, "spec": spec}
     config = {Reference(CONFIG_MAP, "system", "slipway-kubeai"): CONFIG} if api is KUBEAI else {}
-    listers = worlds.known(api, settings, config, others=[resource, *named])
+    listers = worlds.known_world(api, settings, config, others=[resource, *named])
     return World(resource=resource, children={}, pods=[], routed=[], settings=settings, now=2e9, listers=listers)
 
 

@@ -93,7 +93,7 @@ def world_of(row: dict[str, Any]) -> World:
         settings=settings,
         controller_key="",
         now=NOW,
-        listers=worlds.known(api, settings, others=[resource | {"kind": row["kind"]}]),
+        listers=worlds.known_world(api, settings, others=[resource | {"kind": row["kind"]}]),
     )
 
 

@@ -61,7 +61,7 @@ LLMKUBE = "Known runtimes: generic, llamacpp, llamacpp-router, personaplex, sgla
 
 
 @pytest.mark.parametrize(
-    ("example", "path", "word", "message", "known"),
+    ("example", "path", "word", "message", "is_known"),
     [
         ("kubeai/ready", "engine", "TensorRT", "engine 'TensorRT'.", KUBEAI),
         ("kubeai/ready", "engine", "VLMM", "engine 'VLMM'; did you mean VLLM?", KUBEAI),
@@ -71,7 +71,7 @@ LLMKUBE = "Known runtimes: generic, llamacpp, llamacpp-router, personaplex, sgla
     ],
 )
 def test_an_engine_that_is_not_known_is_rejected_with_the_known_ones(
-    example: str, path: str, word: str, message: str, known: str
+    example: str, path: str, word: str, message: str, is_known: str
 ) -> None:
     file = GOLDEN / f"{example}.yaml"
     api, world = api_of(file), with_word(world_of(file), (path,), word)
@@ -79,7 +79,7 @@ def test_an_engine_that_is_not_known_is_rejected_with_the_known_ones(
         worlds.plan(api, world)
     assert (caught.value.reason, caught.value.message) == (
         "InvalidSpec",
-        f"spec.{path}: this version does not know the {message} {known}",
+        f"spec.{path}: this version does not know the {message} {is_known}",
     )
     kept = any(kind == DEPLOYMENT for kind, _name in world.children)
     conditions = {one["type"]: one for one in worlds.status(api, world).status["conditions"]}

@@ -9,7 +9,7 @@ import pytest
 from slipway.apis.kubeai.engines import refusal
 from slipway.apis.kubeai.urls import InvalidUrlError
 from slipway.apis.kubeai.urls import parse as kubeai_url
-from slipway.apis.ome.models.storage import read as ome_storage
+from slipway.apis.ome.models.storage import parse_storage as ome_storage
 from slipway.artifacts.locations.huggingface import HuggingFaceFile, parse_foreign_name
 from slipway.artifacts.locations.model_pages import UnsupportedError
 from slipway.artifacts.locations.model_pages import parse as deckhouse_page

@@ -100,7 +100,7 @@ def world_for(kind: tuple[str, str], example: str) -> World:
         settings=settings,
         controller_key=CONTROLLER_KEY,
         now=NOW,
-        listers=worlds.known(api, settings, others=[resource]),
+        listers=worlds.known_world(api, settings, others=[resource]),
     )
 
 

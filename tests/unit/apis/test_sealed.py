@@ -220,6 +220,6 @@ def test_behind_a_router_that_knows_the_key_an_engine_may_have_one() -> None:
 def test_a_runtime_of_ome_takes_no_key_from_a_secret() -> None:
     fields = {"command": ["vllm", "serve", "x"], "envFrom": FROM}
     runtime = ome.runtime(engineConfig={"runner": ome.runner(**fields)})
-    deployment = ome.made(ome.world(None, ome.model(), runtime), "Deployment", "chat-engine")
+    deployment = ome.find_child(ome.world(None, ome.model(), runtime), "Deployment", "chat-engine")
     env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
     assert {"name": "VLLM_API_KEY", "value": ""} in env

@@ -29,7 +29,7 @@ LLAMA = {
     "llama.rope.freq_base": (Type.FLOAT32, 10000.0),
     "general.quick": (Type.BOOL, True),
 }
-FOUND = Gguf(
+HEADER = Gguf(
     file_version=3,
     tensor_count=201,
     architecture="llama",
@@ -91,7 +91,7 @@ def good(version: int = 3, order: str = "<") -> bytes:
 def test_a_header_of_every_version_and_byte_order_says_the_same(version: int, order: str) -> None:
     header = parse(Bytes(good(version, order)))
     assert header == Gguf(
-        **{field: getattr(FOUND, field) for field in FOUND.__struct_fields__} | {"file_version": version}
+        **{field: getattr(HEADER, field) for field in HEADER.__struct_fields__} | {"file_version": version}
     )
 
 
@@ -171,7 +171,7 @@ def test_long_arrays_of_numbers_are_passed_over_without_being_read() -> None:
         position = offset - len(start) - 4 * count
         return behind[position : position + size] if position >= 0 else bytes(size)
 
-    assert parse(read) == FOUND
+    assert parse(read) == HEADER
 
 
 def test_a_tokenizer_of_many_pieces_is_passed_over() -> None:
@@ -180,7 +180,7 @@ def test_a_tokenizer_of_many_pieces_is_passed_over() -> None:
     tokens = writer.array(Type.STRING, len(pieces), b"".join(map(writer.text, pieces)))
     nested = writer.array(Type.ARRAY, 3, writer.array(Type.UINT16, 2, b"\1\0\2\0") * 3)
     lists = [writer.pair("tokenizer.ggml.tokens", Type.ARRAY, tokens), writer.pair("odd", Type.ARRAY, nested)]
-    assert parse(Bytes(writer.file([*lists, *writer.pairs(LLAMA)]))) == FOUND
+    assert parse(Bytes(writer.file([*lists, *writer.pairs(LLAMA)]))) == HEADER
 
 
 @pytest.mark.parametrize(("version", "order"), [(1, "<"), (3, "<"), (3, ">")])
@@ -196,7 +196,7 @@ def test_the_tokenizer_of_a_large_vocabulary_is_passed_over(version: int, order:
     ]
     whole = writer.file([*lists, *writer.pairs(LLAMA)])
     assert len(whole) > 10_000_000
-    assert parse(Bytes(whole)).context_length == FOUND.context_length
+    assert parse(Bytes(whole)).context_length == HEADER.context_length
 
 
 @pytest.mark.parametrize(("kind", "most"), [(Type.STRING, MOST_TEXTS), (Type.ARRAY, MOST_LISTS)])
@@ -220,7 +220,7 @@ def test_a_text_that_would_end_beyond_all_files_is_refused() -> None:
 
 def test_the_weights_behind_the_header_are_not_read() -> None:
     file = Bytes(good(), size=1 << 40)
-    assert parse(file) == FOUND
+    assert parse(file) == HEADER
     assert file.taken <= PIECE
 
 

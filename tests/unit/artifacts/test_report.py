@@ -80,7 +80,7 @@ def test_what_is_no_report_is_none(message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         ("IntegrityCheckFailed: it has another hash", ("IntegrityCheckFailed", "it has another hash")),
         ("SourceNotFound: a: b", ("SourceNotFound", "a: b")),
@@ -89,5 +89,5 @@ def test_what_is_no_report_is_none(message: str) -> None:
         ("", (None, "")),
     ],
 )
-def test_a_fault_has_a_word_if_it_is_a_known_one(message: str, told: tuple[str | None, str]) -> None:
-    assert fault(message) == told
+def test_a_fault_has_a_word_if_it_is_a_known_one(message: str, expected: tuple[str | None, str]) -> None:
+    assert fault(message) == expected

@@ -68,7 +68,7 @@ KEY = SigningKey(bytes(range(32)))
 CLAIM = Reference(PERSISTENT_VOLUME_CLAIM, "models", "shared")
 
 
-def made(kind: Kind, name: str, **fields: Any) -> Object:
+def build_object(kind: Kind, name: str, **fields: Any) -> Object:
     metadata = {"name": name, "namespace": "models"}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
 
@@ -137,13 +137,15 @@ class Toys:
         own = {"metadata": {"labels": {"sort": "toy"}}, "spec": {"replicas": max(spec.get("replicas", 0), 1)}}
         cached = spec.get("cached")
         notes = (name, *spec.get("notes", ())) if cached else ()
-        deployment = made(DEPLOYMENT, name, spec={"replicas": spec.get("replicas"), "image": config["data"]["image"]})
-        services = (made(SERVICE, service, spec={"ports": []}) for service in spec.get("services", ()))
+        deployment = build_object(
+            DEPLOYMENT, name, spec={"replicas": spec.get("replicas"), "image": config["data"]["image"]}
+        )
+        services = (build_object(SERVICE, service, spec={"ports": []}) for service in spec.get("services", ()))
         return Plan(
             children=(deployment, *services),
             self_patch=own,
             finalizer=FINALIZER if cached else "",
-            shared=(made(PERSISTENT_VOLUME_CLAIM, "shared", spec={"size": spec["cached"]}),) if cached else (),
+            shared=(build_object(PERSISTENT_VOLUME_CLAIM, "shared", spec={"size": spec["cached"]}),) if cached else (),
             metadata_patches=(
                 *(MetadataPatch(CLAIM, {f"loaded/{note}": "yes"}) for note in notes),
                 *([MetadataPatch(CLAIM, labels=spec["marks"])] if "marks" in spec else []),
@@ -166,7 +168,7 @@ class Toys:
         job = world.child(JOB, f"clean-{name}")
         done = job is not None and bool(job.get("status", {}).get("succeeded"))
         notes = (MetadataPatch(CLAIM, {f"loaded/{name}": None}),) if done else ()
-        return Plan(children=(made(JOB, f"clean-{name}", spec={"do": "clean"}),), metadata_patches=notes)
+        return Plan(children=(build_object(JOB, f"clean-{name}", spec={"do": "clean"}),), metadata_patches=notes)
 
     def scaling(self, world: World) -> Scaling | None:
         spec = world.resource["spec"]

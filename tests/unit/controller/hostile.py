@@ -91,17 +91,17 @@ def text(random: Random, obj: Any) -> bytes:
     return damaged(random, content) if random.random() < 0.5 else content
 
 
-def damaged(random: Random, found: bytes) -> bytes:
+def damaged(random: Random, observed: bytes) -> bytes:
     """Text that is cut off, doubled, or has a byte too many or too few."""
-    place = random.randrange(len(found) + 1)
+    place = random.randrange(len(observed) + 1)
     return random.choice(
         (
-            found[:place],
-            found[:place] + bytes([random.randrange(256)]) + found[place:],
-            found[:place] + found[place + 1 :],
-            found[:place] + b'"a":1,"a":[],' + found[place:],
-            found + found,
-            found[:place] + b"\xed\xa0\x80" + found[place:],
+            observed[:place],
+            observed[:place] + bytes([random.randrange(256)]) + observed[place:],
+            observed[:place] + observed[place + 1 :],
+            observed[:place] + b'"a":1,"a":[],' + observed[place:],
+            observed + observed,
+            observed[:place] + b"\xed\xa0\x80" + observed[place:],
             b"[" * random.choice((10, 2000, 200_000)),
             b'{"a":' * 3000,
             b"",

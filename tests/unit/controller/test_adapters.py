@@ -47,13 +47,13 @@ def orders(
     return adapters.orders(pods, AdapterSet(adapters=wish, prefix="base_", label=label), reports, without)
 
 
-def one(subject: Pod, told: AgentReport | None, since: float = 0, wish: tuple[Adapter, ...] = WISH) -> Order:
-    reports = {subject.uid: told} if told else {}
+def one(subject: Pod, expected: AgentReport | None, since: float = 0, wish: tuple[Adapter, ...] = WISH) -> Order:
+    reports = {subject.uid: expected} if expected else {}
     return orders([subject], wish, reports, {(subject.uid, "base_sql"): since})[subject.uid]
 
 
 @pytest.mark.parametrize(
-    ("case", "subject", "told", "labels", "wish", "moving"),
+    ("case", "subject", "expected", "labels", "wish", "moving"),
     [
         ("nothing known yet: told", pod(), None, {}, WISH, False),
         ("nothing loaded yet: told", pod(), AgentReport(), {}, WISH, True),
@@ -75,12 +75,12 @@ def one(subject: Pod, told: AgentReport | None, since: float = 0, wish: tuple[Ad
 def test_one_pod(
     case: str,
     subject: Pod,
-    told: AgentReport | None,
+    expected: AgentReport | None,
     labels: dict[str, str | None],
     wish: tuple[Adapter, ...] | None,
     moving: bool,
 ) -> None:
-    assert one(subject, told) == Order(labels, wish, moving), case
+    assert one(subject, expected) == Order(labels, wish, moving), case
 
 
 @pytest.mark.parametrize("shown", ["", "x" * 64, "no/label", "Z"])

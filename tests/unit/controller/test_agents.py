@@ -37,7 +37,7 @@ class Loader:
         self.urls: dict[str, str] = {}
         self.loaded: dict[str, str] = {}
         self.wishes: list[tuple[Adapter, ...]] = []
-        self.asked = 0
+        self.requests = 0
         self.answers = asyncio.Event()
         self.answers.set()
         self.broken = False
@@ -69,7 +69,7 @@ class Loader:
         )
 
     async def state(self, request: web.Request) -> web.Response:
-        self.asked += 1
+        self.requests += 1
         await self.answers.wait()
         Gate(self.key, self.pod()).admitted(request)
         if self.elsewhere:
@@ -123,8 +123,8 @@ class Pods:
         return version_of(self.cluster.labels(POD, name))
 
 
-def version_of(found: dict[str, str]) -> str:
-    label = found.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in found else ""
+def version_of(observed: dict[str, str]) -> str:
+    label = observed.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in observed else ""
     return {agent.label(V1): "v1", agent.label(V2): "v2", "": ""}[label]
 
 
@@ -145,7 +145,7 @@ async def test_an_adapter_is_loaded_and_the_pod_labelled_then_there_is_rest(pods
     loader = await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == "v1")
     assert loader.wishes[0] == (Adapter("a_sql", V1),)
-    await rest(lambda: loader.asked + len(loader.wishes), 0.4)
+    await rest(lambda: loader.requests + len(loader.wishes), 0.4)
 
 
 async def test_an_engine_that_was_restarted_loses_its_label_until_it_has_the_adapter_again(pods, cluster, eventually):
@@ -213,11 +213,11 @@ async def test_a_loader_that_knows_another_controller_is_told_nothing_and_its_re
 async def test_a_pod_cannot_send_the_controller_elsewhere(pods, cluster, eventually):
     target, first = await pods.add("a-1-y"), await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == pods.serves("a-1-y") == "v1")
-    request_count = first.asked
+    request_count = first.requests
     first.elsewhere = pods.loaders["a-1-y"]
     await pods.put("a-1-x", started=False)
     # By the second request, the controller has processed the first answer.
-    await eventually(lambda: first.asked > request_count + 1)
+    await eventually(lambda: first.requests > request_count + 1)
     assert not target.visited
 
 
@@ -275,10 +275,10 @@ async def test_nothing_is_kept_of_a_pod_that_goes_while_it_is_asked(two, eventua
     loaders["x"].answers.clear()
     loaders["x"].broken = broken
     agents.follow(TOY, A, [engine_pod("x"), engine_pod("y")], AdapterSet())
-    await eventually(lambda: loaders["x"].asked)
+    await eventually(lambda: loaders["x"].requests)
     agents.follow(TOY, A, [engine_pod("y")], AdapterSet())
     loaders["x"].answers.set()
-    await eventually(lambda: loaders["y"].asked > 2)
+    await eventually(lambda: loaders["y"].requests > 2)
     assert {*agents._reports, *agents._silent} == {"y"}
 
 
@@ -306,14 +306,14 @@ async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
 
     agents.on_change(TOY, listen)
     agents.follow(TOY, A, [pod], AdapterSet())
-    await eventually(lambda: loader.asked > 1)
+    await eventually(lambda: loader.requests > 1)
     loader.broken = False
 
-    def told_thrice() -> bool:
-        loader.progress = Progress(done_bytes=loader.asked)
+    def has_three_reports() -> bool:
+        loader.progress = Progress(done_bytes=loader.requests)
         return len(times) == 3
 
-    await eventually(told_thrice)
+    await eventually(has_three_reports)
     await agents.close()
     await runner.cleanup()
     assert times[2] - times[0] > 0.9
@@ -324,5 +324,5 @@ async def test_a_resource_that_is_gone_is_not_asked_for_any_more(server, pods, p
     await eventually(lambda: pods.serves("a-1-x") == "v1")
     await server.remove(cluster.path(TOY, "a"))
     await eventually(lambda: parts.reconciler.resources.store.get(A) is None)
-    await rest(lambda: loader.asked)
+    await rest(lambda: loader.requests)
     assert parts.agents.reports([cluster.get(POD, "a-1-x")]) == {}

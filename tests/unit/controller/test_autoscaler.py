@@ -118,9 +118,9 @@ class Scaled:
             self.clock.now += seconds
             await self.autoscaler.look()
             if self._server.deliver.is_set():
-                await self._eventually(self._told)
+                await self._eventually(self._is_observed)
 
-    def _told(self) -> bool:
+    def _is_observed(self) -> bool:
         """Whether the controller knows what was written last."""
         toy = self._server.objects[TOY.path("models", "a")]
         stored, scaled = self._parts.caches.get(*A), self._parts.scaled.get(A)
@@ -194,7 +194,7 @@ async def test_replicas_that_someone_else_changed_are_not_overwritten(scaled, cl
     await scaled.look(times=2)
     assert replicas(cluster) == 9
     server.deliver.set()
-    await eventually(scaled._told)
+    await eventually(scaled._is_observed)
     await scaled.look(times=2)
     assert replicas(cluster) == 9
 

@@ -42,7 +42,7 @@ from slipway.kube.objects import (
     key,
 )
 from slipway.kube.runtime.lease import LeaderElector
-from slipway.kube.writes.applier import OWNER as OWNER_INDEX
+from slipway.kube.writes.owners import OWNER as OWNER_INDEX
 from slipway.kube.writes.owners import OWNER_ELSEWHERE
 from slipway.serving.contract.api import USES, Api, Watch
 from slipway.serving.contract.settings import Settings

@@ -86,7 +86,7 @@ async def test_what_is_new_there_is_new_here(catalogs, remote, url, eventually):
     assert set(keys) == {EAST}
     remote.document = catalog(entry(), entry("other", OTHER), revision="two")
     await eventually(lambda: names_of(catalogs) == ["tiny", "other"])
-    await eventually(lambda: remote.asked[-1] == ("/v1/catalog", '"two"'))
+    await eventually(lambda: remote.requests[-1] == ("/v1/catalog", '"two"'))
     assert catalogs.latest["east"].revision == "two"
 
 
@@ -131,7 +131,7 @@ async def test_a_catalog_is_not_asked_without_its_secrets(catalogs, remote, url,
     await eventually(lambda: "east" in catalogs.latest)
     assert catalogs.latest["east"].fault == "SecretForbidden"
     assert "controller_catalog_secrets" in catalogs.latest["east"].message
-    assert remote.asked == []
+    assert remote.requests == []
 
 
 async def test_of_another_address_nothing_is_known(catalogs, remote, url, eventually):
@@ -147,7 +147,7 @@ async def test_a_source_that_is_gone_is_asked_no_more(catalogs, remote, url, eve
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
     catalogs.follow(CATALOG_SOURCE, EAST, None)
-    await rest(lambda: len(remote.asked))
+    await rest(lambda: len(remote.requests))
     assert dict(catalogs.latest) == {}
 
 
@@ -155,8 +155,8 @@ async def test_one_look_serves_until_the_next_is_due(catalogs, remote, url, even
     catalogs.follow(CATALOG_SOURCE, EAST, address(url, seconds=600))
     catalogs.follow(CATALOG_SOURCE, EAST, address(url, seconds=600))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
-    await rest(lambda: len(remote.asked))
-    assert len(remote.asked) == 1
+    await rest(lambda: len(remote.requests))
+    assert len(remote.requests) == 1
 
 
 @pytest.fixture

@@ -18,16 +18,16 @@ from slipway.artifacts.documents.publication import encode_publication
 from slipway.kube.objects import JOB, POD, SECRET
 from slipway.kube.schemas.conditions import timestamp
 from slipway.kube.schemas.crd import CustomResource
-from slipway.kube.writes import applier as applier_module
+from slipway.kube.writes import write_only
 from slipway.serving.contract.settings import Settings
 from slipway.serving.wire.depot_token import verify_token
 
-from ..apis.deckhouse.cluster import DIGEST, KEY, OWN, told
+from ..apis.deckhouse.cluster import DIGEST, KEY, OWN, publication
 from .conftest import controlled
 
 MINE = {"type": "Mine", "status": "True", "reason": "Seen", "lastTransitionTime": "2026-01-01T00:00:00Z", "message": ""}
 SYSTEM = "system"
-RESULT = encode_publication(told()).decode()
+RESULT = encode_publication(publication()).decode()
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ async def test_where_to_upload_is_written_once_and_never_asked_for(server, model
 async def test_an_upload_secret_that_another_writer_deletes_or_changes_is_written_again(
     server, models, eventually, monkeypatch
 ) -> None:
-    monkeypatch.setattr(applier_module, "BLIND_SECONDS", 0.1)
+    monkeypatch.setattr(write_only, "REWRITE_SECONDS", 0.1)
     place_of_secret = SECRET.path("models", "tiny-upload")
     await create(server, upload={})
     await eventually(lambda: phase(server) == "WaitForUpload")

@@ -28,7 +28,7 @@ from slipway.kube.objects import (
     Kind,
     Object,
 )
-from slipway.kube.writes import applier as applier_module
+from slipway.kube.writes import write_only
 from slipway.kube.writes.events import Recorder
 from slipway.serving.contract.delivery import WORKLOADS, template_of
 from slipway.serving.contract.settings import Settings
@@ -59,11 +59,16 @@ class Cluster:
         await self.server.put(names.MODEL.path("models", name), kind="Model", **({"status": READY} | fields))
 
     async def workload(
-        self, kind: Kind = DEPLOYMENT, namespace: str = "models", gated: bool = False, replicas: int = 0, **asked: str
+        self,
+        kind: Kind = DEPLOYMENT,
+        namespace: str = "models",
+        gated: bool = False,
+        replicas: int = 0,
+        **requested: str,
     ) -> str:
         spec = {"containers": [{"name": "a", "image": "i"}], **({"schedulingGates": GATES} if gated else {})}
         template = {"metadata": {"labels": {"app": "w"}}, "spec": spec}
-        annotations = {f"{names.GROUP}/{one}": text for one, text in asked.items()}
+        annotations = {f"{names.GROUP}/{one}": text for one, text in requested.items()}
         workload_spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
         if kind == CRON_JOB:
             workload_spec = {"jobTemplate": {"spec": {"template": template}}}
@@ -159,7 +164,7 @@ async def test_a_workload_gets_its_model_and_then_there_is_rest(
 async def test_a_pull_secret_that_another_writer_deletes_or_changes_is_written_again(
     server, cluster, deliver, eventually, monkeypatch, tmp_path
 ) -> None:
-    monkeypatch.setattr(applier_module, "BLIND_SECONDS", 0.1)
+    monkeypatch.setattr(write_only, "REWRITE_SECONDS", 0.1)
     (tmp_path / "hmac").write_bytes(bytes(32))
     own = {"delivery": "ImageVolume", "nodeRegistry": "node:5000", "image": True, "keyFile": str(tmp_path / "hmac")}
     annotations = {names.IMAGE_DIGEST: f"sha256:{'b' * 64}"}
@@ -319,7 +324,7 @@ async def test_only_chosen_namespaces_are_delivered_to(server, cluster, deliver,
 # The gate
 
 
-def made_by(kind: Kind, path: str, server: Any, **fields: Any) -> Object:
+def owned_by(kind: Kind, path: str, server: Any, **fields: Any) -> Object:
     owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": "w", "controller": True}
     return {"metadata": {"ownerReferences": [{**owner, "uid": server.objects[path]["metadata"]["uid"]}], **fields}}
 
@@ -346,8 +351,8 @@ async def test_gated_pods_of_a_stateful_set_are_deleted_and_no_others(
     path = await cluster.workload(STATEFUL_SET, gated=True, replicas=1, model="m")
     labelled = {"labels": {"app": "w"}}
     pods = {
-        "gated": {**made_by(STATEFUL_SET, path, server, **labelled), "spec": {"schedulingGates": GATES}},
-        "running": {**made_by(STATEFUL_SET, path, server, **labelled), "spec": {}},
+        "gated": {**owned_by(STATEFUL_SET, path, server, **labelled), "spec": {"schedulingGates": GATES}},
+        "running": {**owned_by(STATEFUL_SET, path, server, **labelled), "spec": {}},
         "others": {"metadata": labelled, "spec": {"schedulingGates": GATES}},
     }
     for name, pod in pods.items():
@@ -382,7 +387,7 @@ async def test_gated_jobs_of_a_cron_job_are_deleted(server, cluster, deliver, ev
     path = await cluster.workload(CRON_JOB, gated=True, model="m")
     for name, gates in (("early", GATES), ("fine", [])):
         template = {"spec": {"schedulingGates": gates}}
-        await server.put(JOB.path("models", name), **made_by(CRON_JOB, path, server), spec={"template": template})
+        await server.put(JOB.path("models", name), **owned_by(CRON_JOB, path, server), spec={"template": template})
     await cluster.model()
     await deliver()
     await eventually(lambda: cluster.delivered(path))

@@ -22,7 +22,8 @@ from slipway.apis.deckhouse.names import USES_MODEL
 from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai.models import cache as kubeai_cache
 from slipway.apis.kubeai.models.resolve import CONFIG_NAME, references, resolve
-from slipway.apis.kubeai.settings import InvalidConfigError, parse
+from slipway.apis.kubeai.settings import InvalidConfigError
+from slipway.apis.kubeai.system_yaml import parse
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.models import cache as llmkube_cache
 from slipway.artifacts.documents import report
@@ -91,7 +92,7 @@ def world(note: str) -> World:
         routed=(),
         settings=settings,
         now=0.0,
-        listers=worlds.known(KUBEAI, settings),
+        listers=worlds.known_world(KUBEAI, settings),
     )
     claims = {one: claim("models.kubeai.org/m", note) for one in references(MODEL, settings) if one.kind != CONFIG_MAP}
     return worlds.with_objects(empty, claims)

@@ -272,7 +272,7 @@ async def test_what_scales_is_the_deployment_by_its_own_service(running, bench, 
 async def test_a_kind_that_is_not_installed_is_named_and_holds_up_nothing_else(
     running, bench, server, script, eventually, monkeypatch
 ) -> None:
-    monkeypatch.setattr("slipway.kube.writes.applier._MISSING_SECONDS", 0.2)
+    monkeypatch.setattr("slipway.kube.writes.outcomes._MISSING_SECONDS", 0.2)
     missing = server.fault("GET", "leadergroups", script.refuse(404, "NotFound"), times=10**6)
     running.start()
     await bench.runtime()

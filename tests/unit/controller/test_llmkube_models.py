@@ -70,12 +70,12 @@ def report(**fields) -> str:
     ).decode()
 
 
-def told(cluster, name, field="phase"):
+def status_field(cluster, name, field="phase"):
     return (cluster.find(KIND, name) or {}).get("status", {}).get(field)
 
 
 def reason(cluster, name):
-    conditions = told(cluster, name, "conditions") or [{}]
+    conditions = status_field(cluster, name, "conditions") or [{}]
     return conditions[0].get("reason")
 
 
@@ -93,7 +93,7 @@ async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothi
     }
     await cluster.claim(names.CLAIM, metadata={"annotations": records})
     await model(server, cluster, "tiny")
-    await eventually(lambda: told_of_claim(cluster) == [] and reason(cluster, "tiny") == "ModelReady")
+    await eventually(lambda: records_of_claim(cluster) == [] and reason(cluster, "tiny") == "ModelReady")
     assert inventory(cluster)[names.cache_key(SOURCE)].report == record.report
     assert cluster.find(JOB, "tiny-download") is None
     # What nobody has any more is removed by whoever is there.
@@ -102,7 +102,7 @@ async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothi
     await eventually(lambda: set(inventory(cluster)) == {names.cache_key(SOURCE)})
 
 
-def told_of_claim(cluster):
+def records_of_claim(cluster):
     claim = cluster.get(PERSISTENT_VOLUME_CLAIM, names.CLAIM)
     return [name for name in claim["metadata"].get("annotations") or {} if name.startswith(names.LOADED)]
 
@@ -115,7 +115,7 @@ async def test_a_status_is_written_for_the_model_as_the_record_of_its_weights_le
     await eventually(lambda: cluster.find(JOB, "first-download") and inventory(cluster))
     server.conflicts.clear()
     await ended(server, cluster, "first-download", message=report())
-    await eventually(lambda: told(cluster, "first") == "Ready")
+    await eventually(lambda: status_field(cluster, "first") == "Ready")
     assert not server.conflicts
 
 
@@ -126,20 +126,20 @@ async def test_two_models_of_one_source_load_it_once_and_the_last_one_takes_it_a
     await eventually(lambda: cluster.find(JOB, "first-download") and inventory(cluster))
     assert cluster.get(KIND, "first")["metadata"]["finalizers"] == [names.FINALIZER]
     await ended(server, cluster, "first-download", message=report())
-    await eventually(lambda: told(cluster, "first") == "Ready")
+    await eventually(lambda: status_field(cluster, "first") == "Ready")
     await eventually(lambda: cluster.find(JOB, "first-download") is None)
     status = cluster.get(KIND, "first")["status"]
     assert status["gguf"] == {"architecture": "llama", "modelName": "Tiny", "tensorCount": 21, "fileVersion": 3}
     assert status["path"] == f"/models/{names.cache_key(SOURCE)}/tiny.gguf"
 
     await model(server, cluster, "second")
-    await eventually(lambda: told(cluster, "second") == "Ready")
+    await eventually(lambda: status_field(cluster, "second") == "Ready")
     assert cluster.find(JOB, "second-download") is None
 
     await deleted(server, cluster, "first")
     await eventually(lambda: released(cluster, "first"))
     await server.remove(cluster.path(KIND, "first"))
-    assert told(cluster, "second") == "Ready"
+    assert status_field(cluster, "second") == "Ready"
     assert cluster.find(JOB, "first-evict") is None
 
     await deleted(server, cluster, "second")
@@ -156,13 +156,13 @@ async def test_a_source_that_changes_is_loaded_and_what_nobody_has_any_more_is_r
     await model(server, cluster, "a")
     await eventually(lambda: cluster.find(JOB, "a-download") and inventory(cluster))
     await ended(server, cluster, "a-download", message=report())
-    await eventually(lambda: told(cluster, "a") == "Ready" and cluster.find(JOB, "a-download") is None)
+    await eventually(lambda: status_field(cluster, "a") == "Ready" and cluster.find(JOB, "a-download") is None)
     changed = cluster.get(KIND, "a")
     await server.store(cluster.path(KIND, "a"), {**changed, "spec": {**changed["spec"], "source": OTHER}})
     await eventually(lambda: cluster.find(JOB, "a-evict") and cluster.find(JOB, "a-download"))
     await ended(server, cluster, "a-evict")
     await ended(server, cluster, "a-download", message=report(file="other.gguf"))
-    await eventually(lambda: told(cluster, "a", "path") == f"/models/{names.cache_key(OTHER)}/other.gguf")
+    await eventually(lambda: status_field(cluster, "a", "path") == f"/models/{names.cache_key(OTHER)}/other.gguf")
     await eventually(lambda: set(inventory(cluster)) == {names.cache_key(OTHER)})
 
 
@@ -181,7 +181,7 @@ async def test_the_record_of_a_new_source_is_written_once_and_stays(
     await model(server, cluster, "a")
     await eventually(lambda: cluster.find(JOB, "a-download") and inventory(cluster))
     await ended(server, cluster, "a-download", message=report())
-    await eventually(lambda: told(cluster, "a") == "Ready" and cluster.find(JOB, "a-download") is None)
+    await eventually(lambda: status_field(cluster, "a") == "Ready" and cluster.find(JOB, "a-download") is None)
     current = cluster.get(KIND, "a")
     await server.store(cluster.path(KIND, "a"), {**current, "spec": {**current["spec"], "source": OTHER}})
     await eventually(lambda: cluster.find(JOB, "a-evict") and cluster.find(JOB, "a-download"))
@@ -199,7 +199,7 @@ async def test_weights_of_another_hash_are_refused_for_every_kind_of_source_and_
         server, cluster, "a-download", "Failed", "IntegrityCheckFailed: tiny.gguf has the SHA-256 abab, not cdcd"
     )
     await eventually(lambda: reason(cluster, "a") == "IntegrityCheckFailed")
-    assert told(cluster, "a") == "Failed"
+    assert status_field(cluster, "a") == "Failed"
     job = cluster.get(JOB, "a-download")["metadata"]["uid"]
     await server.remove(cluster.path(JOB, "a-download"))
     await eventually(lambda: (cluster.find(JOB, "a-download") or job) != job)
@@ -216,18 +216,18 @@ async def test_a_claim_that_comes_later_makes_its_model_ready(server, cluster, r
     await eventually(lambda: reason(cluster, "a") == "PVCModelReady")
     await eventually(lambda: cluster.find(JOB, "a-inspect"))
     await ended(server, cluster, "a-inspect", message=report())
-    await eventually(lambda: (told(cluster, "a", "gguf") or {}).get("architecture") == "llama")
+    await eventually(lambda: (status_field(cluster, "a", "gguf") or {}).get("architecture") == "llama")
     assert cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM) is None
 
 
 async def test_an_accelerator_that_comes_and_goes_is_told(server, cluster, running, eventually):
     await model(server, cluster, "a", "acme/whole", hardware={"accelerator": "cuda", "gpu": {"count": 1}})
-    await eventually(lambda: told(cluster, "a", "acceleratorReady") is False)
+    await eventually(lambda: status_field(cluster, "a", "acceleratorReady") is False)
     node = f"{NODE.path()}/one"
     await server.put(node, kind="Node", metadata={"name": "one"}, status={"allocatable": {"nvidia.com/gpu": "4"}})
-    await eventually(lambda: told(cluster, "a", "acceleratorReady") is True)
+    await eventually(lambda: status_field(cluster, "a", "acceleratorReady") is True)
     await server.remove(node)
-    await eventually(lambda: told(cluster, "a", "acceleratorReady") is False)
+    await eventually(lambda: status_field(cluster, "a", "acceleratorReady") is False)
 
 
 async def service(server, cluster, **spec):
@@ -261,7 +261,10 @@ async def test_a_service_that_goes_over_to_the_cache_has_its_model_loaded_and_ke
     await server.put(cluster.path(POD, "chat-x"), kind="Pod", metadata=metadata, status={"phase": "Running"})
     await deleted(server, cluster, "tiny")
     await eventually(lambda: reason(cluster, "tiny") == "InUse")
-    assert "the InferenceService chat no longer uses its weights" in told(cluster, "tiny", "conditions")[0]["message"]
+    assert (
+        "the InferenceService chat no longer uses its weights"
+        in status_field(cluster, "tiny", "conditions")[0]["message"]
+    )
     await server.remove(cluster.path(POD, "chat-x"))
     await server.remove(cluster.path(INFERENCE_SERVICE, "chat"))
     await eventually(lambda: cluster.find(JOB, "tiny-evict"))

@@ -46,21 +46,21 @@ async def service(server, cluster, name="a", **spec):
         await server.put(cluster.path(KIND, name), kind=KIND.kind, apiVersion=KIND.api_version, spec=spec)
 
 
-def told(cluster, field="phase", name="a"):
+def status_field(cluster, field="phase", name="a"):
     return (cluster.find(KIND, name) or {}).get("status", {}).get(field)
 
 
 def reason(cluster, kind):
-    conditions = told(cluster, "conditions") or []
+    conditions = status_field(cluster, "conditions") or []
     return next((condition["reason"] for condition in conditions if condition["type"] == kind), None)
 
 
 async def test_pods_come_when_the_model_is_ready_and_stay_when_it_is_not_any_more(server, cluster, running, eventually):
     await service(server, cluster)
     await eventually(lambda: reason(cluster, "Accepted") == "ModelNotFound")
-    assert told(cluster) == "Failed"
+    assert status_field(cluster) == "Failed"
     await model(server, cluster, {"phase": "Downloading", "observedGeneration": 9})
-    await eventually(lambda: told(cluster) == "Pending")
+    await eventually(lambda: status_field(cluster) == "Pending")
     assert cluster.find(SERVICE) is not None
     assert cluster.find(DEPLOYMENT) is None
     assert PRIORITY_CLASS.path(name="llmkube-normal") in server.objects
@@ -68,10 +68,10 @@ async def test_pods_come_when_the_model_is_ready_and_stay_when_it_is_not_any_mor
     await eventually(lambda: cluster.find(DEPLOYMENT))
     deployment = cluster.get(DEPLOYMENT)
     await server.store(cluster.path(DEPLOYMENT, "a"), {**deployment, "status": {"replicas": 1, "readyReplicas": 1}})
-    await eventually(lambda: told(cluster) == "Ready")
+    await eventually(lambda: status_field(cluster) == "Ready")
     await model(server, cluster, {"phase": "Downloading", "observedGeneration": 9})
-    await eventually(lambda: told(cluster, "modelReady") is False)
-    assert told(cluster) == "Ready"
+    await eventually(lambda: status_field(cluster, "modelReady") is False)
+    assert status_field(cluster) == "Ready"
     assert cluster.get(DEPLOYMENT)["spec"] == deployment["spec"]
 
 
@@ -85,7 +85,7 @@ async def test_a_suspended_service_keeps_its_spec_and_loses_its_replicas_and_its
     await eventually(lambda: cluster.find(DEPLOYMENT))
     assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == 2
     await service(server, cluster, **fields, suspend=True)
-    await eventually(lambda: told(cluster) == "Suspended")
+    await eventually(lambda: status_field(cluster) == "Suspended")
     await eventually(lambda: cluster.find(HORIZONTAL_POD_AUTOSCALER) is None)
     assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == 0
     assert cluster.get(KIND)["spec"]["replicas"] == 2
@@ -106,10 +106,10 @@ async def test_a_class_that_is_there_stays_as_it_is(server, cluster, running, ev
 async def test_nothing_is_written_again_that_is_as_it_was(server, cluster, running, eventually):
     await model(server, cluster, READY)
     await service(server, cluster, autoscaling={"maxReplicas": 4})
-    await eventually(lambda: cluster.find(DEPLOYMENT) and told(cluster) == "Creating")
+    await eventually(lambda: cluster.find(DEPLOYMENT) and status_field(cluster) == "Creating")
     before = [one for one in server.log if one.method in ("PATCH", "POST", "PUT")]
     await model(server, cluster, READY, quantization="Q8_0")
-    await eventually(lambda: told(cluster) == "Creating")
+    await eventually(lambda: status_field(cluster) == "Creating")
     after = [one for one in server.log if one.method in ("PATCH", "POST", "PUT")]
     assert after == before
 
@@ -134,13 +134,13 @@ async def test_a_service_that_waits_for_an_accelerator_moves_up_when_one_before_
         await service(server, cluster, name)
         await eventually(lambda name=name: cluster.find(DEPLOYMENT, name))
         await pod(server, cluster, name, scheduled=False)
-    await eventually(lambda: [told(cluster, "queuePosition", name) for name in "abc"] == [1, 2, 3])
+    await eventually(lambda: [status_field(cluster, "queuePosition", name) for name in "abc"] == [1, 2, 3])
     await rest(lambda: len(server.writes))
-    assert [told(cluster, "waitingFor", name) for name in "abc"] == ["nvidia.com/gpu: 1"] * 3
+    assert [status_field(cluster, "waitingFor", name) for name in "abc"] == ["nvidia.com/gpu: 1"] * 3
     written = len(server.writes)
     await pod(server, cluster, "a", scheduled=True)
-    await eventually(lambda: [told(cluster, "queuePosition", name) for name in "abc"] == [0, 1, 2])
+    await eventually(lambda: [status_field(cluster, "queuePosition", name) for name in "abc"] == [0, 1, 2])
     await server.remove(cluster.path(KIND, "b"))
-    await eventually(lambda: told(cluster, "queuePosition", "c") == 1)
+    await eventually(lambda: status_field(cluster, "queuePosition", "c") == 1)
     await rest(lambda: len(server.writes))
     assert len([one for one in server.writes[written:] if one.path.endswith("/status")]) == 4

@@ -89,7 +89,7 @@ class Life:
     def status(self) -> Any:
         return (self.find(KIND, "speed") or {}).get("status") or {}
 
-    def told(self, kind: str) -> str:
+    def reason_of(self, kind: str) -> str:
         conditions = self.status().get("conditions") or ()
         return next((str(one["reason"]) for one in conditions if one["type"] == kind), "")
 
@@ -102,7 +102,7 @@ def life(server: Any, eventually: Any) -> Life:
 async def whole(life: Life) -> None:
     """A benchmark waits for its service, runs, is over, and is made anew with another spec."""
     await life.prepare()
-    await life.eventually(lambda: life.told("Progressing") == "WaitingForService", 60)
+    await life.eventually(lambda: life.reason_of("Progressing") == "WaitingForService", 60)
     assert life.find(JOB, "speed") is None
     await life.change(SERVICE, "chat", status=READY)
     await life.eventually(lambda: life.find(JOB, "speed"), 60)

@@ -122,12 +122,15 @@ class Life:
         deployment = self.find(DEPLOYMENT, name)
         return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"]) if deployment else ""
 
-    def told(self, kind: str, name: str = "chat") -> tuple[str, str]:
+    def condition(self, kind: str, name: str = "chat") -> tuple[str, str]:
         conditions = ((self.find(KIND, name) or {}).get("status") or {}).get("conditions") or ()
         return next(((one["status"], one["reason"]) for one in conditions if one["type"] == kind), ("", ""))
 
     def ready(self, name: str = "chat") -> bool:
-        return self.told("Ready", name)[0] == "True" and self.told("Progressing", name) == ("False", "Complete")
+        return self.condition("Ready", name)[0] == "True" and self.condition("Progressing", name) == (
+            "False",
+            "Complete",
+        )
 
     def share(self) -> str:
         service = self.find(SERVICE, "chat")
@@ -253,7 +256,7 @@ async def test_groups_of_nodes_wait_for_their_kind_and_say_what_to_install(life,
             engineConfig={"leader": {"runner": runner("engine:1")}, "worker": {"runner": runner("e:1"), "size": 1}}
         )
         await life.serve()
-        await life.eventually(lambda: life.told("Accepted") == ("False", "MissingKind"))
+        await life.eventually(lambda: life.condition("Accepted") == ("False", "MissingKind"))
         [condition] = [one for one in life.find(KIND, "chat")["status"]["conditions"] if one["type"] == "Accepted"]
         assert "the role leader_worker_set" in condition["message"]
 

@@ -72,9 +72,9 @@ async def forged(server, cluster, kind, name, **fields: Any) -> list[dict[str, A
     return copies
 
 
-def untouched(server, cluster, kind, made) -> bool:
+def untouched(server, cluster, kind, created) -> bool:
     """Whether the attacker's objects are as the attacker made them: neither changed nor deleted."""
-    return all(server.objects.get(cluster.path(kind, *_key(one))) == one for one in made)
+    return all(server.objects.get(cluster.path(kind, *_key(one))) == one for one in created)
 
 
 def _key(obj):

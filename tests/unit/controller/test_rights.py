@@ -33,14 +33,14 @@ SYSTEM = "system"
 Run = Callable[..., Awaitable[None]]
 
 
-class Asked(NamedTuple):
+class Attributes(NamedTuple):
     verb: str
     group: str
     resource: str
     namespace: str
 
 
-def asked(request: Any) -> Asked:
+def attributes_of(request: Any) -> Attributes:
     """What the API server's authorizer would see in a request."""
     _api, *rest = request.path.strip("/").split("/")
     group = rest.pop(0) if _api == "apis" else ""
@@ -49,7 +49,7 @@ def asked(request: Any) -> Asked:
     if rest[0] == "namespaces" and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     verb = VERBS.get(request.method) or ("watch" if "watch" in request.query else "get" if len(rest) > 1 else "list")
-    return Asked(verb, group, "/".join([rest[0], *rest[2:]]), namespace)
+    return Attributes(verb, group, "/".join([rest[0], *rest[2:]]), namespace)
 
 
 class Authorizer(Fault):
@@ -60,10 +60,10 @@ class Authorizer(Fault):
         role = Rendered("controller", controller_apis=[*apis], controller_namespaces=[*namespaces])
         self.wide, self.own = role["__controller_cluster_rules"], role["__controller_own_rules"]
         self.tenant, self.namespaces = role["__controller_work_rules"], namespaces
-        self.refused: list[Asked] = []
+        self.refused: list[Attributes] = []
 
     def takes(self, request: Any) -> bool:
-        access = asked(request)
+        access = attributes_of(request)
         own = self.own if access.namespace == SYSTEM else []
         tenant = self.tenant if access.namespace in self.namespaces else []
         if any(_allows(rule, access) for rule in (*self.wide, *own, *tenant)):
@@ -72,8 +72,12 @@ class Authorizer(Fault):
         return True
 
 
-def _allows(rule: dict[str, list[str]], wanted: Asked) -> bool:
-    return wanted.verb in rule["verbs"] and wanted.group in rule["apiGroups"] and wanted.resource in rule["resources"]
+def _allows(rule: dict[str, list[str]], requested: Attributes) -> bool:
+    return (
+        requested.verb in rule["verbs"]
+        and requested.group in rule["apiGroups"]
+        and requested.resource in rule["resources"]
+    )
 
 
 @pytest.fixture
@@ -118,7 +122,7 @@ async def resources(server, cluster, namespace: str) -> None:
         await server.put(cluster.path(kind, "m", namespace), kind=name, apiVersion=kind.api_version, spec=spec)
 
 
-def made(server, kind: Kind, namespace: str) -> list[str]:
+def list_objects(server, kind: Kind, namespace: str) -> list[str]:
     return [path for path in server.objects if path.startswith(f"{kind.path(namespace)}/")]
 
 
@@ -131,8 +135,10 @@ async def test_what_the_controller_does_it_may_do(server, cluster, run, eventual
         await resources(server, cluster, namespace)
     await run(*namespaces)
     for namespace in namespaces or ("team-a", "team-b", "others"):
-        await eventually(lambda place=namespace: made(server, JOB, place) and made(server, DEPLOYMENT, place))
-        await eventually(lambda place=namespace: made(server, CONFIG_MAP, place))
+        await eventually(
+            lambda place=namespace: list_objects(server, JOB, place) and list_objects(server, DEPLOYMENT, place)
+        )
+        await eventually(lambda place=namespace: list_objects(server, CONFIG_MAP, place))
     await rest(lambda: len(server.writes))
     assert authorizer.refused == []
 
@@ -143,10 +149,10 @@ async def test_limited_to_namespaces_it_asks_for_nothing_elsewhere_and_makes_not
     for namespace in ("team-a", "others"):
         await resources(server, cluster, namespace)
     await run("team-a")
-    await eventually(lambda: made(server, DEPLOYMENT, "team-a"))
+    await eventually(lambda: list_objects(server, DEPLOYMENT, "team-a"))
     await rest(lambda: len(server.writes))
-    assert made(server, DEPLOYMENT, "others") == made(server, JOB, "others") == []
-    places = {(request.resource, request.namespace) for request in _asked_of(server)}
+    assert list_objects(server, DEPLOYMENT, "others") == list_objects(server, JOB, "others") == []
+    places = {(request.resource, request.namespace) for request in _attributes_of_all(server)}
     assert {namespace for _unused, namespace in places} == {"team-a", SYSTEM, ""}
     wide = {api.resource.kind.plural for api in APIS if not api.resource.kind.namespaced}
     wide |= {"namespaces", "nodes", "persistentvolumes", "priorityclasses"}
@@ -170,10 +176,12 @@ async def test_files_of_a_model_come_and_go_without_any_list_of_configmaps(serve
     await eventually(lambda: path not in server.objects)
     await rest(lambda: len(server.writes))
     listed = {
-        one.namespace for one in _asked_of(server) if one.resource == "configmaps" and one.verb in ("list", "watch")
+        one.namespace
+        for one in _attributes_of_all(server)
+        if one.resource == "configmaps" and one.verb in ("list", "watch")
     }
     assert listed == {SYSTEM}
 
 
-def _asked_of(server) -> list[Asked]:
-    return [asked(one) for one in server.log]
+def _attributes_of_all(server) -> list[Attributes]:
+    return [attributes_of(one) for one in server.log]

@@ -14,7 +14,7 @@ from slipway.depot.credentials import signing
 from slipway.depot.credentials.signing import Signer
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.http.app import Door, application
-from slipway.depot.settings import Settings, parsed
+from slipway.depot.settings import Settings, parse_settings
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Kind
@@ -37,7 +37,7 @@ PEM = signing.generate_key()
 
 
 def settings_with(**changes: Any) -> Settings:
-    return parsed({**GIVEN, **changes})
+    return parse_settings({**GIVEN, **changes})
 
 
 @pytest.fixture
@@ -56,7 +56,9 @@ def tokens(settings: Settings, signer: Signer, client: Client) -> Tokens:
 
 
 @asynccontextmanager
-async def asked(metrics: Metrics, *doors: Door, at_once: int = 64) -> AsyncIterator[TestClient[web.Request, Any]]:
+async def depot_client(
+    metrics: Metrics, *doors: Door, at_once: int = 64
+) -> AsyncIterator[TestClient[web.Request, Any]]:
     """A client of the depot with these doors."""
     async with TestClient(TestServer(application(doors, metrics, at_once=at_once))) as visitor:
         yield visitor

@@ -18,7 +18,7 @@ from slipway.kube.objects import Object
 from slipway.serving.wire.catalogs import VERSION, read_catalog
 
 from ..kube.conftest import start
-from .conftest import CLUSTER_THING, NOW, asked, settings_with
+from .conftest import CLUSTER_THING, NOW, depot_client, settings_with
 
 __all__ = ["start"]
 
@@ -66,7 +66,7 @@ async def informer(client, server, start, eventually) -> Informer:
 @pytest.fixture
 async def visitor(informer, signer, metrics, folder) -> AsyncIterator[Any]:
     settings = settings_with(catalog="public", catalogKeys=str(folder), catalogRegistry="registry.example:443")
-    async with asked(metrics, Catalog(settings, signer, informer, lambda: NOW)) as client:
+    async with depot_client(metrics, Catalog(settings, signer, informer, lambda: NOW)) as client:
         yield client
 
 
@@ -180,7 +180,7 @@ async def test_what_is_not_in_the_catalog_is_not_opened(visitor, asked_for, stat
 
 async def test_before_the_models_are_known_there_is_no_catalog(client, signer, metrics, folder):
     settings = settings_with(catalog="public", catalogKeys=str(folder))
-    async with asked(metrics, Catalog(settings, signer, Informer(client, CLUSTER_THING))) as visitor:
+    async with depot_client(metrics, Catalog(settings, signer, Informer(client, CLUSTER_THING))) as visitor:
         assert (await visitor.get("/v1/catalog", headers=bearer())).status == 503
 
 

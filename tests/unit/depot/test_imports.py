@@ -18,7 +18,7 @@ from slipway.weights.sources.catalogs import CatalogError
 from ..catalog_server import ANYWHERE, DIGEST, OTHER, TOKEN, CatalogServer, data, grant
 from ..certificates import Authority
 from ..kube.conftest import refuse
-from .conftest import CLUSTER_THING, SYSTEM, THING, asked, knows
+from .conftest import CLUSTER_THING, SYSTEM, THING, depot_client, knows
 
 SOURCE = Kind("toys.test", "v1", "Shop", "shops", namespaced=False)
 CHOSEN = {"name": "tiny", "sourceName": "east", "version": "1", "remoteDigest": DIGEST}
@@ -57,7 +57,7 @@ async def put(server: Any, kind: Kind, namespace: str, name: str, chosen: Any = 
 @pytest.fixture
 async def visitor(cluster, settings, tokens, client, metrics) -> AsyncIterator[Any]:
     knows(cluster, "system:serviceaccount:team:default", "slipway-depot")
-    async with asked(metrics, Imports(settings, SOURCE, tokens, client, ANYWHERE)) as test_client:
+    async with depot_client(metrics, Imports(settings, SOURCE, tokens, client, ANYWHERE)) as test_client:
         yield test_client
 
 

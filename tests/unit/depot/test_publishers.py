@@ -13,7 +13,7 @@ from slipway.depot.storage.publishers import NO_RIGHTS, REMOVE, WRITE, Place, pa
 from slipway.serving.wire.publishers import is_pod_of, job_name
 from slipway.serving.wire.repositories import repository
 
-from .conftest import CLUSTER_THING, SYSTEM, THING, asked, knows
+from .conftest import CLUSTER_THING, SYSTEM, THING, depot_client, knows
 from .test_signing import read
 from .test_tokens import BEARER, POD
 
@@ -36,7 +36,7 @@ GOING = {"deletionTimestamp": "2027-01-15T08:00:00Z"}
 
 
 @pytest.mark.parametrize(
-    ("found", "pod", "expected"),
+    ("observed", "pod", "expected"),
     [
         (model(), pod_of(), WRITE),
         (model(record='{"attempt":7}'), pod_of(attempt=7), WRITE),
@@ -63,8 +63,8 @@ GOING = {"deletionTimestamp": "2027-01-15T08:00:00Z"}
         (model(**GOING), pod_of(uid=OTHER, what="unpublish", attempt=0), NO_RIGHTS),
     ],
 )
-def test_rights(found: dict[str, Any], pod: str, expected: frozenset[str]):
-    assert rights(found, pod) == expected
+def test_rights(observed: dict[str, Any], pod: str, expected: frozenset[str]):
+    assert rights(observed, pod) == expected
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 30, "a" * 63, "a.b-" * 20, "a" * 253])
@@ -97,7 +97,7 @@ def test_a_repository_names_its_model(name: str, expected: Place | None):
 
 async def actions(metrics: Any, tokens: Any, name: str, verbs: str = "pull,push,delete") -> list[str]:
     """What a pod may do in a repository."""
-    async with asked(type(metrics)(), tokens) as visitor:
+    async with depot_client(type(metrics)(), tokens) as visitor:
         answer = await visitor.get("/token", params={"scope": f"repository:{name}:{verbs}"}, headers=BEARER)
         access = read((await answer.json())["token"])[1]["access"]
     assert answer.status == 200
@@ -183,7 +183,7 @@ async def test_a_cluster_that_does_not_answer_is_503(server, tokens, metrics, sc
     await put(server)
     knows(server, POD, "slipway-depot", pod=pod_of())
     server.fault("GET", "things", script.refuse(500, "InternalError"), times=9)
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params={"scope": f"repository:{MINE}:push"}, headers=BEARER)
     assert answer.status == 503
 
@@ -192,7 +192,7 @@ async def test_a_token_for_two_repositories_to_push_into_is_refused_before_any_l
     knows(server, POD, "slipway-depot", pod=pod_of("a" * 200))
     names = [f"namespaced/team/tiny-0000000{number}/{UID}" for number in range(2)]
     query = [("scope", f"repository:{name}:pull,push") for name in names]
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params=query, headers=BEARER)
         assert (answer.status, await answer.text()) == (400, "ask to push into one repository at a time\n")
     assert server.log == []
@@ -208,7 +208,7 @@ async def test_one_address_has_a_share_of_the_looks_at_models(server, tokens, me
         return await missing(request)
 
     server.fault("GET", "/things", hold, times=10**9)
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
 
         async def ask() -> int:
             query = {"scope": f"repository:{MINE}:push"}

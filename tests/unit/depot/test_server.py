@@ -95,7 +95,7 @@ async def test_the_program_serves_its_doors_over_tls_and_ends_when_told(program,
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         ("hmac", b"short", "hmac: a key has 32 bytes"),
         ("token.key", b"SECRET", "token.key: it has no private key"),
@@ -104,7 +104,7 @@ async def test_the_program_serves_its_doors_over_tls_and_ends_when_told(program,
         ("depot.yaml", b"namespace: 5", "depot.yaml"),
     ],
 )
-def test_bad_settings_and_keys_end_it_with_2(folder, capsys, name, content, said):
+def test_bad_settings_and_keys_end_it_with_2(folder, capsys, name, content, expected):
     file = settings_file(folder)
     if content is None:
         (folder / name).unlink()
@@ -113,7 +113,7 @@ def test_bad_settings_and_keys_end_it_with_2(folder, capsys, name, content, said
     assert main.main(["serve", "--config", str(file)]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("slipway depot: ")
-    assert said in shown
+    assert expected in shown
     assert "SECRET" not in shown
 
 

@@ -15,7 +15,7 @@ from yarl import URL
 
 from slipway.depot.credentials import certificates
 from slipway.depot.handlers import sweep as sweep_module
-from slipway.depot.handlers.sweep import Sweeper, in_order, kept
+from slipway.depot.handlers.sweep import Sweeper, find_retained, in_order
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.http.app import application
 from slipway.depot.http.server import Certificate, served
@@ -23,7 +23,7 @@ from slipway.depot.storage import registry as registry_module
 from slipway.depot.storage.registry import Registry
 
 from ...docs.pages import ROOT
-from .conftest import CLUSTER_THING, KEY, NOW, SYSTEM, THING, asked, knows, settings_with
+from .conftest import CLUSTER_THING, KEY, NOW, SYSTEM, THING, depot_client, knows, settings_with
 from .fake_registry import FakeRegistry, digest_of, running
 from .test_tokens import BEARER
 
@@ -42,7 +42,7 @@ async def visitor(registry, server, signer, client, metrics) -> AsyncIterator[An
     connected = Registry.connect(settings, signer)
     tokens = Tokens(settings, signer, KEY, client, lambda: NOW)
     knows(server, COLLECTOR, "slipway-depot")
-    async with asked(metrics, tokens, Sweeper(settings, tokens, client, connected)) as test_client:
+    async with depot_client(metrics, tokens, Sweeper(settings, tokens, client, connected)) as test_client:
         yield test_client
     await connected.close()
 
@@ -247,7 +247,7 @@ async def test_nobody_but_the_collector_may_do_it(visitor, registry, server, acc
 @pytest.mark.parametrize("status", [None, "odd", {"artifact": 5}, {"artifact": {"digest": 5}}, {"artifact": {}}])
 def test_an_odd_status_keeps_what_a_publication_needs(status: Any):
     model = {"metadata": {"namespace": "team", "name": "a", "uid": "1"}, "status": status}
-    [keep] = kept([model]).values()
+    [keep] = find_retained([model]).values()
     assert keep.keeps("published", "sha256:1")
     assert not keep.keeps("junk", "sha256:1")
 

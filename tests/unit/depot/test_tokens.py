@@ -18,7 +18,7 @@ from slipway.depot.storage.publishers import WRITE
 from slipway.kube.objects import NAMESPACE
 from slipway.serving.wire.depot_token import Claim, sign
 
-from .conftest import KEY, NOW, SYSTEM, asked, knows
+from .conftest import KEY, NOW, SYSTEM, depot_client, knows
 from .test_signing import read
 
 POD = "system:serviceaccount:team:default"
@@ -98,7 +98,7 @@ async def test_a_pod_gets_a_token_for_its_namespace(server, tokens, metrics, sig
         ("scope", "repository:namespaced/team/a/1:pull,push"),
         ("scope", "repository:cluster/b/2:pull repository:namespaced/other/c/3:pull"),
     ]
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params=query, headers=BEARER)
         reply = await answer.json()
     assert answer.status == 200
@@ -125,7 +125,7 @@ async def test_the_token_is_reviewed_for_the_depots_audience_only(server, tokens
         raise asyncio.CancelledError
 
     server.fault("POST", "tokenreviews", look)
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", headers=BEARER)
     assert answer.status == 503
     assert seen[0]["spec"] == {"token": JWT, "audiences": ["slipway-depot"]}
@@ -146,7 +146,7 @@ async def test_who_is_no_service_account_for_this_audience_is_refused(
     server, tokens, metrics, username, audiences, authenticated
 ):
     knows(server, username, *audiences, authenticated=authenticated)
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", headers=BEARER)
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == 'Basic realm="slipway-depot"'
@@ -164,7 +164,7 @@ def test_a_review_that_makes_no_sense_names_nobody(status: Any):
 
 async def test_a_cluster_that_does_not_answer_is_503(server, tokens, metrics, script):
     server.fault("POST", "tokenreviews", script.refuse(500, "InternalError"))
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", headers=BEARER)
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
 
@@ -194,14 +194,14 @@ async def put_namespace(server: Any, uid: str = "uid-team") -> None:
 async def test_a_password_that_is_not_for_the_namespace_as_it_is_now_is_401(server, tokens, metrics, changes, uid):
     if uid:
         await put_namespace(server, uid)
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", headers=basic(pull_password(**changes)))
     assert answer.status == 401
 
 
 async def test_a_forged_password_costs_the_api_server_nothing(server, tokens, metrics):
     forged = sign(bytes(32), Claim(use="pull", namespace="team", uid="uid-team", expires=int(NOW) + 60))
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         assert (await visitor.get("/token", headers=basic(forged))).status == 401
     assert server.log == []
 
@@ -210,7 +210,7 @@ async def test_a_nodes_password_pulls_for_its_namespace(server, tokens, metrics)
     await put_namespace(server)
     password = pull_password()
     scope = "repository:namespaced/team/a/1:pull,push"
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params={"scope": scope}, headers=basic(password))
         reply = await answer.json()
     assert access_of(reply) == [{"type": "repository", "name": "namespaced/team/a/1", "actions": ["pull"]}]
@@ -218,7 +218,7 @@ async def test_a_nodes_password_pulls_for_its_namespace(server, tokens, metrics)
 
 async def test_a_service_accounts_token_may_be_the_password(server, tokens, metrics):
     knows(server, POD, "slipway-depot")
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get(
             "/token", params={"scope": "repository:namespaced/team/a/1:pull"}, headers=basic(JWT)
         )
@@ -243,7 +243,7 @@ BAD = {
 @pytest.mark.parametrize("headers", BAD.values(), ids=BAD.keys())
 async def test_bad_credentials_are_401_and_shown_nowhere(server, tokens, metrics, headers, caplog):
     caplog.set_level(logging.DEBUG)
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", headers=headers)
         text = await answer.text()
     assert answer.status == 401
@@ -257,13 +257,13 @@ async def test_bad_credentials_are_401_and_shown_nowhere(server, tokens, metrics
     [({"service": "other"}, 400), ([("scope", "a:b:c")] * 17, 400), ({"scope": " ".join(["a:b:c"] * 17)}, 400)],
 )
 async def test_a_query_that_makes_no_sense_is_refused(tokens, metrics, query, status):
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params=query, headers=BEARER)
     assert answer.status == status
 
 
 async def test_post_is_answered_with_the_methods_that_there_are(tokens, metrics):
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         answer = await visitor.post("/token", data={"grant_type": "password"})
     assert (answer.status, answer.headers["Allow"]) == (405, "GET")
 
@@ -272,7 +272,7 @@ async def test_fuzzed_requests_are_answered_below_500(server, tokens, metrics):
     knows(server, POD, "slipway-depot")
     chance = random.Random(7)
     letters = "abz:/,.*-_ %&=\t\u00e9\U0001f600"
-    async with asked(metrics, tokens) as visitor:
+    async with depot_client(metrics, tokens) as visitor:
         for _unused in range(300):
             scope = "".join(chance.choices(letters, k=chance.randrange(40)))
             shown = "".join(chance.choices("ab.=/+ :", k=chance.randrange(40)))
@@ -290,7 +290,7 @@ async def test_more_requests_than_there_may_be_are_turned_away(server, tokens, m
         raise asyncio.CancelledError
 
     server.fault("POST", "tokenreviews", hold)
-    async with asked(metrics, tokens, at_once=1) as visitor:
+    async with depot_client(metrics, tokens, at_once=1) as visitor:
         first = asyncio.create_task(visitor.get("/token", headers=BEARER))
         await reached.wait()
         answer = await visitor.get("/token")
@@ -310,7 +310,7 @@ async def test_one_address_has_half_of_the_requests(server, tokens, metrics, eve
         raise asyncio.CancelledError
 
     server.fault("POST", "tokenreviews", hold, times=10**9)
-    async with asked(metrics, tokens, at_once=4) as visitor:
+    async with depot_client(metrics, tokens, at_once=4) as visitor:
         tasks = [asyncio.create_task(visitor.get("/token", headers=BEARER)) for _unused in range(2)]
         await eventually(lambda: len(reached) == 2)
         answer = await visitor.get("/token", headers=BEARER)

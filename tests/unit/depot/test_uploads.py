@@ -572,7 +572,7 @@ def ended(length: int = 9000, *, model: str = "left", **changes: Any) -> dict[st
 
 
 @pytest.fixture
-async def left(start_depot: Any, thing: Any, server: Any) -> Depot:
+async def abandoned(start_depot: Any, thing: Any, server: Any) -> Depot:
     """A depot of 10 KiB in which an upload of 9,000 bytes was begun, and then abandoned."""
     depot = await start_depot(capacityLimit="10Ki")
     await server.put(LEFT, metadata={"uid": "left"})
@@ -582,15 +582,15 @@ async def left(start_depot: Any, thing: Any, server: Any) -> Depot:
     return depot
 
 
-async def test_an_abandoned_upload_makes_room_for_another_author(left, registry, server):
+async def test_an_abandoned_upload_makes_room_for_another_author(abandoned, registry, server):
     assert (LEFT_REPOSITORY, "session") in registry.tags
-    assert (await left.ask("PUT", gguf(5000))).status == 201
+    assert (await abandoned.ask("PUT", gguf(5000))).status == 201
     assert upload_notes.UPLOAD not in annotations(server, LEFT)
     assert (LEFT_REPOSITORY, "session") not in registry.tags
 
 
-async def test_an_abandoned_upload_stays_as_long_as_there_is_room(left, registry, server):
-    assert (await left.ask("PUT", gguf(1000))).status == 201
+async def test_an_abandoned_upload_stays_as_long_as_there_is_room(abandoned, registry, server):
+    assert (await abandoned.ask("PUT", gguf(1000))).status == 201
     assert noted(server, LEFT)["length"] == 9000
     assert (LEFT_REPOSITORY, "session") in registry.tags
 
@@ -604,92 +604,92 @@ async def test_an_abandoned_upload_stays_as_long_as_there_is_room(left, registry
     ],
     ids=["it never ends", "its session goes on", "a client still writes"],
 )
-async def test_an_upload_that_may_still_be_completed_keeps_its_room(left, server, changes):
+async def test_an_upload_that_may_still_be_completed_keeps_its_room(abandoned, server, changes):
     await server.put(LEFT, metadata=ended(**changes))
-    assert (await left.ask("PUT", gguf(5000))).status == 507
+    assert (await abandoned.ask("PUT", gguf(5000))).status == 507
     assert noted(server, LEFT)["length"] == 9000
 
 
-async def test_a_forged_end_of_a_session_costs_the_depot_nothing(left, registry, server):
+async def test_a_forged_end_of_a_session_costs_the_depot_nothing(abandoned, registry, server):
     """Authors may annotate models: their notes must not use up the removals of one request."""
     for number in range(models_module.MOST_RELEASED):
         uid = f"forged-{number}"
         forged = {"length": 9000, "expires": 1, "proof": upload_notes.proof(KEY, uid, 9000, 1 << 40)}
         metadata = {"uid": uid, "annotations": {upload_notes.UPLOAD: json.dumps(forged)}}
         await server.put(f"/apis/toys.test/v1/namespaces/team/things/{uid}", metadata=metadata)
-    assert (await left.ask("PUT", gguf(5000))).status == 201
+    assert (await abandoned.ask("PUT", gguf(5000))).status == 201
     assert not [one for one in registry.log if "forged" in str(one)]
 
 
-async def test_an_abandoned_upload_keeps_its_room_while_the_registry_does_not_answer(left, registry, server):
+async def test_an_abandoned_upload_keeps_its_room_while_the_registry_does_not_answer(abandoned, registry, server):
     async def fail(request: web.Request) -> web.StreamResponse | None:
         return web.Response(status=503) if "/left/" in request.path else None
 
     registry.interfere = fail
     before = noted(server, LEFT)
-    assert (await left.ask("PUT", gguf(5000))).status == 507
+    assert (await abandoned.ask("PUT", gguf(5000))).status == 507
     assert noted(server, LEFT) == before
 
 
-async def test_an_abandoned_upload_that_its_owner_resumes_stays(left, registry, server):
+async def test_an_abandoned_upload_that_its_owner_resumes_stays(abandoned, registry, server):
     async def resume(request: web.Request) -> web.StreamResponse:
         await server.put(LEFT, metadata=ended(writer="owner", until=1 << 40))
         return await server.patch(request, await request.json())
 
     server.fault("PATCH", "things/left", resume)
-    assert (await left.ask("PUT", gguf(5000))).status == 507
+    assert (await abandoned.ask("PUT", gguf(5000))).status == 507
     assert noted(server, LEFT)["writer"] == "owner"
     assert (LEFT_REPOSITORY, "session") in registry.tags
 
 
-async def test_an_abandoned_upload_cannot_be_resumed_while_it_is_removed(left, registry):
+async def test_an_abandoned_upload_cannot_be_resumed_while_it_is_removed(abandoned, registry):
     resumed: list[int] = []
 
     async def resume(request: web.Request) -> web.StreamResponse | None:
         if request.method == "DELETE" and "/left/" in request.path:
             at = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "2000"}
-            resumed.append((await left.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status)
+            resumed.append((await abandoned.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status)
         return None
 
     registry.interfere = resume
-    assert (await left.ask("PUT", gguf(5000))).status == 201
+    assert (await abandoned.ask("PUT", gguf(5000))).status == 201
     assert resumed == [409]
 
 
-async def test_an_owner_who_resumes_an_abandoned_upload_needs_room_again(left, server):
+async def test_an_owner_who_resumes_an_abandoned_upload_needs_room_again(abandoned, server):
     await server.put(
         "/apis/toys.test/v1/boxes/full",
         metadata={"uid": "full"},
         status={"artifact": {"digest": "sha256:1", "sizeBytes": 5000}},
     )
     at = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "2000"}
-    assert (await left.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status == 507
+    assert (await abandoned.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status == 507
 
 
-async def test_the_depot_removes_abandoned_uploads_that_nobody_waits_for(left, registry, server):
+async def test_the_depot_removes_abandoned_uploads_that_nobody_waits_for(abandoned, registry, server):
     for number in range(2 * models_module.MOST_RELEASED):
         uid = f"left-{number}"
         await server.put(f"/apis/toys.test/v1/namespaces/team/things/{uid}", metadata=ended(model=uid))
-    await left.uploads._models.release(left.uploads._remove)
+    await abandoned.uploads._models.release(abandoned.uploads._remove)
     assert (LEFT_REPOSITORY, "session") not in registry.tags
     things = [one for path, one in server.objects.items() if "/things/left" in path]
     assert len(things) == 2 * models_module.MOST_RELEASED + 1
     assert not any(upload_notes.UPLOAD in one["metadata"]["annotations"] for one in things)
-    assert (await left.ask("PUT", gguf(9000))).status == 201
+    assert (await abandoned.ask("PUT", gguf(9000))).status == 201
 
 
-async def test_the_depot_removes_no_upload_that_may_still_be_completed(left, registry, server):
+async def test_the_depot_removes_no_upload_that_may_still_be_completed(abandoned, registry, server):
     await server.put(LEFT, metadata=ended(expires=1 << 40))
-    await left.uploads._models.release(left.uploads._remove)
+    await abandoned.uploads._models.release(abandoned.uploads._remove)
     assert (LEFT_REPOSITORY, "session") in registry.tags
 
 
 async def test_the_depot_looks_for_abandoned_uploads_again_after_the_cluster_did_not_answer(
-    left, registry, server, script, eventually, monkeypatch
+    abandoned, registry, server, script, eventually, monkeypatch
 ):
     monkeypatch.setattr(uploads_module, "LOOK_SECONDS", 0.01)
     server.fault("GET", "/things", script.refuse(500, "InternalError"), times=5)
-    running = asyncio.create_task(left.uploads.run())
+    running = asyncio.create_task(abandoned.uploads.run())
     await eventually(lambda: (LEFT_REPOSITORY, "session") not in registry.tags)
     running.cancel()
 
@@ -751,17 +751,17 @@ async def test_lengths_that_were_noted_count_against_the_share(start_depot, thin
     assert (await depot.ask("PUT", gguf(1000))).status == 201
 
 
-@pytest.mark.parametrize(("claimed", "left"), [(3000, 4000), (1 << 60, 1000)])
+@pytest.mark.parametrize(("claimed", "remaining"), [(3000, 4000), (1 << 60, 1000)])
 @pytest.mark.parametrize("phase", ["Publishing", "Pending", "Failed"])
 async def test_sizes_that_publishers_report_take_at_most_the_share_of_their_namespace(
-    start_depot, thing, server, phase, claimed, left
+    start_depot, thing, server, phase, claimed, remaining
 ):
     depot = await start_depot(capacityLimit="10000")
     for name in ("b", "c"):
         claims = {"phase": phase, "artifact": {"sizeBytes": claimed}}
         await server.put(f"/apis/toys.test/v1/namespaces/other/things/{name}", metadata={"uid": name}, status=claims)
-    assert (await depot.ask("PUT", gguf(left + 1))).status == 507
-    assert (await depot.ask("PUT", gguf(left))).status == 201
+    assert (await depot.ask("PUT", gguf(remaining + 1))).status == 507
+    assert (await depot.ask("PUT", gguf(remaining))).status == 201
 
 
 async def test_a_model_that_is_being_published_counts_against_the_share_of_its_namespace(start_depot, thing, server):
@@ -778,8 +778,8 @@ async def test_a_model_of_the_cluster_may_have_all_that_is_free(start_depot, thi
     assert (await depot.ask("PUT", gguf(10000), bearer(namespace=""), f"/v1/upload/-/tiny/{UID}")).status == 201
 
 
-async def test_abandoned_uploads_count_against_no_share(left):
-    assert (await left.ask("PUT", gguf(9000))).status == 201
+async def test_abandoned_uploads_count_against_no_share(abandoned):
+    assert (await abandoned.ask("PUT", gguf(9000))).status == 201
 
 
 # Notes that the depot did not write
@@ -871,7 +871,7 @@ async def test_a_note_of_an_older_depot_keeps_its_room_and_is_resumed(start_depo
     assert noted(server)["proof"] == upload_notes.proof(KEY, UID, 8000, expires)
 
 
-async def test_a_client_keeps_its_right_while_the_depot_makes_room(left, server, registry, monkeypatch):
+async def test_a_client_keeps_its_right_while_the_depot_makes_room(abandoned, server, registry, monkeypatch):
     monkeypatch.setattr(models_module, "RENEW_SECONDS", 0.001)
     renewed, registry_asked = asyncio.Event(), list[str]()
 
@@ -889,7 +889,7 @@ async def test_a_client_keeps_its_right_while_the_depot_makes_room(left, server,
 
     registry.interfere = wait
     server.fault("PATCH", THING, renew, times=10**6)
-    assert (await left.ask("PUT", gguf(5000))).status == 201
+    assert (await abandoned.ask("PUT", gguf(5000))).status == 201
     assert renewed.is_set()
 
 

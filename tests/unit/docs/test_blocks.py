@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from slipway.apis import APIS, DESCRIPTIONS
-from slipway.apis.kubeai import settings as config
+from slipway.apis.kubeai.system_yaml import parse
 from slipway.controller.settings import ControllerSettings
 from slipway.gateway.settings import Settings as GatewaySettings
 from tests.schemas import definition_of, faults, schema_of
@@ -88,7 +88,7 @@ def test_a_system_configuration_of_kubeai_can_be_read(block: Block) -> None:
     (shown,) = documents(block)
     given = shown.get("controller_kubeai_config")
     if isinstance(given, dict):
-        config.parse(yaml.safe_dump(given))
+        parse(yaml.safe_dump(given))
 
 
 @of("yaml", "settings")

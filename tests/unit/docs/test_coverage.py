@@ -19,6 +19,7 @@ from slipway import __version__
 from slipway.apis.deckhouse.metrics import NAMES as MODELS_METRICS
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
 from slipway.apis.kubeai import settings as config
+from slipway.apis.kubeai import system_yaml
 from slipway.apis.kubeai import types as kubeai
 from slipway.apis.llmkube.rules.engines import ENGINES as LLMKUBE_ENGINES
 from slipway.apis.llmkube.types import model as model_types
@@ -252,7 +253,7 @@ def test_every_key_of_kubeais_system_configuration_is_told() -> None:
 
 def test_every_engine_feature_and_profile_of_kubeai_is_told() -> None:
     page = (DOCS / "reference/kubeai.md").read_text()
-    named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *config.parse("").resource_profiles}
+    named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *system_yaml.parse("").resource_profiles}
     assert {name for name in named if name not in page} == set()
 
 

@@ -31,11 +31,11 @@ def test_what_shows_it_is_there(number: int) -> None:
     assert [proof for proof in ROWS[number] if not is_there(proof)] == []
 
 
-@pytest.mark.parametrize(("shown", "told"), [("in part", "partly"), ("not at all", "not")])
-def test_the_page_says_which_rows_ci_does_not_show(shown: str, told: str) -> None:
+@pytest.mark.parametrize(("shown", "expected"), [("in part", "partly"), ("not at all", "not")])
+def test_the_page_says_which_rows_ci_does_not_show(shown: str, expected: str) -> None:
     [rows] = re.findall(rf"^- {shown}: ([\d, ]+)\.", PAGE, re.MULTILINE)
 
-    assert [int(number) for number in rows.split(", ")] == [row for row in ROWS if in_ci(row) == told]
+    assert [int(number) for number in rows.split(", ")] == [row for row in ROWS if in_ci(row) == expected]
 
 
 def in_ci(row: int) -> str:

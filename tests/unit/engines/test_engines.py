@@ -118,7 +118,7 @@ def test_saying_the_same_again_is_no_fault(engine: Engine, args: tuple[str, ...]
 
 
 @pytest.mark.parametrize(
-    ("engine", "args", "found"),
+    ("engine", "args", "observed"),
     [
         (VLLM, ("--model", "other/model"), ("--model",)),
         (VLLM, ("--served_model_name=x", "--port=1"), ("--served_model_name", "--port")),
@@ -130,8 +130,10 @@ def test_saying_the_same_again_is_no_fault(engine: Engine, args: tuple[str, ...]
         (FASTER_WHISPER, ("--anything",), ()),
     ],
 )
-def test_what_would_keep_requests_away_is_found(engine: Engine, args: tuple[str, ...], found: tuple[str, ...]) -> None:
-    assert engine.conflicting_args(launch(HUB, *args)) == found
+def test_what_would_keep_requests_away_is_found(
+    engine: Engine, args: tuple[str, ...], observed: tuple[str, ...]
+) -> None:
+    assert engine.conflicting_args(launch(HUB, *args)) == observed
 
 
 @pytest.mark.parametrize("engine", [VLLM, SGLANG, LLAMACPP])

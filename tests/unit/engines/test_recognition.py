@@ -18,7 +18,7 @@ RUNTIMES = sorted((Path(__file__).parents[4] / "shared/reference/samples/ome/run
 VLLM_MODULE = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
 
 
-def found(command: list[str] | None = None, args: list[str] | None = None, **fields: Any) -> Recognised:
+def recognise_container(command: list[str] | None = None, args: list[str] | None = None, **fields: Any) -> Recognised:
     line = {field: words for field, words in (("command", command), ("args", args)) if words is not None}
     return recognise({"name": "engine", **line, **fields})
 
@@ -51,7 +51,7 @@ def name(seen: Recognised) -> str:
     ],
 )
 def test_an_engine_is_recognised_by_its_command(command: list[str], expected: str) -> None:
-    assert name(found(command)) == expected
+    assert name(recognise_container(command)) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_an_engine_is_recognised_by_its_command(command: list[str], expected: st
     ],
 )
 def test_without_a_command_the_image_says_what_it_runs(image: str, expected: str) -> None:
-    assert name(found(image=image)) == expected
-    assert name(found(["/entrypoint.sh"], image=image)) == ""
+    assert name(recognise_container(image=image)) == expected
+    assert name(recognise_container(["/entrypoint.sh"], image=image)) == ""
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,19 @@ def test_without_a_command_the_image_says_what_it_runs(image: str, expected: str
     ],
 )
 def test_the_names_that_it_is_told(command: list[str], args: list[str] | None, names: tuple[str, ...]) -> None:
-    assert found(command, args, env=[{"name": "NAME", "value": "tiny"}]).served_names == names
+    assert recognise_container(command, args, env=[{"name": "NAME", "value": "tiny"}]).served_names == names
 
 
 def test_names_are_public_that_say_what_is_served() -> None:
     """Each vLLM runtime of the original's has ``vllm-model``; a path is no name either."""
     names = ["vllm-model", "meta-llama/Llama-3.2-1B", "/raid/models/a", "./a", "$X/a", "a/"]
-    assert found(VLLM_MODULE, ["--served-model-name", *names]).public_names == ("meta-llama/Llama-3.2-1B",)
+    assert recognise_container(VLLM_MODULE, ["--served-model-name", *names]).public_names == (
+        "meta-llama/Llama-3.2-1B",
+    )
 
 
 @pytest.mark.parametrize(
-    ("container", "port", "told"),
+    ("container", "port", "expected"),
     [
         ({"command": [*VLLM_MODULE, "--port", "9000"]}, 9000, 9000),
         ({"command": [*VLLM_MODULE, "--port=9000"], "ports": [{"containerPort": 8080}]}, 9000, 9000),
@@ -116,15 +118,15 @@ def test_names_are_public_that_say_what_is_served() -> None:
         ({"command": [*VLLM_MODULE, "--port", "99999"]}, 8000, 0),
     ],
 )
-def test_the_port_on_which_it_listens(container: Object, port: int, told: int) -> None:
+def test_the_port_on_which_it_listens(container: Object, port: int, expected: int) -> None:
     seen = recognise(container)
-    assert (seen.port, seen.argument_port) == (port, told)
+    assert (seen.port, seen.argument_port) == (port, expected)
 
 
 def test_what_follows_a_command_is_none_of_its_arguments() -> None:
-    assert not found(["sh", "-c", "vllm serve /m --port 1 | tee log"]).last
-    assert found(["sh", "-c", "cd /srv && vllm serve /m --port 1"]).last
-    assert found(["sh", "-c", "vllm serve /m --port 1 | tee log"]).args == ("serve", "/m", "--port", "1")
+    assert not recognise_container(["sh", "-c", "vllm serve /m --port 1 | tee log"]).last
+    assert recognise_container(["sh", "-c", "cd /srv && vllm serve /m --port 1"]).last
+    assert recognise_container(["sh", "-c", "vllm serve /m --port 1 | tee log"]).args == ("serve", "/m", "--port", "1")
 
 
 def test_adapters_are_given_as_each_engine_takes_them() -> None:
@@ -158,7 +160,7 @@ def test_nothing_in_a_container_is_an_error(seed: int) -> None:
 
 
 def test_a_script_is_read_up_to_a_limit() -> None:
-    assert found(["sh", "-c", f"{' ' * recognition.LONGEST_SCRIPT}vllm serve"]).engine is None
+    assert recognise_container(["sh", "-c", f"{' ' * recognition.LONGEST_SCRIPT}vllm serve"]).engine is None
 
 
 @pytest.mark.timeout(60)
@@ -172,7 +174,7 @@ def test_values_that_are_repeated_too_often_are_not_read(command: list[str]) -> 
 
 
 def test_a_command_line_of_a_megabyte_is_read_at_once() -> None:
-    assert found(["vllm", "serve", *["--served-model-name", "a"] * 40_000]).served_names == ("a",)
+    assert recognise_container(["vllm", "serve", *["--served-model-name", "a"] * 40_000]).served_names == ("a",)
 
 
 @pytest.mark.skipif(not RUNTIMES, reason="the original's runtimes are not here")

@@ -44,7 +44,7 @@ async def test_head_says_revision_identity_and_size(hub: RunningHub, http: aioht
 
 
 @pytest.mark.parametrize(
-    ("wanted", "status", "start", "end"),
+    ("requested", "status", "start", "end"),
     [
         ("bytes=0-0", 206, 0, 1),
         ("bytes=10-19", 206, 10, 20),
@@ -57,17 +57,17 @@ async def test_head_says_revision_identity_and_size(hub: RunningHub, http: aioht
         ("lines=1-2", 200, 0, 1048576),
     ],
 )
-async def test_ranges(http: aiohttp.ClientSession, wanted: str, status: int, start: int, end: int) -> None:
-    async with http.get(FILE, headers={"Range": wanted}) as answer:
+async def test_ranges(http: aiohttp.ClientSession, requested: str, status: int, start: int, end: int) -> None:
+    async with http.get(FILE, headers={"Range": requested}) as answer:
         assert answer.status == status
         assert await answer.read() == WEIGHTS[start:end]
         if status == 206:
             assert answer.headers["Content-Range"] == f"bytes {start}-{end - 1}/{len(WEIGHTS)}"
 
 
-@pytest.mark.parametrize("wanted", ["bytes=1048576-", "bytes=9999999-"])
-async def test_range_behind_the_end_is_refused_with_the_size(http: aiohttp.ClientSession, wanted: str) -> None:
-    async with http.get(FILE, headers={"Range": wanted}) as answer:
+@pytest.mark.parametrize("requested", ["bytes=1048576-", "bytes=9999999-"])
+async def test_range_behind_the_end_is_refused_with_the_size(http: aiohttp.ClientSession, requested: str) -> None:
+    async with http.get(FILE, headers={"Range": requested}) as answer:
         assert answer.status == 416
         assert answer.headers["Content-Range"] == f"bytes */{len(WEIGHTS)}"
 

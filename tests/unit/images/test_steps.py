@@ -140,7 +140,7 @@ Setting up libc6 (2.36) ...
 
 
 @pytest.mark.parametrize(
-    ("log", "total", "told"),
+    ("log", "total", "expected"),
     [
         ("I: Retrieving libc6\nI: Unpacking libc6\n", "", "2 packages"),
         (APT_LOG, "", "37%"),
@@ -151,12 +151,12 @@ Setting up libc6 (2.36) ...
     ],
     ids=["debootstrap", "apt", "go modules", "go build", "notes of a compiler", "unknown"],
 )
-def test_progress_is_counted_from_what_the_programs_print(bench: Bench, log: str, total: str, told: str) -> None:
+def test_progress_is_counted_from_what_the_programs_print(bench: Bench, log: str, total: str, expected: str) -> None:
     (bench.folder / "log").write_text(log)
 
     ended = bench.script(f'STEP_TOTAL={total} progress_of "{bench.folder}/log"')
 
-    assert ended.stdout.strip() == told
+    assert ended.stdout.strip() == expected
 
 
 def test_a_step_of_minutes_says_how_far_it_is(bench: Bench) -> None:

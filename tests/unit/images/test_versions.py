@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.apis.kubeai.settings import parse
+from slipway.apis.kubeai.system_yaml import parse
 from slipway.engines import ENGINES
 
 from .conftest import IMAGES

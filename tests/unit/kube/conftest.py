@@ -21,7 +21,7 @@ from slipway.kube.caches.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import MANAGED_BY, controller_owner
 from slipway.kube.schemas.conditions import timestamp
-from slipway.kube.writes.applier import OF_STRANGER, OF_VANISHED_OWNER
+from slipway.kube.writes.write_only import OF_STRANGER, OF_VANISHED_OWNER
 
 PATIENCE = 60.0
 """Seconds for what takes a moment on a machine that has nothing else to do."""
@@ -220,7 +220,7 @@ class ApiServer:
 
     def list(self, request: web.Request) -> web.Response:
         objects = [obj for path, obj in sorted(self.objects.items()) if self.matches(path, obj, request)]
-        items = [_asked_for(request, obj) for obj in objects]
+        items = [_as_requested(request, obj) for obj in objects]
         start = int(request.query.get("continue") or 0)
         metadata, end = {"resourceVersion": str(self.version)}, start + min(self.page, int(request.query["limit"]))
         if end < len(items):
@@ -252,12 +252,12 @@ class ApiServer:
             news, offset = self.history[offset:], len(self.history)
             for _unused, kind, path, obj in news:
                 if self.matches(path, obj, request) and request.transport is not None:
-                    await response.write(event(kind, _asked_for(request, obj)))
+                    await response.write(event(kind, _as_requested(request, obj)))
 
     async def get(self, request: web.Request, _unused: Any) -> web.Response:
         if request.path not in self.objects:
             return web.json_response(status(404, "NotFound", name=request.path.rpartition("/")[2]), status=404)
-        return web.json_response(_asked_for(request, self.objects[request.path]))
+        return web.json_response(_as_requested(request, self.objects[request.path]))
 
     async def post(self, request: web.Request, body: Any) -> web.Response:
         path = f"{request.path}/{body['metadata']['name']}"
@@ -346,7 +346,7 @@ def _refused_secret(before: dict[str, Any], after: dict[str, Any]) -> str:
     return "" if old.uid == new.uid else f"denied request: this one {OF_VANISHED_OWNER}."
 
 
-def _asked_for(request: web.Request, obj: dict[str, Any]) -> dict[str, Any]:
+def _as_requested(request: web.Request, obj: dict[str, Any]) -> dict[str, Any]:
     """An object, or its metadata alone where no more is asked for."""
     if "as=PartialObjectMetadata" not in request.headers.get("Accept", ""):
         return obj

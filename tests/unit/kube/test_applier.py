@@ -23,8 +23,11 @@ from slipway.kube.objects import (
     Kind,
     uid,
 )
-from slipway.kube.writes import applier as applier_module
-from slipway.kube.writes.applier import BLIND_SECONDS, OWNER, Applied, Applier, by_owner
+from slipway.kube.writes import refusals, write_only
+from slipway.kube.writes.applier import Applier
+from slipway.kube.writes.outcomes import Applied
+from slipway.kube.writes.owners import OWNER, by_owner
+from slipway.kube.writes.write_only import REWRITE_SECONDS
 
 from .conftest import PATIENCE
 
@@ -361,7 +364,7 @@ async def test_row_24_a_refused_child_is_told_and_the_others_are_made(server, be
     (failure,) = applied.failures
     assert (failure.kind, failure.reason, failure.message) == ("Deployment", reason, "exceeded quota")
     assert applied.retry_after == 60
-    applied.raise_passing()
+    applied.raise_transient()
     assert f"{SERVICES}/m" in server.objects
     assert (await bench.sync(owner(), [deployment(), service()])).failures == (failure,)
     assert len(server.requests("PATCH", DEPLOYMENTS)) == 1, "asked again at once"
@@ -404,10 +407,10 @@ async def test_row_20_21_passing_trouble_is_raised_after_the_others_are_made(ser
     applied = await bench.sync(owner(), [deployment(), service()])
     assert f"{SERVICES}/m" in server.objects
     with pytest.raises(ServerError):
-        applied.raise_passing()
+        applied.raise_transient()
     server.fault("PATCH", DEPLOYMENTS, script.refuse(429, "TooManyRequests", headers={"Retry-After": "9"}))
     with pytest.raises(TooManyRequestsError) as caught:
-        (await bench.sync(owner(), [deployment(), service()])).raise_passing()
+        (await bench.sync(owner(), [deployment(), service()])).raise_transient()
     assert caught.value.retry_after == 9
 
 
@@ -461,7 +464,7 @@ async def test_row_38_who_does_not_lead_writes_nothing(server, bench):
     bench.applier = bench.new(bench.client.fenced(lambda: False))
     applied = await bench.sync(owner(), [deployment()])
     with pytest.raises(NotLeaderError):
-        applied.raise_passing()
+        applied.raise_transient()
     assert not server.writes
 
 
@@ -582,7 +585,7 @@ def secret(token="b25l", name="m-upload"):  # noqa: S107 - no real one
 
 
 async def test_what_is_written_blindly_is_sent_once_and_never_read(server, bench):
-    outcomes = [await bench.applier.write(owner(), [secret()]) for _unused in range(3)]
+    outcomes = [await bench.applier.write_only.apply(owner(), [secret()]) for _unused in range(3)]
     assert outcomes == [DONE, Applied(), Applied()]
     assert [one.method for one in server.log if one.path.startswith(SECRETS)] == ["POST"]
     live_secret = server.objects[f"{SECRETS}/m-upload"]
@@ -591,12 +594,12 @@ async def test_what_is_written_blindly_is_sent_once_and_never_read(server, bench
 
 
 async def test_what_is_written_blindly_is_sent_again_when_it_is_another_one(server, bench, client):
-    await bench.applier.write(owner(), [secret()])
-    assert await bench.applier.write(owner(), [secret("dHdv")]) == DONE
+    await bench.applier.write_only.apply(owner(), [secret()])
+    assert await bench.applier.write_only.apply(owner(), [secret("dHdv")]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "dHdv"}
-    assert await bench.applier.write(owner(), [secret("dHdv")]) == Applied()
+    assert await bench.applier.write_only.apply(owner(), [secret("dHdv")]) == Applied()
     before = server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"]
-    assert await bench.new(client).write(owner(), [secret("dHdv")]) == DONE
+    assert await bench.new(client).write_only.apply(owner(), [secret("dHdv")]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"] == before
 
 
@@ -605,7 +608,8 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 1000.0
-        monkeypatch.setattr(applier_module, "time", self)
+        for module in (refusals, write_only):
+            monkeypatch.setattr(module, "time", self)
 
     def monotonic(self):
         return self.now
@@ -617,42 +621,42 @@ def secret_requests(server):
 
 async def test_a_deleted_secret_is_written_again_after_a_while_and_still_never_read(server, bench, monkeypatch):
     clock = Clock(monkeypatch)
-    await bench.applier.write(owner(), [secret()])
+    await bench.applier.write_only.apply(owner(), [secret()])
     await server.remove(f"{SECRETS}/m-upload")
-    seconds = bench.applier.write_after(owner())
-    assert BLIND_SECONDS <= seconds <= 1.25 * BLIND_SECONDS
+    seconds = bench.applier.write_only.due_after(owner())
+    assert REWRITE_SECONDS <= seconds <= 1.25 * REWRITE_SECONDS
     clock.now += seconds - 1
-    assert await bench.applier.write(owner(), [secret()]) == Applied()
-    assert bench.applier.write_after(owner()) == pytest.approx(1)
+    assert await bench.applier.write_only.apply(owner(), [secret()]) == Applied()
+    assert bench.applier.write_only.due_after(owner()) == pytest.approx(1)
     clock.now += 1
-    assert await bench.applier.write(owner(), [secret()]) == DONE
+    assert await bench.applier.write_only.apply(owner(), [secret()]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
     assert secret_requests(server) == ["POST", "PUT", "POST"]
-    assert bench.applier.write_after(owner()) == seconds
+    assert bench.applier.write_only.due_after(owner()) == seconds
 
 
 async def test_an_unchanged_secret_costs_one_request_and_no_version(server, bench, monkeypatch):
     clock = Clock(monkeypatch)
-    await bench.applier.write(owner(), [secret()])
+    await bench.applier.write_only.apply(owner(), [secret()])
     before = server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"]
-    clock.now += bench.applier.write_after(owner())
-    assert await bench.applier.write(owner(), [secret()]) == DONE
+    clock.now += bench.applier.write_only.due_after(owner())
+    assert await bench.applier.write_only.apply(owner(), [secret()]) == DONE
     assert secret_requests(server) == ["POST", "PUT"]
     assert server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"] == before
 
 
 async def test_a_changed_secret_gets_its_content_back_and_a_strangers_stays(server, bench, monkeypatch):
     clock = Clock(monkeypatch)
-    await bench.applier.write(owner(), [secret()])
+    await bench.applier.write_only.apply(owner(), [secret()])
     live_secret = server.objects[f"{SECRETS}/m-upload"]
     await server.store(f"{SECRETS}/m-upload", {**live_secret, "data": {"token": "eA=="}})
-    clock.now += bench.applier.write_after(owner())
-    assert await bench.applier.write(owner(), [secret()]) == DONE
+    clock.now += bench.applier.write_only.due_after(owner())
+    assert await bench.applier.write_only.apply(owner(), [secret()]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
     await server.remove(f"{SECRETS}/m-upload")
     await server.put(f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", data={"password": "eA=="})
-    clock.now += bench.applier.write_after(owner())
-    applied = await bench.applier.write(owner(), [secret()])
+    clock.now += bench.applier.write_only.due_after(owner())
+    applied = await bench.applier.write_only.apply(owner(), [secret()])
     assert [one.reason for one in applied.failures] == ["NameTaken"]
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"password": "eA=="}
 
@@ -660,31 +664,33 @@ async def test_a_changed_secret_gets_its_content_back_and_a_strangers_stays(serv
 async def test_many_owners_share_the_writes_of_unchanged_secrets(bench, monkeypatch):
     clock = Clock(monkeypatch)
     owners = [owner(f"m{number}", f"{number}-uid") for number in range(40)]
-    monkeypatch.setattr(applier_module, "BLIND_PER_SECOND", 0.1)
+    monkeypatch.setattr(write_only, "REWRITES_PER_SECOND", 0.1)
     for one in owners:
-        await bench.applier.write(one, [secret(name=one["metadata"]["name"])])
-    due = sorted(bench.applier.write_after(one) for one in owners)
+        await bench.applier.write_only.apply(one, [secret(name=one["metadata"]["name"])])
+    due = sorted(bench.applier.write_only.due_after(one) for one in owners)
     assert due[0] >= 400
     assert due[-1] <= 500
     assert len(set(due)) == len(due)
     clock.now += 399
-    assert {await bench.applier.write(one, [secret(name=one["metadata"]["name"])]) for one in owners} == {Applied()}
+    assert {await bench.applier.write_only.apply(one, [secret(name=one["metadata"]["name"])]) for one in owners} == {
+        Applied()
+    }
 
 
 async def test_secrets_of_vanished_owners_are_forgotten(server, bench, monkeypatch):
     """An owner without a finalizer goes without a word."""
     clock = Clock(monkeypatch)
     for name in ("a", "b", "c"):
-        await bench.applier.write(owner(name, f"{name}-uid"), [secret(name=name)])
-    clock.now += 1.25 * BLIND_SECONDS
-    await bench.applier.write(owner("b", "b-uid"), [secret(name="b")])
-    assert bench.applier._blind.keys() == {"a-uid", "b-uid", "c-uid"}, "these may be late"
-    clock.now += BLIND_SECONDS
-    await bench.applier.write(owner("d", "d-uid"), [])
-    assert bench.applier._blind.keys() == {"b-uid"}
-    await bench.applier.write(owner("b", "b-uid"), [])
-    assert bench.applier._blind == {}
-    assert bench.applier.write_after(owner("b", "b-uid")) is None
+        await bench.applier.write_only.apply(owner(name, f"{name}-uid"), [secret(name=name)])
+    clock.now += 1.25 * REWRITE_SECONDS
+    await bench.applier.write_only.apply(owner("b", "b-uid"), [secret(name="b")])
+    assert bench.applier.write_only._writes.keys() == {"a-uid", "b-uid", "c-uid"}, "these may be late"
+    clock.now += REWRITE_SECONDS
+    await bench.applier.write_only.apply(owner("d", "d-uid"), [])
+    assert bench.applier.write_only._writes.keys() == {"b-uid"}
+    await bench.applier.write_only.apply(owner("b", "b-uid"), [])
+    assert bench.applier.write_only._writes == {}
+    assert bench.applier.write_only.due_after(owner("b", "b-uid")) is None
 
 
 @pytest.mark.parametrize(
@@ -701,7 +707,7 @@ async def test_a_strangers_object_is_not_overwritten_blindly(server, bench, meta
     await server.put(
         f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", metadata=metadata, data={"password": "eA=="}
     )
-    applied = await bench.applier.write(owner(), [secret()])
+    applied = await bench.applier.write_only.apply(owner(), [secret()])
     assert [(one.reason, one.name) for one in applied.failures] == [("NameTaken", "m-upload")]
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"password": "eA=="}
 
@@ -709,17 +715,17 @@ async def test_a_strangers_object_is_not_overwritten_blindly(server, bench, meta
 async def test_what_a_namesake_left_is_waited_for(server, bench):
     metadata = {"labels": LABELS, "ownerReferences": [reference("another-uid")]}
     await server.put(f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", metadata=metadata, data={"token": "eA=="})
-    (error,) = (await bench.applier.write(owner(), [secret()])).errors
+    (error,) = (await bench.applier.write_only.apply(owner(), [secret()])).errors
     assert "is of an owner that is gone" in str(error)
     await server.remove(f"{SECRETS}/m-upload")
-    assert await bench.applier.write(owner(), [secret()]) == DONE
+    assert await bench.applier.write_only.apply(owner(), [secret()]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
 
 
 async def test_what_is_written_blindly_and_refused_is_told_without_its_content(server, bench, script):
     server.fault("POST", SECRETS, script.refuse(403, "Forbidden", "secrets is forbidden"))
-    applied = await bench.applier.write(owner(), [secret()])
+    applied = await bench.applier.write_only.apply(owner(), [secret()])
     assert [one.reason for one in applied.failures] == ["Forbidden"]
     assert "b25l" not in str(applied)
-    assert (await bench.applier.write(owner(), [secret()])).failures == applied.failures
+    assert (await bench.applier.write_only.apply(owner(), [secret()])).failures == applied.failures
     assert len(server.requests("POST", SECRETS)) == 1

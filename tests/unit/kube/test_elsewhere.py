@@ -10,8 +10,9 @@ from slipway.controller.inputs.caches import _child_elsewhere
 from slipway.kube.caches.expectations import Expectations
 from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, Key, Kind, uid
-from slipway.kube.writes.applier import OWNER, Applied, Applier, by_owner
-from slipway.kube.writes.owners import ORIGIN, OWNER_ELSEWHERE, by_origin, with_owner
+from slipway.kube.writes.applier import Applier
+from slipway.kube.writes.outcomes import Applied
+from slipway.kube.writes.owners import ORIGIN, OWNER, OWNER_ELSEWHERE, by_origin, by_owner, with_owner
 
 from .conftest import refuse
 

@@ -11,7 +11,7 @@ import pytest
 from slipway.kube.objects import Object
 from slipway.kube.schemas.core import core_schema
 from slipway.kube.schemas.merge import merged
-from tests.schemas import MadeUp, faults
+from tests.schemas import RandomObjects, faults
 from tests.tables import each, seeds
 
 
@@ -175,7 +175,7 @@ def test_an_unknown_part_is_told_at_once() -> None:
 
 def pods(seed: int) -> tuple[Object, Object]:
     schema = core_schema("PodSpec")
-    generator = MadeUp(Random(seed), {"": ("", "a", "b", "c"), ".name": ("a", "b", "c")}, 0.05)
+    generator = RandomObjects(Random(seed), {"": ("", "a", "b", "c"), ".name": ("a", "b", "c")}, 0.05)
     return generator.value(schema), generator.value(schema)
 
 

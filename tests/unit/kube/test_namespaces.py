@@ -37,7 +37,7 @@ def names(informer):
     return {f"{obj['metadata']['namespace']}/{obj['metadata']['name']}" for obj in informer.store.all()}
 
 
-def asked(requests):
+def paths_of(requests):
     return sorted(one.path for one in requests)
 
 
@@ -55,7 +55,7 @@ async def test_only_the_chosen_namespaces_are_asked_for_and_seen(server, informe
     await eventually(lambda: sorted(changes[2:]) == [("ADDED", "b/y"), ("DELETED", "a/x")])
     assert sorted(changes[:2]) == [("ADDED", "a/x"), ("ADDED", "b/x")]
     assert [str(Key("b", obj["metadata"]["name"])) for obj in informer.store.by_index("node", "one")] == ["b/x"]
-    assert asked(server.lists) == asked(server.watches) == [A, B]
+    assert paths_of(server.lists) == paths_of(server.watches) == [A, B]
 
 
 async def test_a_late_handler_hears_once_of_what_is_there_and_of_what_comes(server, informer, start, eventually):
@@ -90,11 +90,11 @@ async def test_row_8_an_expired_version_of_one_namespace_lists_that_one_again(
     gone = script.stream(script.event("ERROR", script.status(410, "Expired")))
     server.fault("GET", f"{A}?watch", gone)
     start(informer.run())
-    await eventually(lambda: asked(server.lists) == [A, A, B])
+    await eventually(lambda: paths_of(server.lists) == [A, A, B])
     await pod(server, f"{A}/y")
     await pod(server, f"{B}/y")
     await eventually(lambda: names(informer) == {"a/x", "a/y", "b/x", "b/y"})
-    assert asked(server.lists) == [A, A, B]
+    assert paths_of(server.lists) == [A, A, B]
     assert "DELETED" not in {kind for kind, _unused in changes}
 
 

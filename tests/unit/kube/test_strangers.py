@@ -48,7 +48,7 @@ def answering(body: bytes) -> Any:
     return answer
 
 
-class Told:
+class Faults:
     """Listens for faults."""
 
     def __init__(self, informer: Informer) -> None:
@@ -135,7 +135,7 @@ async def test_a_nested_object_in_a_list_costs_itself_alone_and_heals(server, cl
     body = page(json.dumps(pod("a")).encode(), nested(pod("bad", 7)))
     server.fault("GET", "limit", answering(body), times=1)
     informer = Informer(client, POD)
-    recorder = Told(informer)
+    recorder = Faults(informer)
     start(informer.run())
     await eventually(informer.synced.is_set)
     assert names(informer) == {"a"}
@@ -156,7 +156,7 @@ async def test_a_nested_object_in_a_watch_costs_itself_alone(server, client, met
     ]
     server.fault("GET", "watch", script.stream(*lines, hold=60))
     informer = Informer(client, POD)
-    recorder = Told(informer)
+    recorder = Faults(informer)
     start(informer.run())
     await eventually(lambda: names(informer) == {"good"})
     assert [name for name, _unused in recorder.faults] == ["bad"]
@@ -172,7 +172,7 @@ async def test_a_fault_is_over_when_its_object_is_gone(server, client, metrics, 
     ]
     server.fault("GET", "watch", script.stream(*lines, hold=60))
     informer = Informer(client, POD)
-    recorder = Told(informer)
+    recorder = Faults(informer)
     start(informer.run())
     await eventually(lambda: names(informer) == {"good"})
     assert len(recorder.faults) == 1
@@ -221,7 +221,7 @@ async def test_a_function_that_fails_costs_its_object_alone(server, client, metr
     if part == "handler":
         informer.add_handler(lambda change: heard.append(strict(change.new)))
     informer.add_handler(lambda change: heard.append(change.type))
-    recorder = Told(informer)
+    recorder = Faults(informer)
     await server.put(f"{PODS}/bad")
     await server.put(f"{PODS}/good", spec={"word": "w"})
     with caplog.at_level(logging.WARNING):
@@ -251,7 +251,7 @@ async def test_a_fault_that_is_listed_again_is_not_told_again(server, client, me
         return {**obj, "spec": obj["spec"]}
 
     informer = Informer(client, POD, trim=strict)
-    recorder = Told(informer)
+    recorder = Faults(informer)
     await server.put(f"{PODS}/bad")
     start(informer.run())
     await eventually(lambda: server.following)

@@ -37,14 +37,14 @@ class Library:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        def told(kind: str, text: bytes) -> dict[str, Any]:
+        def descriptor(kind: str, text: bytes) -> dict[str, Any]:
             return {"mediaType": kind, "digest": sha(text), "size": len(text)}
 
         config = json.dumps(self.config).encode()
         return {
             "schemaVersion": 2,
-            "config": told("application/vnd.docker.container.image.v1+json", config),
-            "layers": [told(KIND + kind, text) for kind, text in self.layers],
+            "config": descriptor("application/vnd.docker.container.image.v1+json", config),
+            "layers": [descriptor(KIND + kind, text) for kind, text in self.layers],
         }
 
     def app(self) -> web.Application:

@@ -49,7 +49,7 @@ def plant(folder: Path, url: str, **files: bytes) -> None:
     (folder / NOTES).write_bytes(msgspec.json.encode({"file": "tiny.gguf", "size": len(GGUF), "etag": '"v1"'}))
 
 
-def asked(site: Site) -> int:
+def count_requests(site: Site) -> int:
     assert site.service
     return len(site.service.seen)
 
@@ -74,18 +74,18 @@ def test_a_planted_marker_is_not_believed_of_files_with_a_digest_either(hub: Ser
 
 def test_the_owner_finds_its_folder_again_and_asks_for_nothing(site: Site, folder: Path) -> None:
     first = load(site.url, folder)
-    before = asked(site)
+    before = count_requests(site)
     again = load(site.url, folder, first.seal)
-    assert (asked(site), again.seal) == (before, first.seal)
+    assert (count_requests(site), again.seal) == (before, first.seal)
 
 
 def test_a_folder_that_an_earlier_version_filled_is_known_by_size_and_revision(site: Site, folder: Path) -> None:
     plant(folder, site.url, tiny__gguf=GGUF)
-    before = asked(site) if site.service else 0
+    before = count_requests(site) if site.service else 0
     load(site.url, folder, f"{len(GGUF)}@")
-    assert (asked(site) if site.service else 0) == before
+    assert (count_requests(site) if site.service else 0) == before
     load(site.url, folder, f"{len(GGUF) + 1}@")
-    assert asked(site) > before
+    assert count_requests(site) > before
 
 
 @pytest.mark.parametrize("name", [MARKER, NOTES])

@@ -108,7 +108,7 @@ def test_the_service_accounts_token_is_given_to_no_service_that_is_not_known(
 
 
 @pytest.mark.parametrize(
-    ("host", "known"),
+    ("host", "is_known"),
     [
         ("slipway-depot.system.svc:8443", True),
         ("slipway-depot.other.svc:8443", False),
@@ -116,9 +116,9 @@ def test_the_service_accounts_token_is_given_to_no_service_that_is_not_known(
         ("depot.example", False),
     ],
 )
-def test_the_token_service_may_be_a_service_of_the_registrys_namespace(host: str, known: bool) -> None:
+def test_the_token_service_may_be_a_service_of_the_registrys_namespace(host: str, is_known: bool) -> None:
     here = Registry(parse("slipway-registry.system.svc:5000/a"), {})
-    if known:
+    if is_known:
         here._check_realm(f"https://{host}/token")
         return
     with pytest.raises(LoadError, match="not trusted"):

@@ -24,7 +24,7 @@ from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.registry import Registry
 from slipway.loader.transport.selection import Chosen
 from slipway.loader.transport.source import Access, open_source
-from slipway.weights.facts import described
+from slipway.weights.facts import describe_header
 from tests.tables import each
 
 from .conftest import HASTY, Service, work, write
@@ -187,7 +187,7 @@ def test_what_lies_on_a_claim_or_a_node_and_is_no_model_is_told(
     write(tmp_path / "claim", files)
     report = inspect(tmp_path / "claim", "", work("gguf"))
     assert why in report.fault, kind
-    assert why in described("The weights are on the claim x", report)
+    assert why in describe_header("The weights are on the claim x", report)
     assert inspect(tmp_path / "claim", "", work("model")).fault == report.fault
 
 

@@ -137,7 +137,7 @@ class FakeApi:
             self._actions.remove(action)
         threading.Thread(target=action[1], daemon=True).start()
 
-    def asked(self, *verbs: str) -> list[Call]:
+    def calls_of(self, *verbs: str) -> list[Call]:
         return [call for call in self.calls if call.verb in verbs]
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class FakeApi:
         metadata = new.setdefault("metadata", {})
         metadata.setdefault("uid", str(uuid.uuid4()))
         metadata.update({name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]})
-        leaves = _leaves(_said(body))
+        leaves = _leaves(_owned_fields(body))
         owners = {
             entry["manager"]: _paths(entry["fieldsV1"])
             for entry in metadata.get("managedFields", [])
@@ -441,7 +441,7 @@ def _selected(resource: Object, query: dict[str, str]) -> bool:
     return True
 
 
-def _said(body: Object) -> Object:
+def _owned_fields(body: Object) -> Object:
     """What a manifest says that somebody can own."""
     metadata = {key: value for key, value in body["metadata"].items() if key in ("labels", "annotations")}
     return {key: value for key, value in (("metadata", metadata), ("spec", body.get("spec"))) if value}

@@ -239,7 +239,7 @@ BENCHMARK = Family(
 )
 
 
-def _made(family: Family) -> Callable[[FakeApi, Run, Path], None]:
+def _preparation(family: Family) -> Callable[[FakeApi, Run, Path], None]:
     def prepare(api: FakeApi, run: Run, _folder: Path) -> None:
         api.controller = family.ready
         assert not run(family.module, **family.task("there", "others")).failed
@@ -364,13 +364,13 @@ def _uploads(api: FakeApi, run: Run, folder: Path) -> Iterator[tuple[str, Result
 
 SUBJECTS: dict[str, Subject] = {
     "model": Subject(
-        _made(MODEL),
+        _preparation(MODEL),
         changing=_changing(MODEL, {"name": "there", "namespace": "models", "spec": {**krypton.SPEC, "port": 9090}}),
         situations=_situations(MODEL),
     ),
-    "model_info": Subject(_made(MODEL), reading=_read, situations=_reading(MODEL)),
+    "model_info": Subject(_preparation(MODEL), reading=_read, situations=_reading(MODEL)),
     "inference_service": Subject(
-        _made(SERVICE),
+        _preparation(SERVICE),
         changing=_changing(
             SERVICE,
             {
@@ -382,14 +382,14 @@ SUBJECTS: dict[str, Subject] = {
         situations=_situations(SERVICE),
     ),
     "benchmark_job": Subject(
-        _made(BENCHMARK),
+        _preparation(BENCHMARK),
         changing=_changing(
             BENCHMARK,
             {"name": "there", "namespace": "models", "spec": {**ome.BENCHMARK_SPEC, "maxRequestsPerIteration": 20}},
         ),
         situations=_situations(BENCHMARK),
     ),
-    "inference_service_info": Subject(_made(SERVICE), reading=_read, situations=_reading(SERVICE, why=True)),
+    "inference_service_info": Subject(_preparation(SERVICE), reading=_read, situations=_reading(SERVICE, why=True)),
     "model_upload": Subject(
         _a_model_to_upload,
         changing={"uploads": {"name": "tiny", "namespace": "models", "src": __file__}},

@@ -49,7 +49,7 @@ def cluster(total: int, *, away: int = 0, empty: int = 0, stuck: int = 0, tolera
 
 
 @pytest.mark.parametrize(
-    ("found", "tolerable", "awaited"),
+    ("observed", "tolerable", "awaited"),
     [
         (cluster(200), True, 0),
         (cluster(200, away=10), True, 0),
@@ -66,9 +66,11 @@ def cluster(total: int, *, away: int = 0, empty: int = 0, stuck: int = 0, tolera
         (cluster(0), True, 0),
     ],
 )
-def test_a_few_nodes_that_offer_nothing_do_not_end_a_run(found: dict[str, Any], tolerable: bool, awaited: int) -> None:
-    assert found["tolerable"] is tolerable
-    assert len(found["awaited"]) == awaited
+def test_a_few_nodes_that_offer_nothing_do_not_end_a_run(
+    observed: dict[str, Any], tolerable: bool, awaited: int
+) -> None:
+    assert observed["tolerable"] is tolerable
+    assert len(observed["awaited"]) == awaited
 
 
 def test_who_lacks_what_is_told_by_name() -> None:

@@ -34,7 +34,7 @@ def test_a_traceback_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("text", "expected"),
     [
         (
             "The account is not allowed to list models.krypton.ai.",
@@ -45,5 +45,5 @@ def test_a_traceback_is_left_out() -> None:
         (" two\nlines ", "two\nlines"),
     ],
 )
-def test_what_is_for_people_stays(said: object, told: str) -> None:
-    assert api_message(said) == told
+def test_what_is_for_people_stays(text: object, expected: str) -> None:
+    assert api_message(text) == expected

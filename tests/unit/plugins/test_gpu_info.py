@@ -350,7 +350,7 @@ def test_a_machine_without_keys_has_none(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "wanted"),
+    ("status", "text", "requested"),
     [
         (0, "No core libraries or services have been updated since boot-up.\nReboot should not be necessary.\n", False),
         (1, "Updated since boot-up:\n  * kernel\n\nReboot is required to fully utilize these updates.\n", True),
@@ -359,9 +359,9 @@ def test_a_machine_without_keys_has_none(machine: Machine) -> None:
     ids=["not-needed", "needed", "error"],
 )
 def test_the_rhel_family_is_asked_whether_it_wants_a_reboot(
-    machine: Machine, status: int, text: str, wanted: bool
+    machine: Machine, status: int, text: str, requested: bool
 ) -> None:
-    assert facts(machine.answers("needs-restarting -r", text, status))["reboot_required"] == wanted
+    assert facts(machine.answers("needs-restarting -r", text, status))["reboot_required"] == requested
 
 
 def test_debian_leaves_a_file_where_it_wants_a_reboot(machine: Machine) -> None:

@@ -19,7 +19,7 @@ def panel(title: str, **fields: Any) -> dict[str, Any]:
     return {"title": title, "queries": [{"expr": "up"}], **fields}
 
 
-def made(*rows: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+def build_dashboard(*rows: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
     listed = [{"title": f"row {number}", "panels": panels} for number, panels in enumerate(rows)]
     result: dict[str, Any] = grafana_dashboard({"title": "Test", "uid": "test", "rows": listed, **fields})
     return result
@@ -31,7 +31,7 @@ def places(dashboard: dict[str, Any]) -> dict[str, tuple[int, int, int, int]]:
 
 
 def test_the_panels_of_a_row_share_its_width_and_rows_follow_each_other() -> None:
-    dashboard = made([panel("a"), panel("b"), panel("c")], [panel("d")])
+    dashboard = build_dashboard([panel("a"), panel("b"), panel("c")], [panel("d")])
 
     assert places(dashboard) == {
         "row 0": (0, 0, 24, 1),
@@ -44,14 +44,14 @@ def test_the_panels_of_a_row_share_its_width_and_rows_follow_each_other() -> Non
 
 
 def test_panels_that_do_not_fit_go_to_the_next_line_below_the_highest() -> None:
-    dashboard = made([panel("a", width=20, height=3), panel("b", width=4, height=5), panel("c", width=10)])
+    dashboard = build_dashboard([panel("a", width=20, height=3), panel("b", width=4, height=5), panel("c", width=10)])
 
     assert places(dashboard)["c"] == (0, 6, 10, 8)
 
 
 def test_every_panel_has_a_number_of_its_own_and_every_query_a_letter() -> None:
     queries = [{"expr": "up"}, {"expr": "down", "legend": "{{pod}}"}]
-    dashboard = made([panel("a"), panel("b", queries=queries)], [panel("c")])
+    dashboard = build_dashboard([panel("a"), panel("b", queries=queries)], [panel("c")])
 
     numbers = [one["id"] for one in dashboard["panels"]]
     assert numbers == list(range(1, 6))
@@ -63,7 +63,7 @@ def test_every_panel_has_a_number_of_its_own_and_every_query_a_letter() -> None:
 
 
 def test_a_table_shows_the_present_and_lines_the_past() -> None:
-    table, lines = (made([panel("a", type=kind)])["panels"][1] for kind in ("table", "timeseries"))
+    table, lines = (build_dashboard([panel("a", type=kind)])["panels"][1] for kind in ("table", "timeseries"))
 
     assert [(target["instant"], target["format"]) for target in table["targets"]] == [(True, "table")]
     assert [(target["instant"], target["format"]) for target in lines["targets"]] == [(False, "time_series")]
@@ -72,7 +72,7 @@ def test_a_table_shows_the_present_and_lines_the_past() -> None:
 
 
 def test_every_query_goes_to_the_prometheus_that_the_reader_chooses() -> None:
-    dashboard = made([panel("a")], variables=[{"name": "model", "query": "label_values(up, model)"}])
+    dashboard = build_dashboard([panel("a")], variables=[{"name": "model", "query": "label_values(up, model)"}])
 
     source, model = dashboard["templating"]["list"]
     assert (source["name"], source["type"]) == ("datasource", "datasource")
@@ -81,7 +81,9 @@ def test_every_query_goes_to_the_prometheus_that_the_reader_chooses() -> None:
 
 
 def test_a_warning_is_a_line_in_a_graph_and_a_colour_of_a_number() -> None:
-    graph, number = (made([panel("a", type=kind, warning=0.5)])["panels"][1] for kind in ("timeseries", "stat"))
+    graph, number = (
+        build_dashboard([panel("a", type=kind, warning=0.5)])["panels"][1] for kind in ("timeseries", "stat")
+    )
 
     steps = [{"color": "green", "value": None}, {"color": "red", "value": 0.5}]
     assert [one["fieldConfig"]["defaults"]["thresholds"]["steps"] for one in (graph, number)] == [steps, steps]

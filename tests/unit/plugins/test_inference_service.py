@@ -36,7 +36,7 @@ from module_run import Run
 
 def follows_once(api: FakeApi) -> bool:
     """Whether no watch was followed to its end and begun anew, which a wait of minutes does again and again."""
-    watched = [call.path for call in api.asked("watch")]
+    watched = [call.path for call in api.calls_of("watch")]
     return len(watched) == len(set(watched))
 
 
@@ -62,7 +62,7 @@ def test_a_model_and_its_service_are_made_and_waited_for(api: FakeApi, run: Run)
 
 def test_models_are_written_before_services(api: FakeApi, run: Run) -> None:
     run("inference_service", **task("a", "b", "c"), wait=False)
-    written = [call.path for call in api.asked("apply") if "dryRun" not in call.query]
+    written = [call.path for call in api.calls_of("apply") if "dryRun" not in call.query]
     assert len(written) == 6
     assert all(path.startswith(MODELS) for path in written[:3])
     assert all(path.startswith(SERVICES) for path in written[3:])
@@ -108,7 +108,7 @@ def test_check_run_check_run_of_a_removal(api: FakeApi, run: Run) -> None:
 def test_services_are_deleted_before_models(api: FakeApi, run: Run) -> None:
     run("inference_service", **task("a", "b"), wait=False)
     run("inference_service", **{**task("a", "b"), "state": "absent"})
-    paths = [call.path for call in api.asked("delete")]
+    paths = [call.path for call in api.calls_of("delete")]
     assert all(path.startswith(SERVICES) for path in paths[:2])
     assert all(path.startswith(MODELS) for path in paths[2:])
 
@@ -198,7 +198,7 @@ def test_what_the_loader_before_the_engine_says_is_told(api: FakeApi, run: Run) 
     api.controller = becomes(service=CRASHING)
     result = run("inference_service", name="a", namespace="models", spec=SPEC)
     assert result["results"][0]["log"] == ["no space left"]
-    assert api.asked("log")[0].query["container"] == "model-downloader"
+    assert api.calls_of("log")[0].query["container"] == "model-downloader"
 
 
 def test_a_service_that_waits_for_a_gpu_is_waited_for_and_told(api: FakeApi, run: Run) -> None:

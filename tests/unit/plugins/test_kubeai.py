@@ -148,7 +148,7 @@ def test_a_failure_brings_the_engine_s_last_words(api: FakeApi, run: Run) -> Non
         "Model models/a failed. CrashLoopBackOff: The engine ended with exit code 1. Last log lines:\n"
         "ValueError: unknown flag"
     )
-    assert api.asked("log")[0].query["container"] == "server"
+    assert api.calls_of("log")[0].query["container"] == "server"
 
 
 def test_a_cache_that_is_not_loaded_brings_the_loader_s_last_words(api: FakeApi, run: Run) -> None:

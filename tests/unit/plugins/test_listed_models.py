@@ -46,7 +46,7 @@ def test_an_item_goes_to_its_api_and_kind(models: list[Any], services: list[Any]
 
 
 @pytest.mark.parametrize(
-    ("item", "told"),
+    ("item", "expected"),
     [
         ({"name": "m"}, ("usual", "", "")),
         ({"name": "m", "spec": None}, ("usual", "", "")),
@@ -59,11 +59,11 @@ def test_an_item_goes_to_its_api_and_kind(models: list[Any], services: list[Any]
         (MODEL, ("own", "", "")),
     ],
 )
-def test_what_is_known_of_an_item(item: dict[str, Any], told: tuple[str, str, str]) -> None:
+def test_what_is_known_of_an_item(item: dict[str, Any], expected: tuple[str, str, str]) -> None:
     [one] = listed_models([item], [], SETTINGS)["objects"]
 
     assert (one["name"], one["model"]) == ("m", True)
-    assert (one["namespace"], one["source"], one["claim"]) == told
+    assert (one["namespace"], one["source"], one["claim"]) == expected
 
 
 def test_the_gateway_lists_models_or_the_services_that_serve_them() -> None:

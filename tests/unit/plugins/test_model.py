@@ -130,9 +130,9 @@ def test_a_hundred_models_cost_few_requests(api: FakeApi, run: Run) -> None:
     task: dict[str, Any] = {"namespace": "models", "models": [{"name": f"m{i}", "spec": SPEC} for i in range(100)]}
     assert not run("model", **task).failed
     # One list, one dry run and one write each, and a watch at most: no discovery, no polling.
-    assert len(api.asked("list")) == 1
-    assert len(api.asked("apply")) == 200
-    assert len(api.asked("watch")) <= 1
+    assert len(api.calls_of("list")) == 1
+    assert len(api.calls_of("apply")) == 200
+    assert len(api.calls_of("watch")) <= 1
     assert len(api.calls) <= 202
     api.calls.clear()
     assert not run("model", **task)["changed"]
@@ -143,7 +143,7 @@ def test_one_model_costs_few_requests(api: FakeApi, run: Run) -> None:
     api.once("watch", lambda: api.set_status(PATH + "a", **READY))
     assert not run("model", name="a", namespace="models", spec=SPEC).failed
     assert [call.verb for call in api.calls] == ["get", "apply", "watch"]
-    assert api.asked("watch")[0].query["fieldSelector"] == "metadata.name=a"
+    assert api.calls_of("watch")[0].query["fieldSelector"] == "metadata.name=a"
 
 
 def test_namespaces_are_waited_for_together(api: FakeApi, run: Run) -> None:
@@ -159,7 +159,7 @@ def test_namespaces_are_waited_for_together(api: FakeApi, run: Run) -> None:
         models=[{"name": "a", "spec": SPEC}, {"name": "b", "namespace": "other", "spec": SPEC}],
     )
     assert [model["ready"] for model in result["results"]] == [True, True]
-    assert len(api.asked("watch")) == 2
+    assert len(api.calls_of("watch")) == 2
 
 
 def test_a_failure_ends_the_wait_at_once_and_carries_the_others(api: FakeApi, run: Run) -> None:
@@ -223,7 +223,7 @@ def test_a_failure_comes_with_events_and_the_end_of_the_log(api: FakeApi, run: R
             "object": "Pod/bad-1",
         }
     ]
-    assert api.asked("log")[0].query == {"container": "llama-server", "tailLines": "20", "previous": "true"}
+    assert api.calls_of("log")[0].query == {"container": "llama-server", "tailLines": "20", "previous": "true"}
 
 
 def test_a_model_whose_short_id_leads_to_another_is_ready_with_a_warning(api: FakeApi, run: Run) -> None:
@@ -504,7 +504,7 @@ def test_after_an_error_that_meets_all_the_others_are_not_tried(api: FakeApi, ru
     result = run("model", namespace="models", models=[{"name": f"m{i}", "spec": SPEC} for i in range(100)])
     assert result["error_code"] == "unauthorized"
     assert len(result["results"]) == 100
-    assert len(api.asked("apply")) <= 32
+    assert len(api.calls_of("apply")) <= 32
 
 
 # ---- of several APIs -------------------------------------------------------------------------------------------------

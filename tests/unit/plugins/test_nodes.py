@@ -193,7 +193,7 @@ def test_vendors_are_those_that_the_role_knows() -> None:
     assert {
         name: (vendor.resources, [{"key": label, "operator": "In", "values": ["true"]} for label in vendor.labels])
         for name, vendor in _nodes.VENDORS.items()
-    } == {name: (vendor["resources"], vendor["nodes"]) for name, vendor in role_vars["__device_plugin_known"].items()}
+    } == {name: (vendor["resources"], vendor["nodes"]) for name, vendor in role_vars["__device_plugin_vendors"].items()}
 
 
 def test_what_the_page_and_the_documentation_show_can_be_read(api: FakeApi, read: Read, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ POD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("shape", "made"),
+    ("shape", "created"),
     [
         ("{metadata.name}", "one"),
         ("{spec.priority}", 0),
@@ -34,8 +34,8 @@ POD: dict[str, Any] = {
         ("no path", "no path"),
     ],
 )
-def test_a_shape_is_filled(shape: Any, made: Any) -> None:
-    assert shaped([POD], shape) == [made]
+def test_a_shape_is_filled(shape: Any, created: Any) -> None:
+    assert shaped([POD], shape) == [created]
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ def test_a_cut_stream_is_continued_where_it_was_cut(api: FakeApi, run: Run) -> N
     api.once("watch", api.cut_streams)
     api.once("watch", lambda: _ready(api))
     assert not run("model", **TASK).failed
-    first, second = api.asked("watch")
+    first, second = api.calls_of("watch")
     assert int(second.query["resourceVersion"]) >= int(first.query["resourceVersion"])
-    assert api.asked("list") == []
+    assert api.calls_of("list") == []
 
 
 def test_a_version_that_the_server_has_forgotten_is_listed_anew(api: FakeApi, run: Run) -> None:
@@ -47,14 +47,14 @@ def test_a_version_that_the_server_has_forgotten_is_listed_anew(api: FakeApi, ru
     api.answers.append(Answer(_is_watch, 410, "Expired", "too old resource version"))
     api.once("watch", lambda: _ready(api))
     assert not run("model", **TASK).failed
-    assert len(api.asked("list")) == 1
+    assert len(api.calls_of("list")) == 1
 
 
 def test_a_watch_that_ends_in_an_error_event_is_listed_anew(api: FakeApi, run: Run) -> None:
     api.once("watch", api.forget)
     api.once("watch", lambda: _ready(api))
     assert not run("model", **TASK).failed
-    assert len(api.asked("list")) >= 1
+    assert len(api.calls_of("list")) >= 1
 
 
 def test_a_restart_of_the_server_is_waited_out(api: FakeApi, run: Run) -> None:
@@ -75,7 +75,7 @@ def test_a_restart_between_the_requests_is_waited_out(api: FakeApi, run: Run) ->
     for _attempt in range(3):
         api.answers.append(Answer(lambda call: call.verb == "apply", cut=True))
     assert not run("model", **TASK).failed
-    assert len(api.asked("apply")) == 4
+    assert len(api.calls_of("apply")) == 4
 
 
 def test_requests_slow_down_when_asked_to(api: FakeApi, run: Run) -> None:
@@ -103,7 +103,7 @@ def test_a_field_that_the_definition_lacks_is_not_retried(api: FakeApi, run: Run
     result = run("model", **TASK)
     assert result["error_code"] == "invalid"
     assert result.cause == "Model models/a was refused. .spec.x: field not declared in schema."
-    assert len(api.asked("apply")) == 1
+    assert len(api.calls_of("apply")) == 1
 
 
 def _openapi(**fields: Any) -> str:
@@ -117,7 +117,7 @@ def _openapi(**fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("paths", "told"),
+    ("paths", "expected"),
     [
         ([".spec.minReplica"], "Did you mean minReplicas?"),
         ([".spec.env[0].valeu"], "Did you mean value?"),
@@ -127,7 +127,7 @@ def _openapi(**fields: Any) -> str:
     ],
 )
 def test_a_field_that_is_misspelled_is_told_with_what_was_meant(
-    api: FakeApi, run: Run, paths: list[str], told: str
+    api: FakeApi, run: Run, paths: list[str], expected: str
 ) -> None:
     env = {"items": {"properties": {"name": {}, "value": {}}}}
     text = f"failed to create typed patch object (models/a; krypton.ai/v1alpha1, Kind=Model): errors: {paths}".replace(
@@ -143,8 +143,8 @@ def test_a_field_that_is_misspelled_is_told_with_what_was_meant(
     ]
     result = run("model", **TASK)
     assert result["error_code"] == "invalid"
-    assert told in result["msg"]
-    assert ("did you mean" in result["msg"].lower()) is bool(told)
+    assert expected in result["msg"]
+    assert ("did you mean" in result["msg"].lower()) is bool(expected)
 
 
 def test_one_who_may_not_read_the_schemas_is_told_the_field_alone(api: FakeApi, run: Run) -> None:
@@ -162,8 +162,8 @@ def test_where_watching_is_not_permitted_it_polls(api: FakeApi, run: Run) -> Non
     api.answers.append(Answer(_is_watch, 403, "Forbidden", 'models.krypton.ai is forbidden: User "u" cannot watch'))
     api.once("list", lambda: _ready(api))
     assert not run("model", **TASK).failed
-    assert len(api.asked("watch")) == 1
-    assert api.asked("list")
+    assert len(api.calls_of("watch")) == 1
+    assert api.calls_of("list")
 
 
 def test_trouble_at_the_end_is_told(api: FakeApi, run: Run) -> None:
@@ -184,7 +184,7 @@ def test_a_watch_that_cannot_be_understood_ends_the_wait_at_once(api: FakeApi, r
     api.controller = becomes(others=PENDING)
     api.answers.append(Answer(_is_watch, 200, text=json.dumps(event) + "\n"))
     result = run("model", **{**TASK, "wait_timeout": 600})
-    assert len(api.asked("watch")) == 1
+    assert len(api.calls_of("watch")) == 1
     assert result["error_code"] == "internal_error"
     assert "The watch of models.krypton.ai in models ended: KeyError" in result["msg"]
 

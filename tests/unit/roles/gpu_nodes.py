@@ -62,7 +62,7 @@ MI300 = {"address": "0000:05:00.0", "vendor": "amd", "device_id": "74a1", "archi
 FLEX = {"address": "0000:03:00.0", "vendor": "intel", "device_id": "56c0", "architecture": "", "model": "Flex 170"}
 
 
-def found(*gpus: dict[str, Any], **further: Any) -> dict[str, Any]:
+def gpu_facts(*gpus: dict[str, Any], **further: Any) -> dict[str, Any]:
     """What ``gpu_info`` says of a node with these GPUs."""
     vendors = [vendor for vendor in ("nvidia", "amd", "intel") if vendor in {gpu["vendor"] for gpu in gpus}]
     vendor = vendors[0] if vendors else "none"
@@ -95,7 +95,7 @@ class Node:
         distribution, version, family, kernel = SYSTEMS[system]
         host_vars = {
             "inventory_hostname": "gpu-1",
-            "__gpu_node_facts": found(H100) if facts is None else facts,
+            "__gpu_node_facts": gpu_facts(H100) if facts is None else facts,
             "__gpu_node_dpkg": {"stdout_lines": [f"ii  {name} 1.0" for name in packages] + ["rc  nvidia-of-old 1.0"]},
             "ansible_facts": {
                 "architecture": architecture,

@@ -19,7 +19,7 @@ from slipway.apis.ome.names import NODE_LABEL
 from slipway.apis.ome.services.plan import POD_READER
 from slipway.controller.loaders import signing
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, POD, PRIORITY_CLASS
-from slipway.kube.writes.applier import OF_STRANGER, OF_VANISHED_OWNER
+from slipway.kube.writes.write_only import OF_STRANGER, OF_VANISHED_OWNER
 from slipway.serving.contract.delivery import OBSERVED, WORKLOADS
 from slipway.serving.contract.settings import Settings
 from slipway.serving.routing.scaling import STATE, WAKE

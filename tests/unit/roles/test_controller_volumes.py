@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slipway.apis.ome.models.volumes import PREFIX, Claimed, volume
+from slipway.apis.ome.models.volumes import PREFIX, ModelClaim, build_volume
 from slipway.weights.nodes import RECORDS
 
 from .rendering import Rendered
@@ -50,7 +50,7 @@ def test_without_directories_for_models_the_controller_makes_no_volume() -> None
 
 def test_what_the_controller_plans_is_what_the_policy_allows() -> None:
     claim = {"metadata": {"name": f"{PREFIX}abc", "namespace": "chat", "uid": "u"}}
-    made = volume("uid", Claimed("/raid/models/tiny", claim))
+    made = build_volume("uid", ModelClaim("/raid/models/tiny", claim))
     [term] = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert [(one["key"].startswith(RECORDS), one["operator"]) for one in term["matchExpressions"]] == [(True, "Exists")]
     assert made["spec"]["claimRef"]["name"] == made["metadata"]["name"]

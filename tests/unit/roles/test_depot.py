@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from slipway.apis.deckhouse.settings import deckhouse
-from slipway.depot.settings import parsed
+from slipway.depot.settings import parse_settings
 from slipway.serving.contract.settings import Settings
 
 from ..network_policy import ALL, PROMETHEUS, who
@@ -66,7 +66,7 @@ def test_settings_say_what_was_given_and_nothing_else() -> None:
     ],
 )
 def test_depot_and_controller_have_the_same_limits(given: dict[str, Any], limit: str, share: int) -> None:
-    depot = parsed(rendered("__depot_settings", **given))
+    depot = parse_settings(rendered("__depot_settings", **given))
     role = Rendered("controller", slipway_apis=["deckhouse"], **given)
     own = role["__controller_deckhouse"] | given.get("controller_deckhouse_config", {})
     controller = deckhouse(msgspec.convert({"apis": {"deckhouse": own}}, Settings))

@@ -210,7 +210,7 @@ def test_a_profile_that_goes_takes_its_objects_along_and_its_daemon_set_last() -
         return {"metadata": {"name": name, "namespace": "slipway-devices", "labels": {OURS: "nvidia"}}}
 
     plugins = [ours("slipway-nvidia-device-plugin"), ours("slipway-nvidia-device-plugin-shared")]
-    leftovers = rendered(chosen=["nvidia"], _ours={"resources": plugins})["__device_plugin_left"]
+    leftovers = rendered(chosen=["nvidia"], _ours={"resources": plugins})["__device_plugin_obsolete"]
 
     assert {one["metadata"]["name"] for one in leftovers} == {"slipway-nvidia-device-plugin-shared"}
     assert [one["kind"] for one in leftovers][-2:] == ["ConfigMap", "DaemonSet"]
@@ -221,7 +221,7 @@ def test_a_profile_that_goes_takes_its_objects_along_and_its_daemon_set_last() -
 
 
 @pytest.mark.parametrize(
-    ("labels", "said", "vendor"),
+    ("labels", "expected", "vendor"),
     [
         ({}, {}, ""),
         ({NFD: "true"}, {}, "nvidia"),
@@ -234,11 +234,11 @@ def test_a_profile_that_goes_takes_its_objects_along_and_its_daemon_set_last() -
         ({NFD: "true"}, {"one": "none"}, ""),
     ],
 )
-def test_whose_gpus_a_node_has(labels: dict[str, str], said: dict[str, str], vendor: str) -> None:
-    node_state = rendered(node("one", labels=labels), nodes=said)["__device_plugin_all"]["one"]
+def test_whose_gpus_a_node_has(labels: dict[str, str], expected: dict[str, str], vendor: str) -> None:
+    node_state = rendered(node("one", labels=labels), nodes=expected)["__device_plugin_all"]["one"]
 
     assert node_state["vendor"] == vendor
-    assert node_state["labels"].get(OURS, "") == (vendor or ("none" if said else ""))
+    assert node_state["labels"].get(OURS, "") == (vendor or ("none" if expected else ""))
 
 
 def test_a_node_is_left_alone_when_it_has_its_labels_and_no_other_of_ours() -> None:

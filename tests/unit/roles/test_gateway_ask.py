@@ -57,7 +57,7 @@ async def _answer(request: web.Request) -> web.Response:
     return web.Response(status=502 if model == "broken" else 404, text="not here")
 
 
-async def _asked(*models: str) -> Any:
+async def _ask(*models: str) -> Any:
     application = web.Application()
     application.add_routes([web.get("/v1/models", _models), web.post("/v1/{path:.+}", _answer)])
     runner = web.AppRunner(application)
@@ -78,14 +78,14 @@ async def _asked(*models: str) -> Any:
 
 
 def test_each_model_is_asked_for_what_it_can_do() -> None:
-    replies = asyncio.run(_asked(*ANSWERS))
+    replies = asyncio.run(_ask(*ANSWERS))
     assert {model: (reply["status"], reply["path"]) for model, reply in replies.items()} == {
         model: (200, path) for model, path in ANSWERS.items()
     }
 
 
 def test_a_failure_tells_the_first_request_and_what_was_said() -> None:
-    reply = asyncio.run(_asked("broken", "unknown"))
+    reply = asyncio.run(_ask("broken", "unknown"))
     assert (reply["broken"]["status"], reply["broken"]["path"]) == (502, "chat/completions")
     assert (reply["unknown"]["status"], reply["unknown"]["said"]) == (404, "not here")
 

@@ -20,7 +20,7 @@ from ..ansible_files import role_variables
 VARS = role_variables(Path(__file__).parents[3] / "roles/gateway")
 
 
-async def _asked(application: web.Application) -> dict[str, object]:
+async def _ask(application: web.Application) -> dict[str, object]:
     runner = web.AppRunner(application)
     await runner.setup()
     try:
@@ -41,7 +41,7 @@ async def _asked(application: web.Application) -> dict[str, object]:
 def test_models_of_every_feature_and_of_none_are_found() -> None:
     models = {feature.lower(): ModelEntry(route=Route(features=(feature,))) for feature in get_args(Feature)}
     table = TableFile({**models, "plain": ModelEntry()}).table()
-    assert asyncio.run(_asked(http_api.model_list(lambda: table))) == {
+    assert asyncio.run(_ask(http_api.model_list(lambda: table))) == {
         "status": 200,
         "models": sorted([*models, "plain"]),
     }
@@ -53,4 +53,4 @@ def test_a_gateway_that_wants_a_key_is_told_as_such() -> None:
 
     application = web.Application()
     application.add_routes([web.get("/v1/models", refuse)])
-    assert asyncio.run(_asked(application)) == {"status": 401, "models": []}
+    assert asyncio.run(_ask(application)) == {"status": 401, "models": []}

@@ -16,7 +16,7 @@ import yaml
 
 from tests import documents
 
-from .gpu_nodes import B200, FLEX, GH200, H100, MI300, NO_DRIVER, ROLE, RUNS, SYSTEMS, V100, Node, found
+from .gpu_nodes import B200, FLEX, GH200, H100, MI300, NO_DRIVER, ROLE, RUNS, SYSTEMS, V100, Node, gpu_facts
 from .test_container_runtimes import Dumper
 
 GOLDEN = Path(__file__).parent / "golden/gpu_node_packages.yaml"
@@ -35,7 +35,7 @@ ORIGINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def packages(system: str, gpu: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    listed: list[str] = Node(system, found(gpu), packages=KERNELS, **settings)["__gpu_node_packages"]
+    listed: list[str] = Node(system, gpu_facts(gpu), packages=KERNELS, **settings)["__gpu_node_packages"]
     return listed
 
 
@@ -70,7 +70,7 @@ def test_the_cuda_repository_is_that_of_system_and_architecture(system: str, arc
 @pytest.mark.parametrize("system", KNOWN)
 def test_only_what_is_asked_for_is_added_to_the_repositories(system: str) -> None:
     def names(*gpus: dict[str, Any], **settings: Any) -> list[str]:
-        return [one["name"] for one in Node(system, found(*gpus), **settings)["__gpu_node_repositories"]]
+        return [one["name"] for one in Node(system, gpu_facts(*gpus), **settings)["__gpu_node_repositories"]]
 
     rhel = ["epel-dkms"] if SYSTEMS[system][2] == "RedHat" else []
     assert names(H100) == ([] if system.startswith("ubuntu") else ["nvidia-cuda", *rhel])
@@ -85,7 +85,7 @@ def test_mirrors_stand_in_for_every_repository() -> None:
     mirrors = {f"gpu_node_repository_{name}_url": f"https://mirror/{name}" for name in ("cuda", "amd", "epel")}
     for system, gpu in product(KNOWN, (H100, MI300)):
         node = Node(
-            system, found(gpu), gpu_node_nvidia_repository="cuda", gpu_node_amd_driver="amdgpu",
+            system, gpu_facts(gpu), gpu_node_nvidia_repository="cuda", gpu_node_amd_driver="amdgpu",
             gpu_node_amd_toolkit=True, **mirrors,
         )  # fmt: skip
         addresses = re.findall(r"https?://[^/'\"]+", str(node["__gpu_node_repositories"]))
@@ -103,7 +103,7 @@ def test_mirrors_stand_in_for_every_repository() -> None:
     ],
 )
 def test_amd_s_driver_comes_from_the_release_that_fits(system: str, place: str) -> None:
-    repository = Node(system, found(MI300), gpu_node_amd_driver="amdgpu")["__gpu_node_repositories"][0]
+    repository = Node(system, gpu_facts(MI300), gpu_node_amd_driver="amdgpu")["__gpu_node_repositories"][0]
 
     assert place in (f"{repository['deb']['uris'][0]} {repository['deb']['suites'][0]}", repository["rpm"]["baseurl"])
 
@@ -129,7 +129,7 @@ def test_of_epel_nothing_but_dkms_is_taken(system: str) -> None:
     ],
 )
 def test_modules_are_those_that_all_gpus_can_use(gpus: list[dict[str, Any]], modules: str) -> None:
-    node = Node(facts=found(*gpus))
+    node = Node(facts=gpu_facts(*gpus))
 
     assert node["__gpu_node_nvidia_modules"] == modules
     assert node["__gpu_node_driver_problems"] == []
@@ -139,22 +139,22 @@ def test_modules_are_those_that_all_gpus_can_use(gpus: list[dict[str, Any]], mod
     ("node", "why", "what"),
     [
         (
-            Node(facts=found(V100), gpu_node_nvidia_branch="595"),
+            Node(facts=gpu_facts(V100), gpu_node_nvidia_branch="595"),
             "Branch 595 of NVIDIA's driver no longer supports V100.",
             "Set gpu_node_nvidia_branch to 580, the last one that does.",
         ),
         (
-            Node(facts=found(V100), gpu_node_nvidia_modules="open"),
+            Node(facts=gpu_facts(V100), gpu_node_nvidia_modules="open"),
             "NVIDIA's open modules do not support V100.",
             "Set gpu_node_nvidia_modules to proprietary or auto.",
         ),
         (
-            Node(facts=found(B200, GH200), gpu_node_nvidia_modules="proprietary"),
+            Node(facts=gpu_facts(B200, GH200), gpu_node_nvidia_modules="proprietary"),
             "NVIDIA's proprietary modules do not support B200, GH200.",
             "Set gpu_node_nvidia_modules to open or auto.",
         ),
         (
-            Node(facts=found(B200, V100)),
+            Node(facts=gpu_facts(B200, V100)),
             "No NVIDIA driver supports both V100 and B200.",
             "Remove one kind of GPU.",
         ),
@@ -169,7 +169,7 @@ def test_modules_are_those_that_all_gpus_can_use(gpus: list[dict[str, Any]], mod
             "Set gpu_node_nvidia_repository to cuda, or to none if the node already has a repository with one.",
         ),
         (
-            Node(facts=found(MI300), architecture="aarch64", gpu_node_amd_driver="amdgpu"),
+            Node(facts=gpu_facts(MI300), architecture="aarch64", gpu_node_amd_driver="amdgpu"),
             "AMD publishes its driver for amd64 only.",
             "Set gpu_node_amd_driver to inbox.",
         ),
@@ -196,7 +196,7 @@ def test_systems_that_are_not_known_are_left_alone(system: str) -> None:
 def test_packages_of_the_driver_are_of_its_branch_or_version(system: str, revision: str) -> None:
     assert Node(system)["__gpu_node_glob"] == "580.*"
     assert Node(system, gpu_node_nvidia_version="580.95.05")["__gpu_node_glob"] == f"580.95.05{revision}"
-    assert Node(system, found(MI300))["__gpu_node_glob"] == ""
+    assert Node(system, gpu_facts(MI300))["__gpu_node_glob"] == ""
     # The one driver that Debian's archive has.
     assert Node("debian12", gpu_node_nvidia_repository="distribution")["__gpu_node_glob"] == ""
 
@@ -264,7 +264,7 @@ def test_a_driver_that_is_held_is_let_go_for_another_one_only(settings: dict[str
 def test_the_fabric_manager_goes_with_switches(system: str, wish: str, switches: int, installed: bool) -> None:
     for origin in ("cuda", "cuda" if system == "rocky9" else "distribution"):
         node = Node(
-            system, found(H100, nvswitches=switches),
+            system, gpu_facts(H100, nvswitches=switches),
             gpu_node_nvidia_repository=origin, gpu_node_nvidia_fabric_manager=wish,
         )  # fmt: skip
         listed = any("fabric" in name for name in node["__gpu_node_packages"])
@@ -276,19 +276,19 @@ def test_the_fabric_manager_goes_with_switches(system: str, wish: str, switches:
 
 def test_switches_of_nvlink_5_get_what_manages_them() -> None:
     for system in ("ubuntu24", "debian12", "rocky9"):
-        node = Node(system, found(B200, nvlink_managers=1), gpu_node_nvidia_repository="cuda")
+        node = Node(system, gpu_facts(B200, nvlink_managers=1), gpu_node_nvidia_repository="cuda")
         names = " ".join(node["__gpu_node_packages"])
         assert all(name in names for name in ("fabricmanager", "nvlsm", "infiniband-diags"))
         assert node["__gpu_node_loads"][-1] == "ib_umad"
 
-    [problem] = Node(facts=found(B200, nvlink_managers=1))["__gpu_node_driver_problems"]
+    [problem] = Node(facts=gpu_facts(B200, nvlink_managers=1))["__gpu_node_driver_problems"]
     assert problem["why"] == "Ubuntu's archive has no nvlsm, which the switches of NVLink 5 need."
-    never = Node(facts=found(B200, nvlink_managers=1), gpu_node_nvidia_fabric_manager="never")
+    never = Node(facts=gpu_facts(B200, nvlink_managers=1), gpu_node_nvidia_fabric_manager="never")
     assert never["__gpu_node_driver_problems"] == never["__gpu_node_fabric_beside"] == []
 
 
 @pytest.mark.parametrize(
-    ("said", "states"),
+    ("expected", "states"),
     [
         (
             "    Fabric\n        State                             : Completed\n        Status : Success\n",
@@ -302,8 +302,8 @@ def test_switches_of_nvlink_5_get_what_manages_them() -> None:
         ("", []),
     ],
 )
-def test_the_state_of_the_fabric_is_that_of_each_gpu(said: str, states: list[str]) -> None:
-    assert Node(__gpu_node_fabric_answer={"stdout": said})["__gpu_node_fabric_states"] == states
+def test_the_state_of_the_fabric_is_that_of_each_gpu(expected: str, states: list[str]) -> None:
+    assert Node(__gpu_node_fabric_answer={"stdout": expected})["__gpu_node_fabric_states"] == states
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_the_state_of_the_fabric_is_that_of_each_gpu(said: str, states: list[str
     ],
 )
 def test_the_fabric_manager_has_the_name_that_its_branch_has_on_the_rhel_family(branch: str, names: list[str]) -> None:
-    node = Node("rocky9", found(H100, nvswitches=4), gpu_node_nvidia_branch=branch)
+    node = Node("rocky9", gpu_facts(H100, nvswitches=4), gpu_node_nvidia_branch=branch)
 
     assert [name for name in node["__gpu_node_packages"] if "fabric" in name or "nscq" in name] == names
 
@@ -386,17 +386,17 @@ def test_a_kernel_that_signed_modules_no_longer_come_for_is_left_for_a_newer_one
     assert node["__gpu_node_unavailable"] == ["linux-modules-nvidia-580-server-open-6.8.0-87-generic"]
     assert node["__gpu_node_other_kernel_does"]
     assert node["__gpu_node_reboot_reasons"] == ["The driver is for a newer installed kernel, not for the running one."]
-    runs = Node(facts=found(H100, driver=RUNS), packages=("linux-image-generic",), __gpu_node_for_kernel=GONE)
+    runs = Node(facts=gpu_facts(H100, driver=RUNS), packages=("linux-image-generic",), __gpu_node_for_kernel=GONE)
     assert runs["__gpu_node_reboot_reasons"] == []
 
 
 @pytest.mark.parametrize(
     ("system", "facts", "settings", "goes_on"),
     [
-        ("ubuntu24", found(H100), {}, False),  # nothing brings a newer kernel
-        ("ubuntu24", found(H100), {"gpu_node_nvidia_repository": "cuda"}, False),
-        ("debian12", found(H100), {}, False),
-        ("ubuntu24", found(MI300), {}, True),  # the driver may be part of the kernel
+        ("ubuntu24", gpu_facts(H100), {}, False),  # nothing brings a newer kernel
+        ("ubuntu24", gpu_facts(H100), {"gpu_node_nvidia_repository": "cuda"}, False),
+        ("debian12", gpu_facts(H100), {}, False),
+        ("ubuntu24", gpu_facts(MI300), {}, True),  # the driver may be part of the kernel
     ],
 )
 def test_without_headers_of_the_kernel_that_runs_nothing_can_be_built(
@@ -440,19 +440,19 @@ KEY = {"path": "/var/lib/dkms/mok.pub", "enrolled": False}
 @pytest.mark.parametrize(
     ("system", "settings", "facts", "refused"),
     [
-        ("ubuntu24", {}, found(H100, secure_boot=True), False),  # signed by Ubuntu
-        ("ubuntu24", {"gpu_node_nvidia_repository": "cuda"}, found(H100, secure_boot=True), True),
-        ("debian12", {}, found(H100, secure_boot=True), True),
-        ("rocky9", {}, found(H100, secure_boot=True), True),
-        ("rocky9", {}, found(H100, secure_boot=True, module_keys=[KEY]), True),
-        ("rocky9", {}, found(H100, secure_boot=True, module_keys=[{**KEY, "enrolled": True}]), False),
-        ("rocky9", {}, found(H100, secure_boot=True, driver=RUNS), False),  # let in already
-        ("rocky9", {"gpu_node_ignore_secure_boot": True}, found(H100, secure_boot=True), False),
-        ("rocky9", {}, found(H100), False),
-        ("rocky9", {}, found(H100, secure_boot=None), False),
-        ("rocky9", {}, found(MI300, secure_boot=True), False),  # the kernel's own
-        ("rocky9", {"gpu_node_amd_driver": "amdgpu"}, found(MI300, secure_boot=True), True),
-        ("rocky9", {}, found(FLEX, secure_boot=True), False),
+        ("ubuntu24", {}, gpu_facts(H100, secure_boot=True), False),  # signed by Ubuntu
+        ("ubuntu24", {"gpu_node_nvidia_repository": "cuda"}, gpu_facts(H100, secure_boot=True), True),
+        ("debian12", {}, gpu_facts(H100, secure_boot=True), True),
+        ("rocky9", {}, gpu_facts(H100, secure_boot=True), True),
+        ("rocky9", {}, gpu_facts(H100, secure_boot=True, module_keys=[KEY]), True),
+        ("rocky9", {}, gpu_facts(H100, secure_boot=True, module_keys=[{**KEY, "enrolled": True}]), False),
+        ("rocky9", {}, gpu_facts(H100, secure_boot=True, driver=RUNS), False),  # let in already
+        ("rocky9", {"gpu_node_ignore_secure_boot": True}, gpu_facts(H100, secure_boot=True), False),
+        ("rocky9", {}, gpu_facts(H100), False),
+        ("rocky9", {}, gpu_facts(H100, secure_boot=None), False),
+        ("rocky9", {}, gpu_facts(MI300, secure_boot=True), False),  # the kernel's own
+        ("rocky9", {"gpu_node_amd_driver": "amdgpu"}, gpu_facts(MI300, secure_boot=True), True),
+        ("rocky9", {}, gpu_facts(FLEX, secure_boot=True), False),
     ],
 )
 def test_secure_boot_refuses_what_is_built_on_the_node_with_a_key_that_it_does_not_trust(
@@ -462,8 +462,8 @@ def test_secure_boot_refuses_what_is_built_on_the_node_with_a_key_that_it_does_n
 
 
 def test_what_to_do_about_secure_boot_fits_the_node() -> None:
-    ubuntu = Node(facts=found(H100), gpu_node_nvidia_repository="cuda")["__gpu_node_secure_boot_help"]
-    rocky = Node("rocky9", found(H100, module_keys=[KEY]))["__gpu_node_secure_boot_help"]
+    ubuntu = Node(facts=gpu_facts(H100), gpu_node_nvidia_repository="cuda")["__gpu_node_secure_boot_help"]
+    rocky = Node("rocky9", gpu_facts(H100, module_keys=[KEY]))["__gpu_node_secure_boot_help"]
 
     assert "gpu_node_nvidia_repository to distribution" in ubuntu
     assert "update-secureboot-policy --new-key\n" in ubuntu
@@ -483,21 +483,21 @@ OLD = RUNS | {"loaded_version": "570.133.20"}
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (found(H100), []),  # in check mode, before anything is installed
-        (found(H100, driver=RUNS), []),
-        (found(H100, driver=RUNS | {"installed_version": None, "installed_kind": None}), []),
-        (found(H100, driver=OLD), ["(570.133.20, open) is not the installed one (580.95.05, open)"]),
+        (gpu_facts(H100), []),  # in check mode, before anything is installed
+        (gpu_facts(H100, driver=RUNS), []),
+        (gpu_facts(H100, driver=RUNS | {"installed_version": None, "installed_kind": None}), []),
+        (gpu_facts(H100, driver=OLD), ["(570.133.20, open) is not the installed one (580.95.05, open)"]),
         (
-            found(H100, driver=RUNS | {"loaded_kind": "proprietary"}),
+            gpu_facts(H100, driver=RUNS | {"loaded_kind": "proprietary"}),
             ["(580.95.05, proprietary) is not the installed one"],
         ),
-        (found(H100, driver=RUNS | NO_DRIVER | {"installed_kind": "open"}), ["installed but not loaded"]),
-        (found(H100, nouveau_loaded=True), ["nouveau is loaded"]),
-        (found(MI300, nouveau_loaded=True), []),
-        (found(H100, driver=OLD, reboot_required=True), ["570.133.20"]),
-        (found(MI300, driver=NO_DRIVER | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "inbox"}), []),
+        (gpu_facts(H100, driver=RUNS | NO_DRIVER | {"installed_kind": "open"}), ["installed but not loaded"]),
+        (gpu_facts(H100, nouveau_loaded=True), ["nouveau is loaded"]),
+        (gpu_facts(MI300, nouveau_loaded=True), []),
+        (gpu_facts(H100, driver=OLD, reboot_required=True), ["570.133.20"]),
+        (gpu_facts(MI300, driver=NO_DRIVER | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "inbox"}), []),
         (
-            found(
+            gpu_facts(
                 MI300,
                 driver=NO_DRIVER
                 | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "added", "installed_version": "6.16.6"},
@@ -514,7 +514,7 @@ def test_a_reboot_has_its_reasons(facts: dict[str, Any], words: list[str]) -> No
 
 
 def test_a_reboot_that_the_system_alone_asks_for_is_left_to_who_says_so() -> None:
-    facts = found(H100, driver=RUNS, reboot_required=True)
+    facts = gpu_facts(H100, driver=RUNS, reboot_required=True)
 
     assert Node(facts=facts)["__gpu_node_reboot_reasons"] == []
     assert Node(facts=facts, gpu_node_reboot_for_system=True)["__gpu_node_reboot_reasons"] == [
@@ -525,14 +525,14 @@ def test_a_reboot_that_the_system_alone_asks_for_is_left_to_who_says_so() -> Non
 @pytest.mark.parametrize(
     ("facts", "settings", "goes"),
     [
-        (found(H100), {}, False),
-        (found(H100, driver=RUNS), {}, False),
-        (found(H100, driver=RUNS), {"gpu_node_nvidia_version": "580.95.05"}, False),
-        (found(H100, driver=RUNS), {"gpu_node_nvidia_version": "580.126.20"}, True),
-        (found(H100, driver=RUNS), {"gpu_node_nvidia_branch": "595"}, True),
-        (found(H100, driver=RUNS), {"gpu_node_nvidia_modules": "proprietary"}, True),
+        (gpu_facts(H100), {}, False),
+        (gpu_facts(H100, driver=RUNS), {}, False),
+        (gpu_facts(H100, driver=RUNS), {"gpu_node_nvidia_version": "580.95.05"}, False),
+        (gpu_facts(H100, driver=RUNS), {"gpu_node_nvidia_version": "580.126.20"}, True),
+        (gpu_facts(H100, driver=RUNS), {"gpu_node_nvidia_branch": "595"}, True),
+        (gpu_facts(H100, driver=RUNS), {"gpu_node_nvidia_modules": "proprietary"}, True),
         (
-            found(MI300, driver=RUNS | {"vendor": "amd", "loaded_kind": "added"}),
+            gpu_facts(MI300, driver=RUNS | {"vendor": "amd", "loaded_kind": "added"}),
             {"gpu_node_amd_driver": "amdgpu"},
             False,
         ),
@@ -550,7 +550,7 @@ def test_pods_go_before_a_driver_that_runs_is_replaced(
 def test_pods_go_before_a_missing_part_brings_all_others_of_one_release() -> None:
     present = Node()["__gpu_node_driver_names"][:-1]
 
-    assert Node(facts=found(H100, driver=RUNS), packages=tuple(present), **OURS)["__gpu_node_driver_goes"]
+    assert Node(facts=gpu_facts(H100, driver=RUNS), packages=tuple(present), **OURS)["__gpu_node_driver_goes"]
 
 
 def test_another_driver_than_the_wanted_one_is_not_taken_for_it() -> None:
@@ -569,15 +569,18 @@ def test_kernels_that_somebody_else_holds_stay_held() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "wanted"),
+    ("facts", "requested"),
     [
-        (found(H100), False),
-        (found(H100, driver=RUNS | {"installed_version": "", "installed_kind": ""}), True),
-        (found(MI300, driver=NO_DRIVER | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "inbox"}), False),
+        (gpu_facts(H100), False),
+        (gpu_facts(H100, driver=RUNS | {"installed_version": "", "installed_kind": ""}), True),
+        (
+            gpu_facts(MI300, driver=NO_DRIVER | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "inbox"}),
+            False,
+        ),
     ],
 )
-def test_after_a_removal_only_a_driver_that_still_runs_wants_a_reboot(facts: dict[str, Any], wanted: bool) -> None:
-    assert bool(Node(facts=facts)["__gpu_node_reasons_after_removal"]) == wanted
+def test_after_a_removal_only_a_driver_that_still_runs_wants_a_reboot(facts: dict[str, Any], requested: bool) -> None:
+    assert bool(Node(facts=facts)["__gpu_node_reasons_after_removal"]) == requested
 
 
 # ---- Whose driver it is ----
@@ -588,9 +591,9 @@ BY_RUNFILE = RUNS | {"source": "runfile"}
 IN_CONTAINER = RUNS | {"source": "container", "installed_version": "", "installed_kind": ""}
 
 
-def asked(kind: str, *objects: dict[str, Any], **answer: Any) -> dict[str, Any]:
+def listed_objects(kind: str, *objects: dict[str, Any], **answer: Any) -> dict[str, Any]:
     """What the cluster says of the objects of a kind."""
-    return {"__gpu_node_asked": {"results": [{"item": kind, "api_found": True, "resources": [*objects]} | answer]}}
+    return {"__gpu_node_lookup": {"results": [{"item": kind, "api_found": True, "resources": [*objects]} | answer]}}
 
 
 @pytest.mark.parametrize(
@@ -615,7 +618,7 @@ def asked(kind: str, *objects: dict[str, Any], **answer: Any) -> dict[str, Any]:
 def test_a_driver_stays_that_works_and_is_what_is_asked_for_whoever_has_installed_it(
     driver: dict[str, Any], settings: dict[str, Any], kept: bool
 ) -> None:
-    node = Node(facts=found(H100, driver=driver), packages=PACKAGES_OF_OTHERS, **settings)
+    node = Node(facts=gpu_facts(H100, driver=driver), packages=PACKAGES_OF_OTHERS, **settings)
 
     assert node["__gpu_node_kept"] is kept
     if kept:
@@ -625,7 +628,7 @@ def test_a_driver_stays_that_works_and_is_what_is_asked_for_whoever_has_installe
 
 def test_packages_are_not_mixed_up_with_what_came_without_them() -> None:
     for driver, way in ((BY_RUNFILE, "Run nvidia-uninstall"), (IN_CONTAINER, "Remove that first")):
-        [problem] = Node(facts=found(H100, driver=driver), gpu_node_driver="manage")["__gpu_node_driver_problems"]
+        [problem] = Node(facts=gpu_facts(H100, driver=driver), gpu_node_driver="manage")["__gpu_node_driver_problems"]
         assert problem["do"].startswith(way)
 
 
@@ -633,35 +636,39 @@ def test_packages_are_not_mixed_up_with_what_came_without_them() -> None:
     ("answer", "driver", "toolkit"),
     [
         ({}, False, False),
-        (asked("ClusterPolicy"), False, False),
-        (asked("ClusterPolicy", {"spec": {}}), True, True),
-        (asked("ClusterPolicy", {"spec": {"driver": {"enabled": True}, "toolkit": {"enabled": False}}}), True, False),
-        (asked("ClusterPolicy", {"spec": {"driver": {"enabled": False}}}), False, True),
-        (asked("DeviceConfig", {"spec": {}}), False, False),
-        (asked("ClusterPolicy", api_found=None, msg="403 Forbidden"), True, True),
+        (listed_objects("ClusterPolicy"), False, False),
+        (listed_objects("ClusterPolicy", {"spec": {}}), True, True),
+        (
+            listed_objects("ClusterPolicy", {"spec": {"driver": {"enabled": True}, "toolkit": {"enabled": False}}}),
+            True,
+            False,
+        ),
+        (listed_objects("ClusterPolicy", {"spec": {"driver": {"enabled": False}}}), False, True),
+        (listed_objects("DeviceConfig", {"spec": {}}), False, False),
+        (listed_objects("ClusterPolicy", api_found=None, msg="403 Forbidden"), True, True),
     ],
 )
 def test_beside_an_operator_drivers_are_the_operator_s(answer: dict[str, Any], driver: bool, toolkit: bool) -> None:
-    node = Node(facts=found(H100), **answer)
+    node = Node(facts=gpu_facts(H100), **answer)
 
-    assert (node["__gpu_node_kept"], node["__gpu_node_toolkit_wanted"]) == (driver, not toolkit)
-    assert Node(facts=found(H100), gpu_node_driver="manage", **answer)["__gpu_node_kept"] is False
+    assert (node["__gpu_node_kept"], node["__gpu_node_toolkit_enabled"]) == (driver, not toolkit)
+    assert Node(facts=gpu_facts(H100), gpu_node_driver="manage", **answer)["__gpu_node_kept"] is False
 
 
 @pytest.mark.parametrize(
     ("objects", "kept"), [([{"spec": {}}], True), ([{"spec": {"driver": {"enable": False}}}], False), ([], False)]
 )
 def test_amd_s_operator_has_its_drivers_too(objects: list[dict[str, Any]], kept: bool) -> None:
-    assert Node(facts=found(MI300), **asked("DeviceConfig", *objects))["__gpu_node_kept"] is kept
+    assert Node(facts=gpu_facts(MI300), **listed_objects("DeviceConfig", *objects))["__gpu_node_kept"] is kept
 
 
 @pytest.mark.parametrize(
     ("answer", "settings", "openshift"),
     [
         ({}, {}, False),
-        (asked("SecurityContextConstraints"), {}, True),
-        (asked("SecurityContextConstraints", api_found=None, msg="Forbidden"), {}, True),
-        (asked("SecurityContextConstraints"), {"slipway_openshift": False}, False),
+        (listed_objects("SecurityContextConstraints"), {}, True),
+        (listed_objects("SecurityContextConstraints", api_found=None, msg="Forbidden"), {}, True),
+        (listed_objects("SecurityContextConstraints"), {"slipway_openshift": False}, False),
         ({}, {"slipway_openshift": True}, True),
     ],
 )
@@ -682,13 +689,13 @@ def test_openshift_is_asked_and_not_presumed(answer: dict[str, Any], settings: d
 def test_the_branch_is_that_of_the_driver_that_is_there(
     driver: dict[str, Any], settings: dict[str, Any], branch: str
 ) -> None:
-    assert Node(facts=found(H100, driver=driver), **settings)["__gpu_node_branch"] == branch
+    assert Node(facts=gpu_facts(H100, driver=driver), **settings)["__gpu_node_branch"] == branch
 
 
 def test_a_removal_leaves_a_driver_that_somebody_else_has_installed() -> None:
-    assert Node(facts=found(H100, driver=RUNS))["__gpu_node_stays"]
-    assert not Node(facts=found(H100, driver=RUNS), **OURS)["__gpu_node_stays"]
-    assert Node(facts=found(H100, driver=RUNS))["__gpu_node_reasons_after_removal"] == []
+    assert Node(facts=gpu_facts(H100, driver=RUNS))["__gpu_node_stays"]
+    assert not Node(facts=gpu_facts(H100, driver=RUNS), **OURS)["__gpu_node_stays"]
+    assert Node(facts=gpu_facts(H100, driver=RUNS))["__gpu_node_reasons_after_removal"] == []
 
 
 # ---- Modules of the kernel ----
@@ -714,14 +721,14 @@ def test_nouveau_is_kept_out_and_options_are_written_in_order() -> None:
     ],
 )
 def test_intel_s_gpus_go_to_the_module_that_is_named(module: str, settings: list[str], loads: list[str]) -> None:
-    facts = found(FLEX, driver=NO_DRIVER | {"vendor": "intel", "module": "i915"})
+    facts = gpu_facts(FLEX, driver=NO_DRIVER | {"vendor": "intel", "module": "i915"})
     node = Node(facts=facts, gpu_node_intel_module=module)
 
     assert (node["__gpu_node_settings"], node["__gpu_node_loads"]) == (settings, loads)
 
 
 def test_the_kernel_s_own_driver_of_amd_needs_no_settings() -> None:
-    node = Node(facts=found(MI300))
+    node = Node(facts=gpu_facts(MI300))
 
     assert (node["__gpu_node_settings"], node["__gpu_node_loads"]) == ([], ["amdgpu"])
 
@@ -732,12 +739,12 @@ def test_the_kernel_s_own_driver_of_amd_needs_no_settings() -> None:
 @pytest.mark.parametrize(
     ("facts", "settings", "vendor"),
     [
-        (found(), {}, "none"),
-        (found(H100, FLEX), {}, "nvidia"),
-        (found(H100, FLEX), {"gpu_node_vendor": "intel"}, "intel"),
-        (found(H100), {"gpu_node_vendor": "none"}, "none"),
-        (found(H100), {"slipway_openshift": True}, "none"),
-        (found(H100), {"hostvars": {"localhost": {"preflight_openshift": True}}}, "none"),
+        (gpu_facts(), {}, "none"),
+        (gpu_facts(H100, FLEX), {}, "nvidia"),
+        (gpu_facts(H100, FLEX), {"gpu_node_vendor": "intel"}, "intel"),
+        (gpu_facts(H100), {"gpu_node_vendor": "none"}, "none"),
+        (gpu_facts(H100), {"slipway_openshift": True}, "none"),
+        (gpu_facts(H100), {"hostvars": {"localhost": {"preflight_openshift": True}}}, "none"),
     ],
 )
 def test_the_vendor_is_the_one_that_is_found_or_said(
@@ -749,14 +756,14 @@ def test_the_vendor_is_the_one_that_is_found_or_said(
 def test_why_nothing_is_done_is_told() -> None:
     assert "GPU Operator" in Node(slipway_openshift=True)["__gpu_node_nothing"]
     assert "gpu_node_vendor is none" in Node(gpu_node_vendor="none")["__gpu_node_nothing"]
-    assert Node(facts=found())["__gpu_node_nothing"].startswith("gpu-1 has no NVIDIA, AMD or Intel GPU")
+    assert Node(facts=gpu_facts())["__gpu_node_nothing"].startswith("gpu-1 has no NVIDIA, AMD or Intel GPU")
 
 
 def test_a_gpu_that_a_virtual_machine_is_to_have_is_not_missed() -> None:
     taken, bound, lost = (
         {**H100, "address": f"0000:0{n}:00.0", "driver": d} for n, d in enumerate(("vfio-pci", "nvidia", ""))
     )
-    node = Node(facts=found(taken, bound, lost, driver=RUNS))
+    node = Node(facts=gpu_facts(taken, bound, lost, driver=RUNS))
 
     assert [gpu["driver"] for gpu in node["__gpu_node_own_gpus"]] == ["nvidia", ""]
     assert node["__gpu_node_unbound"] == ["0000:02:00.0"]
@@ -776,7 +783,7 @@ INSTALLED = (
     [(H100, set(INSTALLED[:10])), (MI300, {"amdgpu-dkms", "amd-container-toolkit"}), (FLEX, set())],
 )
 def test_a_removal_takes_the_driver_and_nothing_else(gpu: dict[str, Any], removed: set[str]) -> None:
-    assert set(Node(facts=found(gpu), packages=INSTALLED)["__gpu_node_removed"]) == removed
+    assert set(Node(facts=gpu_facts(gpu), packages=INSTALLED)["__gpu_node_removed"]) == removed
 
 
 def test_a_removal_takes_the_user_s_own_packages_too() -> None:

@@ -209,7 +209,7 @@ def test_a_machine_that_is_no_node_has_nothing_to_drain(tmp_path: Path, api: Nod
     assert f"{NODE} is not a node of the cluster" in play(tmp_path, api, "drain")
 
 
-def told(boot: str, gpus: str, ready: str = "True") -> dict[str, object]:
+def node_status(boot: str, gpus: str, ready: str = "True") -> dict[str, object]:
     """What a kubelet says of its node. It has not spoken since the reboot where the boot is the earlier one."""
     condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": f"of-{boot}"}
     return {
@@ -219,35 +219,43 @@ def told(boot: str, gpus: str, ready: str = "True") -> dict[str, object]:
     }
 
 
-def known(before: dict[str, object]) -> dict[str, object]:
+def recorded_facts(before: dict[str, object]) -> dict[str, object]:
     """What the role has kept of a node that had all its GPUs first, and none when its driver was replaced."""
-    had = told("first", "8")["allocatable"]
-    return {"__gpu_node_before": {**before, "status": told("first", "0")}, "__gpu_node_had": had}
+    had = node_status("first", "8")["allocatable"]
+    return {"__gpu_node_before": {**before, "status": node_status("first", "0")}, "__gpu_node_had": had}
 
 
 def test_a_node_is_back_when_its_kubelet_has_spoken_and_it_has_all_its_gpus(tmp_path: Path, api: NodeApi) -> None:
-    before = {**api.node(NODE), "status": told("first", "8")}
-    api.statuses = [told("first", "8"), told("second", "8", "False"), told("second", "0"), told("second", "8")]
+    before = {**api.node(NODE), "status": node_status("first", "8")}
+    api.statuses = [
+        node_status("first", "8"),
+        node_status("second", "8", "False"),
+        node_status("second", "0"),
+        node_status("second", "8"),
+    ]
 
-    play(tmp_path, api, "wait_ready", **known(before), gpu_node_reboot_timeout=200)
+    play(tmp_path, api, "wait_ready", **recorded_facts(before), gpu_node_reboot_timeout=200)
 
-    assert api.statuses == [told("second", "8")]
+    assert api.statuses == [node_status("second", "8")]
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
-    [(told("first", "8"), "its kubelet is not ready"), (told("second", "7"), "it no longer offers 8 nvidia.com/gpu")],
+    ("status", "expected"),
+    [
+        (node_status("first", "8"), "its kubelet is not ready"),
+        (node_status("second", "7"), "it no longer offers 8 nvidia.com/gpu"),
+    ],
     ids=["silent", "with-fewer-gpus"],
 )
 def test_a_node_that_is_not_back_in_time_is_told_of(
-    tmp_path: Path, api: NodeApi, status: dict[str, object], said: str
+    tmp_path: Path, api: NodeApi, status: dict[str, object], expected: str
 ) -> None:
-    before = {**api.node(NODE), "status": told("first", "8")}
+    before = {**api.node(NODE), "status": node_status("first", "8")}
     api.statuses = [status]
 
-    output = play(tmp_path, api, "wait_ready", failing=True, **known(before), gpu_node_reboot_timeout=1)
+    output = play(tmp_path, api, "wait_ready", failing=True, **recorded_facts(before), gpu_node_reboot_timeout=1)
 
-    assert f"{NODE} is not ready 1 s after its reboot: {said}" in output
+    assert f"{NODE} is not ready 1 s after its reboot: {expected}" in output
 
 
 @pytest.fixture

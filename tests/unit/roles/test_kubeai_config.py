@@ -13,6 +13,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.slipway.inference.plugins.filter import kubeai_config as rollout
 
 from slipway.apis.kubeai import settings as controller
+from slipway.apis.kubeai.system_yaml import parse
 from slipway.apis.kubeai.types import Engine
 from tests import documents
 
@@ -67,7 +68,7 @@ def test_both_know_the_same_keys() -> None:
     ],
 )
 def test_what_the_rollout_takes_the_controller_takes(config: dict[str, Any]) -> None:
-    controller.parse(yaml.safe_dump(rollout.kubeai_config(config)))
+    parse(yaml.safe_dump(rollout.kubeai_config(config)))
 
 
 @pytest.mark.parametrize(
@@ -86,18 +87,18 @@ def test_what_the_rollout_takes_the_controller_takes(config: dict[str, Any]) -> 
 )
 def test_what_the_controller_refuses_the_rollout_refuses(config: dict[str, Any]) -> None:
     with pytest.raises(controller.InvalidConfigError):
-        controller.parse(yaml.safe_dump(config))
+        parse(yaml.safe_dump(config))
     with pytest.raises(AnsibleFilterError):
         rollout.kubeai_config(config)
 
 
 @pytest.mark.parametrize("config", [{"resourceProfile": {}}, {"resourceProfiles": {"a": {"limit": {}}}}])
 def test_what_the_controller_only_warns_of_the_rollout_refuses(config: dict[str, Any]) -> None:
-    assert controller.parse(yaml.safe_dump(config)).unknown_keys
+    assert parse(yaml.safe_dump(config)).unknown_keys
     with pytest.raises(AnsibleFilterError):
         rollout.kubeai_config(config)
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda path: path.stem)
 def test_a_system_yaml_of_the_original_is_taken(system: Path) -> None:
-    controller.parse(yaml.safe_dump(rollout.kubeai_config(documents.read(system))))
+    parse(yaml.safe_dump(rollout.kubeai_config(documents.read(system))))

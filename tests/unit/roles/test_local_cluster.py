@@ -19,11 +19,11 @@ def inspected(port: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("asked", "bound", "kept"), [(8080, "8080", True), (8080, "8090", False), (-1, "0", True)])
-def test_a_cluster_with_the_same_port_is_kept(asked: int, bound: str, kept: bool) -> None:
+@pytest.mark.parametrize(("requested", "bound", "kept"), [(8080, "8080", True), (8080, "8090", False), (-1, "0", True)])
+def test_a_cluster_with_the_same_port_is_kept(requested: int, bound: str, kept: bool) -> None:
     role = Rendered(
         "local_cluster",
-        local_cluster_gateway_port=asked,
+        local_cluster_gateway_port=requested,
         local_cluster_containers=[inspected(bound)],
         local_cluster_kubernetes_version="1.34.4",
     )

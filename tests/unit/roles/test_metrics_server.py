@@ -101,17 +101,17 @@ def test_where_another_one_is_registered_nothing_is_installed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("registered", "said"),
+    ("registered", "expected"),
     [
         ({"service": {"name": "metrics", "namespace": "kube-system"}}, "Service metrics in namespace kube-system"),
         ({"service": None}, "the API server itself"),
         ({}, "the API server itself"),
     ],
 )
-def test_another_one_is_named(registered: dict[str, Any], said: str) -> None:
+def test_another_one_is_named(registered: dict[str, Any], expected: str) -> None:
     others = {"resources": [{"spec": registered}]}
 
-    assert rendered(VARS["__metrics_server_other"], __metrics_server_others=others) == said
+    assert rendered(VARS["__metrics_server_other"], __metrics_server_others=others) == expected
 
 
 def test_another_one_that_does_not_answer_is_told_of() -> None:

@@ -137,7 +137,7 @@ def test_check_mode_names_the_keys_and_writes_nothing(tmp_path: Path, api: Clust
 
 @pytest.mark.plays
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({"model_registry_s3": {"bucket": "b"}}, "model_registry_s3 has no secret"),
         ({"model_registry_external": "https://x"}, "which is not the address of a registry"),
@@ -145,8 +145,10 @@ def test_check_mode_names_the_keys_and_writes_nothing(tmp_path: Path, api: Clust
         ({"model_registry_replicas": 2}, "a ReadWriteOnce volume can be mounted on one node only"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(tmp_path: Path, api: ClusterApi, given: dict[str, Any], said: str) -> None:
-    assert said in run_role(tmp_path, api, "model_registry", "check", failing=True, **given)
+def test_settings_that_cannot_be_are_refused(
+    tmp_path: Path, api: ClusterApi, given: dict[str, Any], expected: str
+) -> None:
+    assert expected in run_role(tmp_path, api, "model_registry", "check", failing=True, **given)
 
 
 def test_who_renews_keys_reads_and_writes_those_and_no_others() -> None:

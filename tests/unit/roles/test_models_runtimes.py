@@ -64,7 +64,7 @@ def test_a_gguf_file_is_served_by_llama_cpp_unless_the_service_says_else() -> No
     selected = select(model, [read(name) for name in RUNTIMES])
     assert selected.chosen is not None
     assert selected.chosen.reference.name == "llama-cpp-cpu"
-    named = select(model, [read(name) for name in RUNTIMES], wanted=read("ollama-cpu").reference)
+    named = select(model, [read(name) for name in RUNTIMES], requested=read("ollama-cpu").reference)
     assert named.chosen is not None
     assert named.chosen.unfit == ()
 

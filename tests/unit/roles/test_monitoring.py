@@ -35,7 +35,7 @@ METRICS_PAGE = ROOT / "docs/reference/monitoring/metrics.md"
 
 
 def role(**given: Any) -> Rendered:
-    return Rendered("monitoring", **{"__monitoring_found": NOTHING_THERE, **given})
+    return Rendered("monitoring", **{"__monitoring_lookup": NOTHING_THERE, **given})
 
 
 @cache
@@ -107,7 +107,7 @@ def alternatives(pattern: str) -> list[str]:
 
 
 @cache
-def known() -> set[str]:
+def known_metrics() -> set[str]:
     ours = metrics() | PROCESS | {"up"}
     return ours | {f"{name}{suffix}" for name in ours for suffix in SUFFIXES} | FOREIGN
 
@@ -129,7 +129,7 @@ def test_what_a_survey_gives_as_text_means_the_same() -> None:
 
 def test_every_query_asks_for_series_that_there_are() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
-    unknown = {what: series(query) - known() - recorded for what, query in queries().items()}
+    unknown = {what: series(query) - known_metrics() - recorded for what, query in queries().items()}
 
     assert {what: names for what, names in unknown.items() if names} == {}
 
@@ -233,7 +233,7 @@ def jobs() -> list[dict[str, Any]]:
 
 
 def monitors() -> list[dict[str, Any]]:
-    rendering = role(__monitoring_found=OPERATOR_THERE, __monitoring_prometheuses={"resources": []})
+    rendering = role(__monitoring_lookup=OPERATOR_THERE, __monitoring_prometheuses={"resources": []})
     return [manifest["spec"] for manifest in rendering["__monitoring_objects"] if manifest["kind"] == "PodMonitor"]
 
 
@@ -277,16 +277,16 @@ def test_the_pods_of_a_model_are_read_once_if_their_engine_has_metrics(
 
     assert len(reading) == (0 if silent else 1)
     for job in reading:
-        assert [port for port in ports if re.fullmatch(wanted_port(job["relabel_configs"]), port or "")]
+        assert [port for port in ports if re.fullmatch(scraped_port(job["relabel_configs"]), port or "")]
         assert relabelled(job["relabel_configs"], labels)["runtime"] == runtime(labels)
 
 
 def test_ports_of_omes_engines_are_found_by_either_name_that_its_runtimes_give_them() -> None:
     [job] = [job for job in jobs() if job["job_name"] == "slipway-engines-ome"]
-    assert wanted_port(job["relabel_configs"]) == "http|http1"
+    assert scraped_port(job["relabel_configs"]) == "http|http1"
 
 
-def wanted_port(relabelings: list[dict[str, Any]]) -> str:
+def scraped_port(relabelings: list[dict[str, Any]]) -> str:
     [port] = [
         one["regex"]
         for one in relabelings
@@ -332,7 +332,7 @@ def test_gateway_and_controller_are_read_where_their_roles_say() -> None:
     for name, container in (("gateway", "__gateway_control"), ("controller", "__controller_container")):
         [job] = [job for job in jobs() if job["job_name"] == f"slipway-{name}"]
 
-        assert wanted_port(job["relabel_configs"]) in [port["name"] for port in Rendered(name)[container]["ports"]]
+        assert scraped_port(job["relabel_configs"]) in [port["name"] for port in Rendered(name)[container]["ports"]]
         assert job["honor_labels"], "its series name the namespace of a model"
         assert job["kubernetes_sd_configs"][0]["namespaces"] == {"names": ["slipway-system"]}
         label = job["kubernetes_sd_configs"][0]["selectors"][0]["label"]
@@ -343,7 +343,7 @@ def test_the_operator_is_told_the_same_as_a_plain_prometheus() -> None:
     assert [as_job(monitor) for monitor in monitors()] == [
         {
             "honor_labels": job["honor_labels"],
-            "port": wanted_port(job["relabel_configs"]),
+            "port": scraped_port(job["relabel_configs"]),
             "path": job["metrics_path"],
             "label": job["kubernetes_sd_configs"][0]["selectors"][0]["label"],
             "namespaces": job["kubernetes_sd_configs"][0].get("namespaces", {}).get("names"),
@@ -428,7 +428,7 @@ def test_one_without_a_selector_of_namespaces_looks_into_its_own() -> None:
 def test_a_rule_that_cannot_be_evaluated_is_named_with_the_reason_and_one_of_another_is_not_ours() -> None:
     rule = {"name": "SlipwayGatewayDown", "health": "err", "lastError": "many-to-many"}
     groups = [{"name": "slipway.gateway", "rules": [rule]}, {"name": "theirs", "rules": [{**rule, "name": "Theirs"}]}]
-    rendering = role(__monitoring_rules_asked={"json": {"data": {"groups": groups}}})
+    rendering = role(__monitoring_rules_response={"json": {"data": {"groups": groups}}})
 
     assert rendering["__monitoring_rules_broken"] == ["SlipwayGatewayDown (many-to-many)"]
     assert rendering["__monitoring_rules_lacking"] == [

@@ -44,7 +44,7 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool =
     return run_role(folder, api, "monitoring", entry, *flags, failing=failing, **variables)
 
 
-def made(api: ClusterApi) -> set[tuple[str, str, str]]:
+def created_objects(api: ClusterApi) -> set[tuple[str, str, str]]:
     return {key for key in api.objects if key[0] not in ("Namespace", "Prometheus")}
 
 
@@ -65,7 +65,7 @@ def test_with_the_operator_it_makes_what_its_prometheus_takes_once_and_removes_i
     api.kinds += PROMETHEUS
     api.put(prometheus("main", release="stack"))
     play(tmp_path, api, "main")
-    assert made(api) == MONITORS | DASHBOARDS | {RULES}
+    assert created_objects(api) == MONITORS | DASHBOARDS | {RULES}
     assert {api.objects[key]["metadata"]["labels"]["release"] for key in MONITORS | {RULES}} == {"stack"}
 
     api.writes.clear()
@@ -81,32 +81,32 @@ def test_with_the_operator_it_makes_what_its_prometheus_takes_once_and_removes_i
     assert 'monitoring/main selects PodMonitors by {"matchLabels": {"release": "other"}} in namespaces {}' in output
 
     play(tmp_path, api, "uninstall")
-    assert made(api) == set()
+    assert created_objects(api) == set()
 
 
 def test_without_the_operator_it_makes_files_and_says_so_until_the_operator_comes(
     tmp_path: Path, api: ClusterApi
 ) -> None:
     assert "changed=1 " in play(tmp_path, api, "main", "--check", "--diff")
-    assert made(api) == set()
+    assert created_objects(api) == set()
     output = play(tmp_path, api, "main", monitoring_service_accounts=["monitoring/prometheus"])
     assert "The cluster has no Prometheus Operator" in output
     assert (
         "The ConfigMap slipway-prometheus in namespace slipway-system contains the scrape configuration and the rules."
         in output
     )
-    assert made(api) == {FILES, *DASHBOARDS, *RIGHTS}
+    assert created_objects(api) == {FILES, *DASHBOARDS, *RIGHTS}
     assert set(api.objects[FILES]["data"]) == {"scrape.yml", "rules.yml"}
 
     api.kinds += PROMETHEUS
     play(tmp_path, api, "main", monitoring_dashboards=False, monitoring_targets=["gateway"])
-    assert made(api) == {("PodMonitor", "slipway-system", "slipway-gateway"), RULES}
+    assert created_objects(api) == {("PodMonitor", "slipway-system", "slipway-gateway"), RULES}
 
 
 def test_the_differences_of_a_single_object_are_shown(tmp_path: Path, api: ClusterApi) -> None:
     output = play(tmp_path, api, "main", "--diff", monitoring_dashboards=False)
 
-    assert made(api) == {FILES}
+    assert created_objects(api) == {FILES}
     assert "ConfigMap slipway-system/slipway-prometheus" in output
     assert "failed=0" in output
 
@@ -115,7 +115,7 @@ def test_the_operator_that_is_asked_for_and_missing_is_an_error(tmp_path: Path, 
     output = play(tmp_path, api, "main", failing=True, monitoring_mode="operator")
 
     assert "monitoring_mode is operator, but the cluster has no PodMonitor or PrometheusRule" in output
-    assert made(api) == set()
+    assert created_objects(api) == set()
 
 
 def test_a_namespace_that_is_to_come_is_foretold_and_one_that_is_missing_an_error(
@@ -123,7 +123,7 @@ def test_a_namespace_that_is_to_come_is_foretold_and_one_that_is_missing_an_erro
 ) -> None:
     assert "would be created: ConfigMap" in play(tmp_path, api, "main", "--check", monitoring_namespace="later")
     assert "There is no namespace later" in play(tmp_path, api, "main", failing=True, monitoring_namespace="later")
-    assert made(api) == set()
+    assert created_objects(api) == set()
 
 
 def test_files_come_once(tmp_path: Path, api: ClusterApi) -> None:

@@ -24,7 +24,7 @@ ELSEWHERE = {
     "gpu_nodes": "prepares machines; what it asks of the cluster is what drain_node asks",
 }
 """Playbook -> why it is not run here."""
-TOLD = {
+MESSAGES = {
     "drain_node": r"cannot get resource .nodes. in API group .. at the cluster scope",
     "models": r"cannot list resource",
     "site": r"The account is not allowed to|cannot",
@@ -90,10 +90,10 @@ def api() -> Iterator[ApiServer]:
 
 
 def test_every_playbook_is_among_them() -> None:
-    assert {path.stem for path in (ROOT / "playbooks").glob("*.yml")} == {*TOLD, *ELSEWHERE}
+    assert {path.stem for path in (ROOT / "playbooks").glob("*.yml")} == {*MESSAGES, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("playbook", TOLD)
+@pytest.mark.parametrize("playbook", MESSAGES)
 def test_one_without_rights_is_told_so_in_words(playbook: str, tmp_path: Path, api: ApiServer) -> None:
     hosts = {"gpu_nodes": {"hosts": {"node-1": {"ansible_connection": "local"}}}} if playbook == "drain_node" else {}
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"children": hosts}}))
@@ -108,4 +108,4 @@ def test_one_without_rights_is_told_so_in_words(playbook: str, tmp_path: Path, a
     )
     raw = RAW.search(output)
     assert raw is None, output[max(0, raw.start() - 1000) : raw.end() + 300]
-    assert re.search(TOLD[playbook], output), output
+    assert re.search(MESSAGES[playbook], output), output

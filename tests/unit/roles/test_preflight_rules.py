@@ -22,14 +22,14 @@ def variables_of_role() -> Object:
     return role_vars
 
 
-def told(name: str, **variables: Any) -> Any:
+def evaluate(name: str, **variables: Any) -> Any:
     """The value of one of the role's variables, as Ansible sees it. ``variables`` take the place of others."""
     templar = Templar(loader=DataLoader(), variables=variables_of_role() | variables)
     return templar.template(trust_as_template(f"{{{{ {name} }}}}"))
 
 
 def wrong(name: str, **variables: Any) -> list[Object]:
-    return [check for check in told(name, **variables) if check["wrong"]]
+    return [check for check in evaluate(name, **variables) if check["wrong"]]
 
 
 def deployment(name: str, image: str, version: str = "") -> Object:
@@ -41,7 +41,7 @@ def deployment(name: str, image: str, version: str = "") -> Object:
 
 
 @pytest.mark.parametrize(
-    ("installed", "wanted", "problems"),
+    ("installed", "requested", "problems"),
     [
         ([("slipway/slipway:0.4.0", "")], "0.4.0", []),
         ([("registry:5000/slipway:v0.3.2-1", "")], "0.3.2", []),
@@ -55,13 +55,13 @@ def deployment(name: str, image: str, version: str = "") -> Object:
     ],
 )
 def test_an_upgrade_takes_the_step_to_the_next_release_only(
-    installed: list[tuple[str, str]], wanted: str, problems: list[str]
+    installed: list[tuple[str, str]], requested: str, problems: list[str]
 ) -> None:
     parts = [deployment(f"slipway-{number}", *part) for number, part in enumerate(installed)]
     checks = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": parts},
-        __preflight_wanted_version=wanted,
+        __preflight_target_version=requested,
         __preflight_stored={},
     )
     assert [check["what"] for check in checks] == problems
@@ -71,7 +71,7 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
     [problem] = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": [deployment("slipway-gateway", "x:9.0.0")]},
-        __preflight_wanted_version="0.4.0",
+        __preflight_target_version="0.4.0",
         __preflight_stored={"models.krypton.ai": ["v1"]},
         preflight_force=True,
     )
@@ -79,7 +79,7 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "variables", "problems"),
+    ("requested", "variables", "problems"),
     [
         ("", {}, []),
         ("gateway-keys", {"gateway_api_keys_secret": "gateway-keys"}, []),
@@ -89,14 +89,14 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
     ids=["without", "same-secret", "same-keys", "forgotten"],
 )
 def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
-    asked: str, variables: Object, problems: list[str]
+    requested: str, variables: Object, problems: list[str]
 ) -> None:
     checks = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": [deployment("slipway-gateway", "slipway/slipway:0.4.0")]},
-        __preflight_wanted_version="0.4.0",
+        __preflight_target_version="0.4.0",
         __preflight_stored={},
-        __preflight_gateway={"resources": [{"data": {"gateway.yaml": f"apiKeysSecret: '{asked}'\nthreads: 2\n"}}]},
+        __preflight_gateway={"resources": [{"data": {"gateway.yaml": f"apiKeysSecret: '{requested}'\nthreads: 2\n"}}]},
         **variables,
     )
     assert [check["what"] for check in checks] == problems
@@ -113,7 +113,9 @@ def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
     ],
 )
 def test_an_image_is_looked_for_by_its_whole_name(image: str, whole: str) -> None:
-    images = told("__preflight_wanted", __preflight_named=[{"image": image, "policy": "Never", "secrets": ["s"]}])
+    images = evaluate(
+        "__preflight_needed_images", __preflight_named=[{"image": image, "policy": "Never", "secrets": ["s"]}]
+    )
     assert images == {image: {"whole": whole, "policy": "Never", "secrets": ["s"]}}
 
 
@@ -124,10 +126,10 @@ def test_each_image_is_asked_of_a_node_without_it_that_takes_pods() -> None:
 
     tainted = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
     nodes = [node("tainted", **tainted), node("cordoned", unschedulable=True), node("one", "a", "b"), node("two", "b")]
-    pulls = told(
+    pulls = evaluate(
         "__preflight_pulls",
         __preflight_nodes={"resources": nodes},
-        __preflight_wanted={name: {"whole": name} for name in ("a", "b", "c")},
+        __preflight_needed_images={name: {"whole": name} for name in ("a", "b", "c")},
         __preflight_problems=[],
     )
     assert pulls == {"two": ["a"], "one": ["c"]}
@@ -154,17 +156,17 @@ def test_a_pull_is_decided_when_the_image_is_there_or_the_kubelet_gives_up(
             "containerStatuses": [{"name": name, "state": state} for name, state in zip(names, states, strict=True)],
         },
     }
-    variables = {"__preflight_pods_found": {"resources": [pod]}, "__preflight_pulls": {"one": names}}
-    assert told("__preflight_pods_decided", **variables) is decided
-    assert len(told("__preflight_image_problems", **variables)) == problems
+    variables = {"__preflight_pods_lookup": {"resources": [pod]}, "__preflight_pulls": {"one": names}}
+    assert evaluate("__preflight_pods_decided", **variables) is decided
+    assert len(evaluate("__preflight_image_problems", **variables)) == problems
 
 
 def test_a_pod_that_no_kubelet_has_told_of_is_waited_for() -> None:
     pods = [{"metadata": {"name": "new"}}, {"metadata": {"name": "refused"}, "status": {"phase": "Failed"}}]
-    variables = {"__preflight_pods_found": {"resources": pods}, "__preflight_pulls": {"one": ["a"], "two": ["b"]}}
-    assert told("__preflight_unheard", **variables) == ["new"]
-    assert told("__preflight_pods_decided", **variables) is False
-    assert told("__preflight_image_problems", **variables) == []
+    variables = {"__preflight_pods_lookup": {"resources": pods}, "__preflight_pulls": {"one": ["a"], "two": ["b"]}}
+    assert evaluate("__preflight_unheard", **variables) == ["new"]
+    assert evaluate("__preflight_pods_decided", **variables) is False
+    assert evaluate("__preflight_image_problems", **variables) == []
 
 
 def test_a_host_that_is_not_reached_is_told_once() -> None:
@@ -214,6 +216,6 @@ def test_caches_need_a_default_class_where_nobody_has_claimed_them() -> None:
 
 
 def test_roles_whose_images_are_looked_at_have_an_entry_point_that_makes_their_names_known() -> None:
-    roles = [*told("__preflight_image_names")]
+    roles = [*evaluate("__preflight_image_names")]
 
-    assert told("__preflight_checked_roles", preflight_roles=roles) == roles
+    assert evaluate("__preflight_checked_roles", preflight_roles=roles) == roles

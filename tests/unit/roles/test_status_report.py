@@ -36,7 +36,7 @@ def model(name: str, *, kind: str = "Model", ready: bool = True, **fields: Any) 
     return {"kind": kind, "namespace": "models", "name": name, "ready": ready, **usual, **fields}
 
 
-def found(**read: Any) -> Object:
+def collect(**read: Any) -> Object:
     """What the role keeps, where these objects are read by kind; those of a kind that is None may not be."""
     loader = DataLoader()
     role_vars: Object = {}
@@ -61,7 +61,7 @@ def found(**read: Any) -> Object:
         },
     }
     kept: Object = Templar(loader=loader, variables=role_vars | registered).template(
-        trust_as_template("{{ __status_found }}")
+        trust_as_template("{{ __status_facts }}")
     )
     return kept
 
@@ -85,7 +85,7 @@ def test_the_report_reads_well() -> None:
     }
     asleep = {"conditions": [{"type": "Available", "status": "False", "reason": "ScaledToZero"}]}
     lost = {"reason": "Unschedulable", "message": "no node has\nnvidia.com/gpu: 8"}
-    kept = found(
+    kept = collect(
         Deployment=[
             part("Deployment", "slipway-gateway", "slipway/slipway:0.4.0", "0.4.0", readyReplicas=2),
             part("Deployment", "slipway-controller", "slipway/slipway:0.4.0", "0.4.0", readyReplicas=1),
@@ -112,13 +112,13 @@ def test_the_report_reads_well() -> None:
 
 
 def test_the_report_counts_1k_as_a_thousand() -> None:
-    kept = found(Node=[node("a", "10.0.0.7", nvidia__com="1k"), node("b", "10.0.0.8", nvidia__com="8")])
+    kept = collect(Node=[node("a", "10.0.0.7", nvidia__com="1k"), node("b", "10.0.0.8", nvidia__com="8")])
     assert kept["accelerators"] == {"nvidia.com/gpu": 1008}
 
 
 def test_models_that_serve_nothing_are_not_suggested() -> None:
     gateway = part("Deployment", "slipway-gateway", "slipway/slipway:0.4.0", readyReplicas=2)
-    kept = found(
+    kept = collect(
         Deployment=[gateway],
         ome=[model("base", kind="BaseModel"), model("shared", kind="ClusterBaseModel", namespace="")],
         deckhouse=[model("published")],
@@ -134,14 +134,14 @@ def test_models_that_serve_nothing_are_not_suggested() -> None:
 
 
 def test_what_may_not_be_read_is_not_called_missing() -> None:
-    kept = found(CustomResourceDefinition=None, Node=None)
+    kept = collect(CustomResourceDefinition=None, Node=None)
     assert set(kept["apis"].values()) == {"unknown"}
     assert kept["unknown"] == ["Node: Forbidden", "CustomResourceDefinition: Forbidden"]
     assert "Could not be read:\n  Node: Forbidden\n" in report(kept)
 
 
 def test_what_runs_and_which_models_there_are_is_not_known_where_neither_may_be_read() -> None:
-    text = report(found(Deployment=None, krypton=None))
+    text = report(collect(Deployment=None, krypton=None))
     assert text.startswith("What is installed in namespace slipway-system could not be read.\n")
     assert "Models: could not be read\n" in text
 
@@ -149,19 +149,19 @@ def test_what_runs_and_which_models_there_are_is_not_known_where_neither_may_be_
 def test_an_installation_in_another_namespace_is_not_this_one() -> None:
     gateway = part("Deployment", "slipway-gateway", "slipway/slipway:0.4.0")
     gateway["metadata"]["namespace"] = "elsewhere"
-    kept = found(Deployment=[gateway])
+    kept = collect(Deployment=[gateway])
     assert kept["parts"] == []
     assert "The gateway answers" not in report(kept)
 
 
 def test_an_empty_cluster_is_told_as_such() -> None:
-    kept = found()
+    kept = collect()
     assert report(kept).startswith("Slipway is not installed in namespace slipway-system.\n")
     assert kept["answering"] == []
 
 
 def test_a_model_whose_short_id_leads_to_another_is_told_beside_its_state() -> None:
     lost = {"type": "Routed", "status": "False", "reason": "NameConflict", "message": "tiny is served by a/tiny."}
-    kept = found(krypton=[model("tiny", conditions=[lost]), model("other")])
+    kept = collect(krypton=[model("tiny", conditions=[lost]), model("other")])
     assert "tiny: ready, NameConflict: tiny is served by a/tiny.\n" in report(kept)
     assert "other: ready\n" in report(kept)

@@ -26,7 +26,7 @@ def test_what_was_read_last_counts_on_while_a_fault_may_pass(catalog, ready):
 
 
 @pytest.mark.parametrize(
-    ("catalogs", "wanted", "chosen"),
+    ("catalogs", "requested", "chosen"),
     [
         ({"a": READY}, None, "a"),
         ({"a": STALE}, None, "a"),
@@ -35,12 +35,12 @@ def test_what_was_read_last_counts_on_while_a_fault_may_pass(catalog, ready):
         ({"a": READY, "b": None}, "a", "a"),
     ],
 )
-def test_the_named_or_only_ready_catalog_is_chosen(catalogs, wanted, chosen):
-    assert choose_catalog(catalogs, wanted) == chosen
+def test_the_named_or_only_ready_catalog_is_chosen(catalogs, requested, chosen):
+    assert choose_catalog(catalogs, requested) == chosen
 
 
 @pytest.mark.parametrize(
-    ("catalogs", "wanted", "words"),
+    ("catalogs", "requested", "words"),
     [
         ({}, None, "No catalog is ready."),
         ({"a": NEVER}, None, "No catalog is ready."),
@@ -51,9 +51,9 @@ def test_the_named_or_only_ready_catalog_is_chosen(catalogs, wanted, chosen):
         ({"a": NEVER}, "a", "The catalog a is not ready: Nobody answers."),
     ],
 )
-def test_without_a_clear_catalog_nothing_is_chosen_yet(catalogs, wanted, words):
+def test_without_a_clear_catalog_nothing_is_chosen_yet(catalogs, requested, words):
     with pytest.raises(UndecidedError) as undecided:
-        choose_catalog(catalogs, wanted)
+        choose_catalog(catalogs, requested)
     assert (undecided.value.message, undecided.value.passing) == (words, True)
 
 

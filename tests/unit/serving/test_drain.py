@@ -37,12 +37,12 @@ class Engine:
     """Answers /metrics, and counts how often it did."""
 
     def __init__(self) -> None:
-        self.status, self.running, self.asked = 200, "0.0", 0
+        self.status, self.running, self.requests = 200, "0.0", 0
         engine = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                engine.asked += 1
+                engine.requests += 1
                 self.send_response(engine.status)
                 self.end_headers()
                 self.wfile.write(METRICS.format(running=engine.running).encode())
@@ -105,20 +105,20 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def test_a_pod_to_which_nobody_is_connected_goes_after_three_looks(engine: Engine, hook: Any, tmp_path: Path) -> None:
     assert hook(VLLM.drain(600)).wait(PATIENCE) == 0
     assert looks(tmp_path) == 3
-    assert engine.asked == 0
+    assert engine.requests == 0
 
 
 def test_a_pod_waits_for_its_last_request(engine: Engine, client: socket.socket, hook: Any, tmp_path: Path) -> None:
     engine.running = "1.0"
     process = hook(VLLM.drain(600))
-    wait_for(lambda: engine.asked > 14)
+    wait_for(lambda: engine.requests > 14)
     assert process.poll() is None
     client.close()
     assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(
-    ("engine", "bind", "asked"),
+    ("engine", "bind", "requested"),
     [
         (SGLANG, "::", "http://[::1]:$1/metrics"),
         (SGLANG, "0.0.0.0", "http://127.0.0.1:$1/metrics"),
@@ -126,9 +126,9 @@ def test_a_pod_waits_for_its_last_request(engine: Engine, client: socket.socket,
         (VLLM, "::", "http://127.0.0.1:$1/metrics"),
     ],
 )
-def test_an_engine_is_asked_at_an_address_on_which_it_listens(engine: AnyEngine, bind: str, asked: str) -> None:
+def test_an_engine_is_asked_at_an_address_on_which_it_listens(engine: AnyEngine, bind: str, requested: str) -> None:
     script = engine.drain(600, bind).hook(8000)["exec"]["command"][2]
-    assert asked in script
+    assert requested in script
 
 
 @pytest.mark.usefixtures("client")
@@ -137,7 +137,7 @@ def test_a_pod_whose_engine_has_nothing_to_do_does_not_wait_for_idle_connections
 ) -> None:
     engine.running = "1.0"
     process = hook(VLLM.drain(600))
-    wait_for(lambda: engine.asked > 0)
+    wait_for(lambda: engine.requests > 0)
     assert process.poll() is None
     engine.running = "0.0"
     assert process.wait(PATIENCE) == 0
@@ -158,7 +158,7 @@ def test_connections_count_where_an_engine_that_had_work_says_nothing_any_more(
 ) -> None:
     engine.running = "1.0"
     process = hook(VLLM.drain(600))
-    wait_for(lambda: engine.asked > 0)
+    wait_for(lambda: engine.requests > 0)
     engine.status = 401
     before = looks(tmp_path)
     wait_for(lambda: looks(tmp_path) > before + 14)

@@ -22,17 +22,17 @@ def template(image: str, **metadata: Any) -> Object:
     return {"metadata": metadata, "spec": {"containers": [{"name": "engine", "image": image}]}}
 
 
-def made(leader: str = "engine:1", worker: str = "engine:1", **metadata: Any) -> Object:
+def build_group(leader: str = "engine:1", worker: str = "engine:1", **metadata: Any) -> Object:
     return leader_worker_set(template(leader, **metadata), template(worker), GROUP)
 
 
 def observed(**status: Any) -> Object:
-    resource = made()
+    resource = build_group()
     return {**resource, "metadata": {**resource["metadata"], "generation": 4}, "status": status}
 
 
 def test_a_group_starts_and_ends_as_a_whole() -> None:
-    spec = made()["spec"]
+    spec = build_group()["spec"]
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 3)
     assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
     assert spec["startupPolicy"] == "LeaderCreated"
@@ -40,20 +40,20 @@ def test_a_group_starts_and_ends_as_a_whole() -> None:
 
 def test_leaders_and_workers_are_found_by_the_same_labels_and_are_ours() -> None:
     for role in ("leaderTemplate", "workerTemplate"):
-        labels = made()["spec"]["leaderWorkerTemplate"][role]["metadata"]["labels"]
+        labels = build_group()["spec"]["leaderWorkerTemplate"][role]["metadata"]["labels"]
         assert labels == {**SELECTOR, "app.kubernetes.io/managed-by": "slipway"}
 
 
 def test_a_change_of_the_workers_alone_makes_leaders_of_an_older_spec_too() -> None:
-    before, after = (one["spec"]["leaderWorkerTemplate"] for one in (made(), made(worker="engine:2")))
+    before, after = (one["spec"]["leaderWorkerTemplate"] for one in (build_group(), build_group(worker="engine:2")))
     assert template_digest(before["leaderTemplate"]) == template_digest(before["workerTemplate"])
     assert template_digest(before["leaderTemplate"]) != template_digest(after["leaderTemplate"])
 
 
 def test_the_topology_that_the_leader_asks_for_is_the_groups() -> None:
     topology = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
-    assert made(annotations=topology)["metadata"]["annotations"] == topology
-    assert "annotations" not in made()["metadata"]
+    assert build_group(annotations=topology)["metadata"]["annotations"] == topology
+    assert "annotations" not in build_group()["metadata"]
 
 
 def test_replicas_that_somebody_else_says_are_left_out() -> None:
@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_worker_is_told_of_the_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("controller", "label", "found"),
+    ("controller", "label", "observed"),
     [
         ("lws-chat-engine", "lws-chat-engine", "lws-chat-engine"),
         ("lws-chat-engine-0", "lws-chat-engine", "lws-chat-engine"),
@@ -103,9 +103,11 @@ def test_what_is_wrong_with_a_worker_is_told_of_the_group() -> None:
         ("lws-chat-engine-0", "", ""),
     ],
 )
-def test_pods_lead_to_their_group_by_the_stateful_set_that_made_them(controller: str, label: str, found: str) -> None:
+def test_pods_lead_to_their_group_by_the_stateful_set_that_made_them(
+    controller: str, label: str, observed: str
+) -> None:
     labels = {"leaderworkerset.sigs.k8s.io/name": label} if label else {}
-    assert owner_name(controller, labels) == found
+    assert owner_name(controller, labels) == observed
 
 
 def test_the_longest_name_leaves_room_for_what_kubernetes_makes_of_it() -> None:

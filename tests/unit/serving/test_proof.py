@@ -11,15 +11,15 @@ from slipway.serving.wire.proof import Proof, ProofError, SigningKey, body_diges
 
 KEY = SigningKey(bytes(range(32)))
 NOW = 1_900_000_000 * 10**9
-ASKED = {"method": "PUT", "path": "/v1/adapters", "pod": "u-1"}
+REQUEST = {"method": "PUT", "path": "/v1/adapters", "pod": "u-1"}
 
 
 def check(header: str | None, now: int = NOW, **fields: str) -> Proof:
-    return verify_proof(public_key(KEY.public), header, now=now, **(ASKED | fields))
+    return verify_proof(public_key(KEY.public), header, now=now, **(REQUEST | fields))
 
 
 def header() -> str:
-    return KEY.proof(**ASKED, body=b"[]", issued=NOW)
+    return KEY.proof(**REQUEST, body=b"[]", issued=NOW)
 
 
 def test_a_proof_says_when_it_was_made_and_of_which_body() -> None:
@@ -27,17 +27,17 @@ def test_a_proof_says_when_it_was_made_and_of_which_body() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"method": "GET"}, {"path": "/v1/state"}, {"path": "/v1/adapters?x"}, {"pod": "u-2"}]
+    "requested", [{"method": "GET"}, {"path": "/v1/state"}, {"path": "/v1/adapters?x"}, {"pod": "u-2"}]
 )
-def test_it_is_good_for_nothing_else(asked: dict[str, str]) -> None:
+def test_it_is_good_for_nothing_else(requested: dict[str, str]) -> None:
     with pytest.raises(ProofError, match="is for another request or another pod") as caught:
-        check(header(), **asked)
+        check(header(), **requested)
     assert not caught.value.missing
 
 
 @pytest.mark.parametrize("part", ["issued", "digest", "signature"])
 def test_none_of_its_parts_can_be_changed(part: str) -> None:
-    other = KEY.proof(**ASKED, body=b"[1]", issued=NOW + 1)
+    other = KEY.proof(**REQUEST, body=b"[1]", issued=NOW + 1)
     taken = re.search(rf"{part}=[^,]+", other)
     assert taken is not None
     with pytest.raises(ProofError, match="not the controller's"):
@@ -56,9 +56,9 @@ def test_a_minute_either_way_is_allowed(seconds: int) -> None:
     assert check(header(), NOW + seconds * 10**9).issued == NOW
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(61, "61 s old"), (-61, "61 s ahead"), (10**9, "1000000000 s old")])
-def test_beyond_it_the_clocks_are_named(seconds: int, told: str) -> None:
-    with pytest.raises(ProofError, match=f"{told} by this node's clock.*synchronize the nodes' clocks"):
+@pytest.mark.parametrize(("seconds", "expected"), [(61, "61 s old"), (-61, "61 s ahead"), (10**9, "1000000000 s old")])
+def test_beyond_it_the_clocks_are_named(seconds: int, expected: str) -> None:
+    with pytest.raises(ProofError, match=f"{expected} by this node's clock.*synchronize the nodes' clocks"):
         check(header(), NOW + seconds * 10**9)
 
 

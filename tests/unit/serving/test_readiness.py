@@ -47,7 +47,7 @@ def status(phase: str = "", **conditions: str) -> Object:
     }
 
 
-def told(resource_status: Object, readiness: Readiness = SERVED) -> list[str]:
+def summary(resource_status: Object, readiness: Readiness = SERVED) -> list[str]:
     """Status and reason of Ready, Reconciling and Stalled."""
     conditions = summarize(resource_status, readiness, 3)
     assert [one.type for one in conditions] == ["Ready", "Reconciling", "Stalled"]
@@ -55,7 +55,7 @@ def told(resource_status: Object, readiness: Readiness = SERVED) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("found", "ready", "reconciling", "stalled"),
+    ("observed", "ready", "reconciling", "stalled"),
     [
         (status(), "True Ready", "False Complete", "False AsExpected"),
         (
@@ -99,25 +99,25 @@ def told(resource_status: Object, readiness: Readiness = SERVED) -> list[str]:
         "a spec that is refused, while earlier replicas answer",
     ],
 )
-def test_a_status_is_summed_up(found: Object, ready: str, reconciling: str, stalled: str) -> None:
-    assert told(found) == [ready, reconciling, stalled]
+def test_a_status_is_summed_up(observed: Object, ready: str, reconciling: str, stalled: str) -> None:
+    assert summary(observed) == [ready, reconciling, stalled]
 
 
 def test_what_is_stopped_by_wish_is_ready() -> None:
     resource_status = status("Stopped", Available="False ScaledToZero", Progressing="False Complete")
-    assert told(resource_status, STOPPABLE) == ["True Ready", "False Complete", "False AsExpected"]
+    assert summary(resource_status, STOPPABLE) == ["True Ready", "False Complete", "False AsExpected"]
 
 
 def test_a_spec_that_is_refused_is_stalled_though_it_is_stopped() -> None:
     resource_status = status("Stopped", Accepted="False InvalidSpec", Available="False InvalidSpec")
-    assert told(resource_status, STOPPABLE) == ["False InvalidSpec", "False InvalidSpec", "True InvalidSpec"]
+    assert summary(resource_status, STOPPABLE) == ["False InvalidSpec", "False InvalidSpec", "True InvalidSpec"]
 
 
 def test_stalled_names_the_failure_and_not_what_waits_because_of_it() -> None:
     extra = Condition("Loaded", "False", reasons=("LoadFailed",))
     readiness = Readiness(ready=AVAILABLE, failed=extra, telling=(AVAILABLE, Condition("Loaded")))
     resource_status = status(Available="False WaitingForPods", Loaded="False LoadFailed")
-    assert told(resource_status, readiness) == ["False LoadFailed", "False LoadFailed", "True LoadFailed"]
+    assert summary(resource_status, readiness) == ["False LoadFailed", "False LoadFailed", "True LoadFailed"]
 
 
 def test_stalled_names_no_part_of_a_failure_that_is_not_complete() -> None:
@@ -125,9 +125,9 @@ def test_stalled_names_no_part_of_a_failure_that_is_not_complete() -> None:
     loaded = Condition("Loaded", "False", reasons=("LoadFailed",))
     readiness = Readiness(ready=AVAILABLE, failed=AnyOf((both, loaded)), telling=(AVAILABLE, Condition("Loaded")))
     resource_status = status(Available="False WaitingForPods", Progressing="True RollingOut", Loaded="False LoadFailed")
-    assert told(resource_status, readiness) == ["False LoadFailed", "False LoadFailed", "True LoadFailed"]
+    assert summary(resource_status, readiness) == ["False LoadFailed", "False LoadFailed", "True LoadFailed"]
     timed_out = status(Available="False WaitingForPods", Progressing="False TimedOut", Loaded="False LoadFailed")
-    assert told(timed_out, readiness)[2] == "True WaitingForPods"
+    assert summary(timed_out, readiness)[2] == "True WaitingForPods"
 
 
 def test_messages_are_those_of_the_condition_that_decided() -> None:
@@ -151,9 +151,9 @@ def test_ready_has_the_reason_of_what_is_wrong_though_requests_are_answered() ->
         ready.message == "The latest change failed, and the previous spec is still served. See the condition Stalled."
     )
     conflict = status(Routed="False NameConflict")
-    assert told(conflict) == ["True NameConflict", "False Complete", "False AsExpected"]
+    assert summary(conflict) == ["True NameConflict", "False Complete", "False AsExpected"]
     assert summarize(conflict, SERVED, 3)[0].message == "Routed says NameConflict."
-    assert told(status(Routed="False NotRouted"))[0] == "True Ready"
+    assert summary(status(Routed="False NotRouted"))[0] == "True Ready"
 
 
 def test_they_speak_of_the_generation_that_the_status_speaks_of() -> None:

@@ -200,13 +200,13 @@ def test_of_several_workloads_each_is_counted_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("requested", "expected"),
     [
         (0, "Scaled to zero replicas. The next one starts with the latest spec."),
         (1, "The replica runs the latest spec."),
         (2, "All 2 replicas run the latest spec."),
     ],
 )
-def test_the_end_of_a_rollout_is_told_in_words_for_any_number_of_replicas(wanted: int, told: str) -> None:
-    result = report([component("engine", wanted, wanted)], None, [])
-    assert {one.type: one.message for one in result.conditions}["Progressing"] == told
+def test_the_end_of_a_rollout_is_told_in_words_for_any_number_of_replicas(requested: int, expected: str) -> None:
+    result = report([component("engine", requested, requested)], None, [])
+    assert {one.type: one.message for one in result.conditions}["Progressing"] == expected

@@ -43,7 +43,7 @@ def test_a_permanent_rejection_goes_before_one_that_is_retried(
 
 
 @pytest.mark.parametrize(
-    ("rejection", "told"),
+    ("rejection", "expected"),
     [
         (None, ("Available", "True", "Loaded", "It is loaded.")),
         (RETRIED, ("Available", "Unknown", "Retrying", "429.")),
@@ -51,9 +51,9 @@ def test_a_permanent_rejection_goes_before_one_that_is_retried(
     ],
 )
 def test_the_condition_of_a_plan_has_the_words_of_its_rejection(
-    rejection: Rejection | None, told: tuple[str, ...]
+    rejection: Rejection | None, expected: tuple[str, ...]
 ) -> None:
-    assert verdict(rejection, "It is loaded.", type_="Available", reason="Loaded") == Condition(*told)
+    assert verdict(rejection, "It is loaded.", type_="Available", reason="Loaded") == Condition(*expected)
 
 
 @pytest.mark.parametrize(

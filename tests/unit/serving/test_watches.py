@@ -21,14 +21,14 @@ class Known(Stores):
         return []
 
 
-def made(name: str, namespace: str = "models", **metadata: Any) -> dict[str, Any]:
+def build_object(name: str, namespace: str = "models", **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", **metadata}}
 
 
 def child(owner: Kind, name: str, namespace: str = "models", version: str = "v1") -> dict[str, Any]:
     api_version = f"{owner.group}/{version}"
     reference = {"apiVersion": api_version, "kind": owner.kind, "name": name, "uid": "u", "controller": True}
-    return made("child", namespace, ownerReferences=[reference])
+    return build_object("child", namespace, ownerReferences=[reference])
 
 
 def test_a_child_leads_to_its_owner_in_its_own_namespace_and_to_one_of_the_whole_cluster() -> None:
@@ -44,7 +44,7 @@ def test_a_child_leads_to_its_owner_in_its_own_namespace_and_to_one_of_the_whole
 
 
 def test_a_state_that_cannot_be_read_does_not_cost_the_other_one_its_keys() -> None:
-    broken = made("x", ownerReferences=[{"controller": True}])
+    broken = build_object("x", ownerReferences=[{"controller": True}])
     enqueued = iter(of_owner(TOY)(Change(broken, child(TOY, "b")), Known({})))
     assert next(enqueued) == Key("models", "b")
     with pytest.raises(KeyError):
@@ -58,9 +58,9 @@ def test_resources_of_any_namespace_are_told_of_what_they_refer_to_by_group_vers
         )
 
     store = Store({REFERENCES: by_reference(references)})
-    for toy in (made("a"), made("b", "others"), made("c")):
+    for toy in (build_object("a"), build_object("b", "others"), build_object("c")):
         store.put(toy)
-    seen, change = Known({TOY: store}), Change(None, made("m", "shared"))
+    seen, change = Known({TOY: store}), Change(None, build_object("m", "shared"))
     assert set(referenced_by(TOY, MODEL)(change, seen)) == {Key("models", "a"), Key("others", "b")}
     assert set(referenced_by(TOY, OTHER)(change, seen)) == {Key("models", "c")}
     assert set(all_of(TOY)(change, seen)) == {Key("models", "a"), Key("others", "b"), Key("models", "c")}
@@ -76,10 +76,10 @@ def test_only_the_first_and_the_last_object_with_a_value_are_news() -> None:
     def news(obj: dict[str, Any]) -> list[bool]:
         return [first_or_last(change, seen, TOY, "colour", colours) for change in store.put(obj)]
 
-    assert news({**made("a", resourceVersion="1"), "colours": ["red"]}) == [True]
-    assert news({**made("b", resourceVersion="2"), "colours": ["red"]}) == [False]
-    assert news({**made("a", resourceVersion="3"), "colours": []}) == [False]
-    assert news({**made("b", resourceVersion="4"), "colours": ["blue"]}) == [True]
+    assert news({**build_object("a", resourceVersion="1"), "colours": ["red"]}) == [True]
+    assert news({**build_object("b", resourceVersion="2"), "colours": ["red"]}) == [False]
+    assert news({**build_object("a", resourceVersion="3"), "colours": []}) == [False]
+    assert news({**build_object("b", resourceVersion="4"), "colours": ["blue"]}) == [True]
 
 
 def test_of_two_objects_that_one_list_brings_one_is_the_first_and_of_two_that_it_lacks_one_is_the_last() -> None:
@@ -93,5 +93,5 @@ def test_of_two_objects_that_one_list_brings_one_is_the_first_and_of_two_that_it
         changes = store.replace(objects, "")
         return [first_or_last(change, seen, TOY, "colour", colours) for change in changes]
 
-    assert news(*({**made(name), "colours": ["red"]} for name in "ab")) == [True, False]
+    assert news(*({**build_object(name), "colours": ["red"]} for name in "ab")) == [True, False]
     assert news() == [False, True]

@@ -38,23 +38,23 @@ SERVER = ModelServer(
 )
 
 
-def made(surge: int | None = None, **changes: Any) -> dict[str, Any]:
+def build_spec(surge: int | None = None, **changes: Any) -> dict[str, Any]:
     spec: dict[str, Any] = deployment(msgspec.structs.replace(SERVER, **changes), Scale(1, surge))["spec"]
     return spec
 
 
 def pod(**changes: Any) -> dict[str, Any]:
-    spec: dict[str, Any] = made(**changes)["template"]["spec"]
+    spec: dict[str, Any] = build_spec(**changes)["template"]["spec"]
     return spec
 
 
 def mark(**changes: Any) -> str:
-    return str(made(**changes)["template"]["metadata"]["annotations"][TEMPLATE])
+    return str(build_spec(**changes)["template"]["metadata"]["annotations"][TEMPLATE])
 
 
 def test_a_start_may_take_what_its_probe_waits() -> None:
     assert SERVER.startup_seconds == 602
-    assert made()["progressDeadlineSeconds"] == 662
+    assert build_spec()["progressDeadlineSeconds"] == 662
     probe = pod()["containers"][0]["startupProbe"]
     assert probe["exec"] == {"command": ["ready"]}
     assert probe["initialDelaySeconds"] == 2
@@ -82,7 +82,7 @@ def test_a_mount_may_be_a_part_of_a_volume() -> None:
     [(None, None), (2, {"maxSurge": 2, "maxUnavailable": 0}), (0, {"maxSurge": 0, "maxUnavailable": 1})],
 )
 def test_a_rollout_without_surge_takes_away_first(surge: int | None, strategy: dict[str, int] | None) -> None:
-    assert made(surge).get("strategy", {}).get("rollingUpdate") == strategy
+    assert build_spec(surge).get("strategy", {}).get("rollingUpdate") == strategy
 
 
 def test_an_account_is_made_only_where_one_is_wanted_and_none_is_given() -> None:
@@ -119,7 +119,7 @@ def test_pods_are_marked_by_all_that_must_replace_them() -> None:
 )
 def test_a_patch_that_leaves_no_pod_is_refused(patch: dict[str, Any]) -> None:
     with pytest.raises(InvalidSpecError, match="must keep the pod's spec"):
-        made(patches=(patch,))
+        build_spec(patches=(patch,))
 
 
 def test_the_end_of_a_job_is_read_from_its_conditions() -> None:
@@ -138,7 +138,7 @@ def test_a_probe_as_kubernetes_writes_it_stands_in_place_of_ours_and_says_how_lo
     assert engine["startupProbe"] == own | bound
     assert engine["livenessProbe"] == {"exec": {"command": ["ok"]}} | bound
     assert engine["readinessProbe"]["httpGet"]["path"] == "/health"
-    assert made(**given)["progressDeadlineSeconds"] == 4 + 7 * 2 + 60
+    assert build_spec(**given)["progressDeadlineSeconds"] == 4 + 7 * 2 + 60
     usual = msgspec.structs.replace(SERVER, probe_overrides={"startupProbe": {"httpGet": {"path": "/"}}})
     assert usual.startup_seconds == 30
 

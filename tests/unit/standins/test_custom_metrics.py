@@ -26,7 +26,7 @@ llamacpp:requests_processing_total 9
 vllm:num_requests_running{engine="0",model_name="a {} b"} 1.5 1700000000000
 vllm:num_requests_running{engine="1",model_name="a {} b"} 1
 """
-ASKED: list[tuple[str, str | None]] = []
+REQUESTS: list[tuple[str, str | None]] = []
 """Paths that the API server was asked for, each with the credentials."""
 
 
@@ -36,7 +36,7 @@ class Cluster(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = METRICS if self.path == "/metrics" else json.dumps({"items": self._pods()})
         if self.path != "/metrics":
-            ASKED.append((self.path, self.headers.get("Authorization")))
+            REQUESTS.append((self.path, self.headers.get("Authorization")))
         self.send_response(200)
         self.end_headers()
         self.wfile.write(body.encode())
@@ -108,7 +108,7 @@ def test_a_metric_is_that_of_each_pod_that_answers(url: str) -> None:
     assert value["describedObject"] == {
         "kind": "Pod", "apiVersion": "/v1", "namespace": "models", "name": "answers"
     }  # fmt: skip
-    assert ASKED[-1] == ("/api/v1/namespaces/models/pods?labelSelector=app%3Dx%2Cb", "Bearer of-the-pod")
+    assert REQUESTS[-1] == ("/api/v1/namespaces/models/pods?labelSelector=app%3Dx%2Cb", "Bearer of-the-pod")
 
 
 def test_samples_of_one_name_are_added_up(url: str) -> None:

@@ -118,7 +118,7 @@ def test_a_leader_of_sglang_waits_for_its_workers_and_all_end_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "path", "said"),
+    ("arguments", "environment", "path", "expected"),
     [
         ([], {"WHISPER__MODEL": "tiny", "UVICORN_PORT": "{port}"}, "/health", b"OK"),
         ([], {"OLLAMA_HOST": "127.0.0.1:{port}"}, "/", b"Ollama is running"),
@@ -126,10 +126,10 @@ def test_a_leader_of_sglang_waits_for_its_workers_and_all_end_as_one() -> None:
     ],
 )
 def test_the_images_entrypoint_is_the_engine_that_is_meant(
-    arguments: list[str], environment: dict[str, str], path: str, said: bytes, tmp_path: Path
+    arguments: list[str], environment: dict[str, str], path: str, expected: bytes, tmp_path: Path
 ) -> None:
     process, url = launch("standin", *arguments, **environment, OLLAMA_MODELS=str(tmp_path))
     wait_for(process, f"{url}{path}")
-    assert said in ask(f"{url}{path}").body
+    assert expected in ask(f"{url}{path}").body
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0

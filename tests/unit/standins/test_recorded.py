@@ -16,7 +16,7 @@ from .conftest import Start, ask
 
 RECORDED = Path(__file__).parents[2] / "engines/recorded"
 VLLM_0_32 = json.loads((RECORDED / "vllm-0.32.0.json").read_text())
-ASKED = [exchange for name in VLLM_0_32["sets"] for exchange in SETS[name]]
+EXCHANGES = [exchange for name in VLLM_0_32["sets"] for exchange in SETS[name]]
 UNKNOWN = {"too_long", "message_stream"}
 """The stand-in has no context that could be too short, and the recorded stream had no text to show."""
 
@@ -46,7 +46,7 @@ def test_the_answers_in_a_session_match_the_recorded_ones(start: Start, adapter:
     url = stand_in(start)
     reports = {
         exchange.name: differences(VLLM_0_32["answers"][exchange.name], exchanged(url, exchange, "tiny", adapter))
-        for exchange in ASKED
+        for exchange in EXCHANGES
         if exchange.name not in UNKNOWN
     }
     assert {name: different for name, different in reports.items() if different} == {}

@@ -12,12 +12,20 @@ from aiohttp.test_utils import TestServer
 
 from slipway.serving.wire.catalogs import GrantRequest
 from slipway.weights.sources import catalogs
-from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, exchange, policy, read
+from slipway.weights.sources.catalogs import (
+    CatalogError,
+    Door,
+    authority,
+    authorization,
+    exchange,
+    fetch_catalog,
+    policy,
+)
 
 from ..catalog_server import ANYWHERE, DIGEST, OTHER, TOKEN, CatalogServer, Endless, catalog, data, entry, grant, silent
 from ..certificates import Authority
 
-WANTED = GrantRequest(name="tiny", digest=DIGEST)
+REQUEST = GrantRequest(name="tiny", digest=DIGEST)
 
 
 @pytest.fixture(scope="module")
@@ -46,26 +54,26 @@ async def door(remote, trusted, tmp_path) -> AsyncIterator[Door]:
 
 async def refusal(door: Door, allowed: Any = ANYWHERE) -> CatalogError:
     with pytest.raises(CatalogError) as refused:
-        await read(door, allowed)
+        await fetch_catalog(door, allowed)
     assert TOKEN not in refused.value.message
     return refused.value
 
 
 async def test_a_catalog_is_read_and_asked_whether_it_changed(door, remote):
-    first = await read(door, ANYWHERE)
+    first = await fetch_catalog(door, ANYWHERE)
     assert first.document is not None
     assert [(one.name, one.digest, one.size) for one in first.document.entries] == [("tiny", DIGEST, 5)]
-    assert (await read(door, ANYWHERE, first.tag)).document is None
+    assert (await fetch_catalog(door, ANYWHERE, first.tag)).document is None
     remote.document = catalog(entry(), entry("other", OTHER), revision="two")
-    again = await read(door, ANYWHERE, first.tag)
+    again = await fetch_catalog(door, ANYWHERE, first.tag)
     assert again.document is not None
     assert len(again.document.entries) == 2
-    assert [tag for _path, tag in remote.asked] == ["", '"one"', '"one"']
+    assert [tag for _path, tag in remote.requests] == ["", '"one"', '"one"']
 
 
 async def test_what_is_not_known_is_passed_over(door, remote):
     remote.document = catalog(entry(facts={"family": "llama"}, later=1), news=[])
-    assert (await read(door, ANYWHERE)).document is not None
+    assert (await fetch_catalog(door, ANYWHERE)).document is not None
 
 
 async def test_a_catalog_that_sends_more_than_it_may_is_refused_before_it_has_ended(door, remote):
@@ -87,7 +95,7 @@ async def test_a_catalog_that_never_ends_is_given_up(door, remote, monkeypatch):
 async def test_nobody_is_led_elsewhere(door, remote, target):
     remote.redirect = target
     assert (await refusal(door)).reason == "Redirected"
-    assert [path for path, _tag in remote.asked] == ["/v1/catalog"]
+    assert [path for path, _tag in remote.requests] == ["/v1/catalog"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +177,7 @@ def test_other_clusters_have_private_addresses():
 
 
 async def test_a_grant_is_for_what_was_asked_for(door, remote):
-    given = await exchange(door, ANYWHERE, WANTED)
+    given = await exchange(door, ANYWHERE, REQUEST)
     assert (given.registry, given.repository, given.token) == (
         "registry.example:5000",
         "cluster/tiny/uid",
@@ -194,7 +202,7 @@ async def test_a_grant_is_for_what_was_asked_for(door, remote):
 async def test_a_grant_that_lies_is_refused(door, remote, given):
     remote.grant = given
     with pytest.raises(CatalogError) as refused:
-        await exchange(door, ANYWHERE, WANTED)
+        await exchange(door, ANYWHERE, REQUEST)
     assert refused.value.reason == "InvalidGrant"
     assert "pull-token" not in refused.value.message
 

@@ -9,7 +9,7 @@ import pytest
 from slipway.kube.objects import JOB, Key
 from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Settings
-from slipway.weights.jobs.loads import Run, observed
+from slipway.weights.jobs.loads import Run, observe_run
 
 NAME = Key("models", "tiny-load")
 WORDS = ("loader", "stage", "hf://acme/tiny")
@@ -36,13 +36,13 @@ def world(*manifests: dict[str, Any]) -> World:
 
 def test_a_job_that_does_what_is_wanted_is_looked_at() -> None:
     manifest = job(*WORDS)
-    assert observed(world(manifest), NAME, WORDS).made == manifest
+    assert observe_run(world(manifest), NAME, WORDS).job == manifest
 
 
 @pytest.mark.parametrize(
-    "made",
+    "created",
     [(), (job("loader", "stage", "hf://acme/other"),), (job(*WORDS, deletionTimestamp="2026-11-23T00:00:00Z"),)],
     ids=["none", "of an earlier spec", "on its way out"],
 )
-def test_one_that_does_something_else_or_goes_tells_nothing(made: tuple[dict[str, Any], ...]) -> None:
-    assert observed(world(*made), NAME, WORDS) == Run(name=NAME.name)
+def test_one_that_does_something_else_or_goes_tells_nothing(created: tuple[dict[str, Any], ...]) -> None:
+    assert observe_run(world(*created), NAME, WORDS) == Run(name=NAME.name)

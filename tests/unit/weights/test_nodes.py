@@ -112,7 +112,7 @@ def seen(**changes: Any) -> dict[str, Any]:
     metadata = {"name": "one", "uid": changes.get("uid", "u"), "resourceVersion": changes.get("beat", "1")}
     metadata |= {"labels": changes.get("labels", LABELS), "annotations": {"other": "x", **changes.get("records", {})}}
     status = {"conditions": [ready], "nodeInfo": {"bootID": changes.get("boot", "b1")}, "images": ["x"] * 50}
-    return nodes.trimmed({"metadata": metadata, "status": status})
+    return nodes.trim_node({"metadata": metadata, "status": status})
 
 
 def test_of_a_node_only_what_decides_is_kept() -> None:
@@ -129,7 +129,7 @@ def test_of_a_node_only_what_decides_is_kept() -> None:
         "boot": "b1",
         "ready": True,
     }
-    assert nodes.read(kept).records == {f"{RECORDS}m": "{}"}
+    assert nodes.parse_node(kept).records == {f"{RECORDS}m": "{}"}
 
 
 @pytest.mark.parametrize(
@@ -147,47 +147,47 @@ def test_of_a_node_only_what_decides_is_kept() -> None:
 )
 def test_a_heartbeat_concerns_nobody_and_a_mark_only_its_model(changes: Any, everybody: bool, marks: set[str]) -> None:
     difference = nodes.difference(seen(), seen(**changes), PREFIX)
-    assert (difference.everybody, difference.marks) == (everybody, marks)
+    assert (difference.concerns_all, difference.marks) == (everybody, marks)
 
 
 def test_a_node_that_comes_or_goes_concerns_everybody() -> None:
-    assert nodes.difference(None, seen(), PREFIX).everybody
-    assert nodes.difference(seen(), None, PREFIX).everybody
+    assert nodes.difference(None, seen(), PREFIX).concerns_all
+    assert nodes.difference(seen(), None, PREFIX).concerns_all
 
 
-def told(record: Record | None, label: str = f"{PREFIX}m", *, offered: bool = True) -> Node:
+def record_on_node(record: Record | None, label: str = f"{PREFIX}m", *, offered: bool = True) -> Node:
     """A node after it was told that."""
-    patch = nodes.noted(node(), label, record, offered=offered)
+    patch = nodes.build_patch(node(), label, record, selectable=offered)
     records = {name: text for name, text in patch.annotations.items() if text is not None}
     labels = {name: text for name, text in patch.labels.items() if text is not None}
     return node(records=records, **labels)
 
 
 def test_a_record_comes_back_as_it_was_written_beside_its_label() -> None:
-    record = Record(state="Ready", of="u", wanted="d", path="/m", former=("/old",), boot="b1", size=7, revision="abc")
-    marked_node = told(record)
-    assert nodes.recorded(marked_node, "m", "u") == record
+    record = Record(state="Ready", of="u", digest="d", path="/m", former=("/old",), boot="b1", size=7, revision="abc")
+    marked_node = record_on_node(record)
+    assert nodes.find_record(marked_node, "m", "u") == record
     assert marked_node.labels[f"{PREFIX}m"] == "Ready"
-    assert f"{PREFIX}m" not in told(record, offered=False).labels
-    assert told(None) == node()
+    assert f"{PREFIX}m" not in record_on_node(record, offered=False).labels
+    assert record_on_node(None) == node()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "Lost", "of": "u"}', '{"state": "Ready"}', "{" * 9000])
 def test_what_is_no_record_says_nothing(text: str) -> None:
-    assert nodes.recorded(node(records={f"{RECORDS}m": text}), "m", "u") is None
+    assert nodes.find_record(node(records={f"{RECORDS}m": text}), "m", "u") is None
 
 
 def test_a_record_of_another_model_of_the_same_name_says_nothing() -> None:
-    assert nodes.recorded(told(Record(state="Ready", of="u")), "m", "v") is None
+    assert nodes.find_record(record_on_node(Record(state="Ready", of="u")), "m", "v") is None
 
 
 @pytest.mark.parametrize(
     ("record", "has"),
     [
-        (Record(state="Ready", of="u", wanted="d", boot="b1"), True),
-        (Record(state="Updating", of="u", wanted="d", boot="b1"), False),
-        (Record(state="Ready", of="u", wanted="e", boot="b1"), False),
-        (Record(state="Ready", of="u", wanted="d", boot="b0"), False),
+        (Record(state="Ready", of="u", digest="d", boot="b1"), True),
+        (Record(state="Updating", of="u", digest="d", boot="b1"), False),
+        (Record(state="Ready", of="u", digest="e", boot="b1"), False),
+        (Record(state="Ready", of="u", digest="d", boot="b0"), False),
     ],
 )
 def test_weights_are_there_while_the_node_runs_on(record: Record, has: bool) -> None:
@@ -197,5 +197,5 @@ def test_weights_are_there_while_the_node_runs_on(record: Record, has: bool) -> 
 def test_a_record_remembers_the_folders_that_it_leaves() -> None:
     record = Record(state="Ready", of="u", path="/b", former=("/a",))
     assert record.paths == ("/a", "/b")
-    assert record.moved("/c") == ("/a", "/b")
-    assert record.moved("/a") == ("/b",)
+    assert record.former_paths("/c") == ("/a", "/b")
+    assert record.former_paths("/a") == ("/b",)

@@ -23,7 +23,7 @@ from slipway.weights.jobs.loads import INSTANCE_LABEL, NAME_LABEL
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
-    """What models of one of the two kinds read, beside what is made for them."""
+    """Returns the watches of one of the two kinds, in addition to its children."""
     at_once = deckhouse(settings).publications_at_once
     read = (*users.watches(kind), *delivery.watches(settings))
     return (*turns.watches(kind, models.KINDS, at_once), *catalog_choice.watches(kind), *read)

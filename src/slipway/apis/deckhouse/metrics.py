@@ -1,4 +1,4 @@
-"""Metrics of models, under the original's names where they mean the same. Pure."""
+"""Metrics of models, under Deckhouse's names if they mean the same. Pure."""
 
 from __future__ import annotations
 

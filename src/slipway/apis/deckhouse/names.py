@@ -1,4 +1,4 @@
-"""Names, labels and annotations of Deckhouse's models. The original's, as far as it has them. Pure."""
+"""Names, labels and annotations of Deckhouse's models, the original's where they exist. Pure."""
 
 from __future__ import annotations
 

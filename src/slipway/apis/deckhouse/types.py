@@ -1,4 +1,4 @@
-"""Model, ClusterModel and ModelCatalogSource. Their definitions are made from this module."""
+"""Model, ClusterModel and ModelCatalogSource. Their CRDs are generated from this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Krypton's kind: a Model becomes its children, and what became of them becomes its status."""
+"""Krypton's kind: the functions that turn a Model into children and a status."""
 
 from __future__ import annotations
 

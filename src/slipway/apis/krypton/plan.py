@@ -31,7 +31,7 @@ CACHE_VOLUME = "model-cache"
 
 
 def plan(view: ModelView) -> Plan:
-    """Raises InvalidSpecError where the Model cannot be served."""
+    """Raises InvalidSpecError if the Model cannot be served."""
     model, world = view.served(), view.world
     server, scale = _server(model, world.settings), Scale(model.spec.min_replicas)
     route = Route(
@@ -48,8 +48,8 @@ def plan(view: ModelView) -> Plan:
 
 
 def granted(view: ModelView, _plan: Plan) -> frozenset[Freedom]:
-    """Its image alone: an account that is called as the Model's own would be is none of the operator's. Raises
-    InvalidSpecError where the Model cannot be served."""
+    """Grants its image alone: an account with the name of the Model's own would not be the operator's. Raises
+    InvalidSpecError if the Model cannot be served."""
     model = view.served()
     plain = msgspec.structs.replace(model, spec=ModelSpec(source=model.spec.source))
     server = msgspec.structs.replace(_server(plain, view.world.settings), own_account=False)
@@ -61,7 +61,7 @@ def image(spec: ModelSpec, settings: Settings) -> str:
 
 
 def renewal(spec: ModelSpec, settings: Settings) -> Renewal:
-    """The author's arguments, as the image takes them that the Model gets."""
+    """Returns the author's arguments in the form that the Model's image takes."""
     return LLAMACPP.renewed(spec.args or (), author_image=spec.image or "", image=image(spec, settings))
 
 

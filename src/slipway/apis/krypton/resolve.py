@@ -1,4 +1,4 @@
-"""Resolve: a Model as it was read and checked, once. Pure."""
+"""Resolve: parses and checks a Model once. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ModelView(msgspec.Struct, frozen=True):
     """Why there is no model."""
 
     def served(self) -> Model:
-        """The Model. Raises InvalidSpecError where it cannot be served."""
+        """Returns the Model. Raises InvalidSpecError if it cannot be served."""
         if self.model is None:
             raise self.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
         return self.model

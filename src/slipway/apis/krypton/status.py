@@ -1,4 +1,4 @@
-"""Status: what became of a Model. Pure."""
+"""Status of a Model. Pure."""
 
 from __future__ import annotations
 

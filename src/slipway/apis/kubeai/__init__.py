@@ -1,5 +1,5 @@
-"""KubeAI: ``kubeai.org/v1``, kind Model. Serves models of many sources on six engines, with adapters, caches and
-replicas that follow the requests."""
+"""KubeAI: ``kubeai.org/v1``, kind Model. Serves models from many sources on six engines, with adapters, caches and
+autoscaling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KubeAI's kind: a Model becomes its children, and what became of them becomes its status."""
+"""KubeAI's kind: the functions that turn a Model into children and a status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slipway.serving.status.report import REPORTED
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """ConfigMaps with files are read by their names: what others keep in theirs is none of our business."""
+    """ConfigMaps with files are read by name, because others may keep private data in theirs."""
     kind, system = MODEL.kind, settings.system_namespace
     index = by_reference(lambda resource: resolve.references(resource, settings))
     return (

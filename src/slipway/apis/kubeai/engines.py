@@ -1,4 +1,4 @@
-"""Engines as KubeAI runs them: which there are, their images, and which urls each can take. Pure."""
+"""Engines as KubeAI runs them: their names, their images, and the URLs that each can read. Pure."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def images(engine: Engine) -> dict[str, str]:
 
 
 def located(url: ModelUrl, engine: Engine) -> ModelUrl:
-    """The url with the file apart from its folder, where an engine that takes a file is given
-    ``pvc://claim/folder/model.gguf``: the folder is mounted."""
+    """Splits the file from its folder in the URL of an engine that takes a file, ``pvc://claim/folder/model.gguf``: the
+    folder is mounted."""
     folder, _slash, file = url.path.rpartition("/")
     if url.scheme != "pvc" or url.model or engine.reads != "file" or not file.lower().endswith(".gguf"):
         return url
@@ -55,8 +55,8 @@ def located(url: ModelUrl, engine: Engine) -> ModelUrl:
 
 
 def refusal(url: ModelUrl, engine: Engine, *, cached: bool) -> str | None:
-    """Why an engine cannot take a url, or None; ``cached`` says whether the loader fetches the weights into a cache
-    beforehand."""
+    """Returns why an engine cannot take a URL, or None. ``cached``: whether the loader fetches the weights into a cache
+    first."""
     if cached and url.scheme not in CACHED:
         return f"{url.place!r}: caches support only {', '.join(CACHED)}"
     # A cache holds what a repository of the hub would, also where the weights came from a bucket.

@@ -1,4 +1,4 @@
-"""Names and labels of what a KubeAI Model becomes. The original's, as far as it has them. Pure."""
+"""Names and labels of a KubeAI Model's objects, the original's where they exist. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def evict_name(model: str) -> str:
 
 
 def service_name(model: str) -> str:
-    """A Service's name takes no dots: where they had to go, a digest keeps names apart."""
+    """A Service's name has no dots: a digest keeps names distinct in which dots were replaced."""
     name = workload_name(model)
     return _with_digest(name.replace(".", "-"), model) if "." in name else name
 

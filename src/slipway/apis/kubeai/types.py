@@ -1,5 +1,4 @@
-"""The Model kind of KubeAI: its fields, their rules and their texts. The CustomResourceDefinition is made from this
-module."""
+"""The Model kind of KubeAI: its fields with their rules and descriptions. The CRD is generated from this module."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Urls of models: ``scheme://place?options`` and what they say. Pure.
+"""URLs of models: parses ``scheme://place?options``. Pure.
 
-The same text tells the engine, the loader and the pod's volumes where the weights are.
+Engine, loader and pod volumes all get the location of the weights from the same URL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTIONS = ("model", "insecure", "pull")
 
 
 class InvalidUrlError(ValueError):
-    """The url names no model; the message says what is wrong and what is expected."""
+    """The URL names no model. The message has the reason and the expected form."""
 
 
 class ModelUrl(msgspec.Struct, frozen=True, kw_only=True):

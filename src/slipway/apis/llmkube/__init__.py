@@ -1,5 +1,5 @@
-"""LLMKube: ``inference.llmkube.dev/v1alpha1``. A Model is weights and where they come from; an InferenceService serves
-one on one of six runtimes; a ModelRouter leads an id to several of these."""
+"""LLMKube: ``inference.llmkube.dev/v1alpha1``. A Model is weights and their source, an InferenceService serves one on
+one of six runtimes, and a ModelRouter sends the requests of one model ID to several services."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""LLMKube's kinds: weights come to where services find them, services become pods that read them, and adapters come to
-the engines of services that run."""
+"""LLMKube's kinds: the functions that turn each resource into children and a status, and their watches."""
 
 from __future__ import annotations
 
@@ -147,7 +146,7 @@ def _services_of_quota(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _services_of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services of a namespace whose labels differ, where quotas choose by labels."""
+    """Returns the services of a namespace whose labels changed, if quotas select by labels."""
     old, new = change.old, change.new
     if (old and new and labels(old) == labels(new)) or not listers.count(GPU_QUOTA.kind, quotas.COVERS, ""):
         return ()
@@ -203,7 +202,7 @@ def _pool_of_service(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _pool_of_pod(change: Change, listers: Listers) -> Iterable[Key]:
-    """The pool that may wait until a pod is gone."""
+    """Returns the pool that may wait for a pod to end."""
     label = labels(change.old).get(names.SERVICE_LABEL) if change.old and stops(change) else None
     if not label:
         return ()
@@ -216,7 +215,7 @@ def _same_spec(old: Object, new: Object) -> bool:
 
 
 def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """The adapters that name a service, where it is another one, or those of which it says something new."""
+    """Returns the adapters that name a new or deleted service, or those whose entries in its status changed."""
     old, new = change.old, change.new
     same = bool(old and new and generation(old) == generation(new) and deleting(old) == deleting(new))
     before, after = ({one["name"]: one for one in list_adapter_statuses(state)} for state in (old, new))

@@ -1,4 +1,4 @@
-"""Names, labels and places of what LLMKube's kinds become. The original's, as far as it has them. Pure."""
+"""Names, labels and paths of the objects of LLMKube's kinds, the original's where they exist. Pure."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ GROUP_ID = 102
 
 
 def cache_key(source: str) -> str:
-    """Folder of the cache for a source, as the Model writes it. It is the original's, so that weights take the place of
-    those that the original has loaded: these are not used, as nothing says that they are whole."""
+    """Returns the folder of the cache for a source, as the Model writes it. It is the original's, so that new weights
+    replace those that the original loaded, which are not used because they may be incomplete."""
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def own_claim(service: str) -> str:
-    """Of the claim that one service has for itself: the original's, told apart by a digest where that is no name."""
+    """Returns the name of a service's own claim: the original's, with a digest if that is not a valid name."""
     return fitting(f"{service}-{OWN_CLAIM}")
 
 
@@ -43,5 +43,5 @@ def lora_service(adapter: str) -> str:
 
 
 def job_name(model: str, what: str) -> str:
-    """``<model>-<what>``, told apart by a digest where that is no name of a Job."""
+    """Returns ``<model>-<what>``, with a digest if that is not a valid name of a Job."""
     return fitting(f"{model}-{what}")

@@ -37,5 +37,6 @@ class LLMKubeSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 
 def llmkube(settings: Settings) -> LLMKubeSettings:
-    """Those in the operator's settings. Raises msgspec.ValidationError for what the controller refuses at its start."""
+    """Returns LLMKube's part of the operator's settings. Raises msgspec.ValidationError for values that the controller
+    rejects at startup."""
     return msgspec.convert(settings.of("llmkube"), LLMKubeSettings)

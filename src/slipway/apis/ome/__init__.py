@@ -1,4 +1,5 @@
-"""OME: ``ome.io/v1beta1``. Models come onto nodes, runtimes say how they are served, InferenceServices serve them."""
+"""OME: ``ome.io/v1beta1``. Models are loaded onto nodes, runtimes define how they are served, and InferenceServices
+serve them."""
 
 from __future__ import annotations
 

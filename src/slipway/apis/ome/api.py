@@ -1,4 +1,4 @@
-"""OME's kinds, each as the controller knows it: which modules say what a resource becomes."""
+"""OME's kinds: the modules that turn each resource into children and a status."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BENCHMARKS = Table(
     watches=benchmark.watches,
     resolve=benchmark.resolve,
     plan=benchmark_job.plan,
-    granted=benchmark_job.granted,
+    granted=benchmark_job.granted_freedoms,
     status=benchmark_job.status,
 )
 APIS = (*MODELS, _runtimes(SERVING_RUNTIME), _runtimes(CLUSTER_SERVING_RUNTIME), SERVICES, BENCHMARKS)

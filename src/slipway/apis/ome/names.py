@@ -1,4 +1,4 @@
-"""Names, labels and annotations of OME. The original's, as far as it has them. Pure."""
+"""Names, labels and annotations of OME, the original's where they exist. Pure."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ CLUSTER_NAME, SPACED_NAME, SPACE = 32, 38, 8
 
 
 def node_label(kind: Kind, namespace: str, name: str) -> str:
-    """The label of nodes for a model, as the original writes it: ``models.ome.io/clusterbasemodel.<name>``, or
-    ``models.ome.io/<namespace>.basemodel.<name>``; long names keep their end and begin with a digest of the whole."""
+    """Returns the node label of a model, in the original's form: ``models.ome.io/clusterbasemodel.<name>``, or
+    ``models.ome.io/<namespace>.basemodel.<name>``. Long names keep their end, after a digest of the whole."""
     what = kind.kind.lower()
     if not kind.namespaced:
         return f"{NODE_LABEL}{what}.{ending(name, CLUSTER_NAME)}"
@@ -70,17 +70,17 @@ def node_label(kind: Kind, namespace: str, name: str) -> str:
 
 
 def space(namespace: str) -> str:
-    """How the label of a model with a long name begins."""
+    """Returns the beginning of the label of a model with a long name."""
     return ending(namespace, SPACE)
 
 
 def component_name(service: str, component: str) -> str:
-    """Of all that a component of a service consists of: ``<service>-<component>``, at most 63 characters."""
+    """Returns the name of all objects of a service's component: ``<service>-<component>``, at most 63 characters."""
     return with_ending(service, f"-{component}")
 
 
 def text_value(text: str) -> str:
-    """A text as the value of a label: what a label does not take becomes a dash, what is too long loses its beginning
-    to a digest."""
+    """Returns a text as the value of a label: invalid characters become dashes, and a digest replaces the beginning of
+    a long one."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in text)
     return ending(plain.strip("-_."), NAME_LENGTH)

@@ -1,7 +1,7 @@
-"""What the loader tells of a benchmark that genai-bench made, as its container's termination message.
+"""The loader's summary of a benchmark of genai-bench, as its container's termination message.
 
-A run is one scenario at one level of concurrency. A table of all of them has to fit into what Kubernetes keeps of a
-message, so a run is a row without names. It lies in the status of a pod: what is not sound in it makes it none.
+A run is one scenario at one level of concurrency. The table of all runs must fit into a termination message, so a run
+is a row without names. It is part of a pod's status, so an invalid summary counts as missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Model facts: what a publication tells of a model, out of what its files and its source say. Pure.
+"""Model facts: what a publication reports about a model, from its files and its source. Pure.
 
-Only what is exact, follows from it, or was declared by the source is told. What could only be estimated stays out, and
-the facts say that they are partial.
+Facts are exact, derived from exact ones, or declared by the source. Estimates are omitted, and the facts are then
+marked as partial.
 """
 
 from __future__ import annotations

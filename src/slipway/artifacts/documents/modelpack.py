@@ -1,6 +1,5 @@
-"""ModelPack: the manifest and the configuration by which an OCI registry keeps a model, as the CNCF specifies them, and
-the same files as an ordinary image, which Kubernetes mounts. Equal content gives equal bytes. Pure.
-"""
+"""ModelPack: the manifest and configuration of a model in an OCI registry, as the CNCF specifies them, and the same
+files as an ordinary image, which Kubernetes can mount. Equal content gives equal bytes. Pure."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model comes from."""
+    """The source of a model."""
 
     name: str
     url: str = ""
@@ -148,7 +147,7 @@ def configuration(facts: Facts, origin: Origin, precisions: Sequence[str], layer
 
 
 def manifest(config: bytes, facts: Facts, origin: Origin, layers: Sequence[Layer]) -> bytes:
-    """Of an artifact. ``config``: what ``configuration`` gave."""
+    """Returns the manifest of an artifact. ``config``: the result of ``configuration``."""
     whole = Manifest(
         schema_version=2,
         media_type=MANIFEST,
@@ -204,7 +203,7 @@ def parse_manifest(content: bytes) -> Manifest:
 
 
 def layers_of(oci_manifest: Manifest) -> tuple[Layer, ...]:
-    """Raises DecodingError where the manifest is none of a model, or has a layer that is none of its files."""
+    """Raises DecodingError if the manifest is not a model's, or has a layer that is not one of its files."""
     if oci_manifest.artifact_type != ARTIFACT and oci_manifest.config.media_type != CONFIG:
         raise DecodingError("it is not a model: it has a different type")
     layers = []
@@ -217,7 +216,7 @@ def layers_of(oci_manifest: Manifest) -> tuple[Layer, ...]:
 
 
 def facts_of(oci_manifest: Manifest) -> Facts:
-    """What was known of a model when it was published; nothing where that is not told, or not sound."""
+    """Returns the facts about a model at its publication; empty if they are missing or invalid."""
     try:
         return decode_json(oci_manifest.annotations.get(FACTS, "{}"), Facts, most=MOST_BYTES)
     except DecodingError:

@@ -1,7 +1,7 @@
-"""What a publication tells: the artifact that a registry has now, and the facts of the model in it.
+"""Publication: the artifact that a registry has now, and the facts about its model.
 
-The loader writes it into its container's termination message, as it does a
-:class:`slipway.artifacts.documents.report.Report`. A stranger's files speak in it: what is not sound makes it none.
+The loader writes it as its container's termination message, like a :class:`slipway.artifacts.documents.report.Report`.
+Its content comes from untrusted files, so an invalid one counts as missing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Digest = Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is known of a model. Empty and 0: not known, or only estimated."""
+    """Facts about a model. Empty and 0: unknown, or only estimated."""
 
     format: Format = ""
     family: Word = ""
@@ -72,7 +72,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An artifact, complete in the registry, every blob of it looked at by its digest."""
+    """A complete artifact in the registry, of which each blob was checked by its digest."""
 
     digest: Digest
     """Of the manifest."""

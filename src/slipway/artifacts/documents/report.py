@@ -1,9 +1,9 @@
-"""What a loader reports of weights that it downloaded, inspected or probed, as its container's termination message.
+"""Report: the loader's result for weights that it downloaded, inspected or probed.
 
-The loader writes it as JSON into its termination message, where it outlives the container and the controller reads it
-off the pod's status. A permanent failure is a code and a sentence: ``Code: sentence``.
+The loader writes it as JSON into its container's termination message, which outlives the container, and the controller
+reads it from the pod's status. A permanent failure is a code and a sentence: ``Code: sentence``.
 
-A report lies where others may write, on a volume or in the status of a pod: what is not sound in it makes it none.
+Others may write to a volume or the status of a pod, so an invalid report counts as missing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FAILED = re.compile(r"([A-Za-z]+): (.+)", re.DOTALL)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Empty and 0: not known."""
+    """Empty and 0: unknown."""
 
     file: Annotated[str, msgspec.Meta(pattern=INSIDE)] = ""
     """The main file, relative to the folder."""
@@ -81,7 +81,7 @@ def parse_report(message: str) -> Report | None:
 
 
 def fault(message: str) -> tuple[Fault | None, str]:
-    """The word, if there is one, and the sentence."""
+    """Returns the code, if there is one, and the sentence."""
     match = FAILED.fullmatch(message)
     if match is None or match[1] not in get_args(Fault):
         return None, message

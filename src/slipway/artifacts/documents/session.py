@@ -1,7 +1,7 @@
-"""Session: what of an upload is in the registry, as the manifest under the tag ``session`` of its repository. Pure.
+"""Session: the parts of an upload in the registry, as the manifest with the tag ``session`` of its repository. Pure.
 
-The bytes lie in pieces, each a blob of its own, one after the other as the manifest's layers. A piece has at most
-:data:`PIECE_BYTES`, and may be shorter anywhere: where a request ended, or was slow.
+Each part is a blob, and the manifest's layers are the parts in order. A part has at most :data:`PIECE_BYTES`, and may
+be shorter: where a request ended, or was slow.
 """
 
 from __future__ import annotations

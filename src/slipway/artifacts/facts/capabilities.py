@@ -1,4 +1,4 @@
-"""Capabilities: what a model can do, as far as its configuration shows it. Pure."""
+"""Capabilities: what a model can do, according to its configuration. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""What the files of a model say of it: config.json of transformers, model_index.json of diffusers, and the headers of
-safetensors and GGUF files. Strangers wrote them: what is not as it should be in them is not known. Pure.
-"""
+"""Facts in a model's files: config.json of transformers, model_index.json of diffusers, and the headers of safetensors
+and GGUF files. They are untrusted: an invalid value counts as unknown. Pure."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ class Named(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is known of a model. Empty, 0 and None: not known."""
+    """Facts about a model. Empty, 0 and None: unknown."""
 
     model_type: str = ""
     """As transformers name it, or llama.cpp: ``llama``."""

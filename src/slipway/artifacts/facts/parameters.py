@@ -1,7 +1,7 @@
-"""Parameters of a model, estimated by the dimensions in its config.json.
+"""Parameters of a model, estimated from the dimensions in its config.json. Pure.
 
-An estimate adds up the matrices that a transformer of these dimensions has. It leaves out biases and norms, which are
-less than a hundredth of it. Pure.
+An estimate adds up the matrices of a transformer with these dimensions. It omits biases and norms, which are less than
+a hundredth of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Copies: of weights that lie in one source several times, which of them are the model. Pure.
+"""Copies: which files are the model, if a source contains its weights several times. Pure.
 
-The same weights may be there in their maker's own layout, in several precisions, in one file and in parts, or in files
-of PyTorch. What an index names is the model, or else the files with the usual names in the configuration's folder.
+A source may have the same weights in their maker's own layout, in several precisions, in one file and in parts, or as
+PyTorch files. The model is what an index names, or else the files with the usual names in the configuration's folder.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def without(
 
 
 def stem(path: str) -> str:
-    """What all parts of a file that is split have in common; another file stands for itself."""
+    """Returns the common name of all parts of a split file; another file's own name."""
     return PART.sub("", path)
 
 

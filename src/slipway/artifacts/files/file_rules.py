@@ -1,7 +1,7 @@
 """File rules: which files of a source make up a model, and which format it has. Pure.
 
-Engines read weights, configurations and tokenizers. Pictures, documents and the same weights once more stay behind
-without a word; what is small and not known enters. What could only do harm, or hides what it is, fails the publication.
+Engines read weights, configurations and tokenizers. Pictures, documents and further copies of the weights are skipped
+silently, and small unknown files are kept. A file that can only do harm, or hides its content, fails the publication.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ DIFFUSERS_BIN = re.compile(r"(?:diffusion_)?(?:pytorch_)?model.*\.bin")
 
 
 class UnsupportedError(ValueError):
-    """No model can be made of these files. The message says of which, and why."""
+    """These files are not a supported model. The message names the file and the reason."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -143,7 +143,7 @@ def _is_weight(path: str, format_: Format) -> bool:
 
 
 def is_companion(path: str, size: int | None) -> bool:
-    """Whether an engine may read a file that is no weight. ``size``: None: it is not known."""
+    """Whether an engine may read a file that is not weights. ``size``: None: unknown."""
     name = path.rpartition("/")[2].lower()
     if OTHER_INDEX.fullmatch(name):
         return False
@@ -155,6 +155,6 @@ def is_companion(path: str, size: int | None) -> bool:
 
 
 def in_dropped_folder(path: str) -> bool:
-    """Whether a file lies where no engine looks, or is hidden."""
+    """Whether a file is hidden, or in a folder that engines do not read."""
     *folders, name = path.split("/")
     return name.startswith(".") or any(part.startswith(".") or part.lower() in DROPPED_FOLDERS for part in folders)

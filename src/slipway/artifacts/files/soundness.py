@@ -1,8 +1,7 @@
-"""Soundness: what shows that a file of weights is none, or that one is missing. Pure.
+"""Soundness: detects files that are not weights, and missing files of a set. Pure.
 
-Weights are what their content says, not what their names end with. A repository that was copied without Git LFS has
-pointers in their place, a server that asks for a login answers with a page, and of a model of several files one may be
-left out.
+The content decides, not the file name's ending. A repository that was copied without Git LFS has pointers instead of
+weights, a server that requires a login returns a page, and a model of several files may lack one.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ def missing_part(paths: Collection[str]) -> str:
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """All parts of the file that this is a part of, the first one first; none for a file that is no part."""
+    """Returns all parts of a split file, the first one first; empty for a file that is not a part."""
     part = PART.search(path)
     if part is None or not path.lower().endswith(WEIGHTS) or not 1 < int(part[2]) <= MOST_PARTS:
         return ()
@@ -155,16 +154,16 @@ def missing_of_index(index: str, content: Mapping[str, Any], paths: Collection[s
 
 
 def cut_off(path: str, size: int, promised: int) -> str:
-    """The sentence that a file has another size than its header says."""
+    """Returns the message that a file has another size than its header declares."""
     return f"{path} has {size} bytes, but its header promises {promised}: copy the file again"
 
 
 def unreadable(path: str, reason: object) -> str:
-    """The sentence that the content of a file is of another kind than its name."""
+    """Returns the message that the content of a file does not match its name."""
     return f"{path} is not a valid file of its type: {reason}: copy the file again"
 
 
 def incomplete(missing: str, by: str = "") -> str:
-    """The sentence that a file is missing. ``by``: what names it."""
+    """Returns the message that a file is missing. ``by``: what names it."""
     named = f"{by} names it" if by else "other parts of it are there"
     return f"{missing[:256]} is missing, but {named[:300]}: copy the whole model again"

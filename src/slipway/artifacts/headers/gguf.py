@@ -1,7 +1,7 @@
-"""GGUF headers: what a file of llama.cpp says of itself, read from its first bytes. Versions 1 to 3, either byte order.
+"""GGUF headers: the metadata of a llama.cpp file, read from its first bytes. Versions 1 to 3, either byte order.
 
-The metadata is a list of keys and typed values. The few that a person asks for are kept; the others, above all the
-tokenizer's long lists, are passed over: numbers without being read, texts one length after another.
+The metadata is a list of keys and typed values. The few that users need are kept. The others, above all the tokenizer's
+long lists, are skipped: numbers without reading them, texts by their lengths.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ OF_ARCHITECTURE = ("context_length", "embedding_length", "block_count", "attenti
 
 
 class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a header says. 0 or empty: nothing."""
+    """The content of a header. 0 or empty: not set."""
 
     file_version: int
     tensor_count: int
@@ -142,7 +142,7 @@ class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
-    """The header of the file that ``read`` reads. Raises MalformedFileError for one that is none.
+    """Parses the header of the file that ``read`` reads. Raises MalformedFileError for an invalid one.
 
     ``count``: whether the list of tensors is read as well, which follows it, to count the parameters. ``size``: of the
     file, in bytes; with ``count`` a file that is too short for its tensors is none. 0: any.
@@ -169,7 +169,7 @@ def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
 
 
 def whole(name: str) -> str:
-    """What all parts of a model that is split have in common; a file that is no part stands for itself."""
+    """Returns the common name of all parts of a split model; another file's own name."""
     return PART.sub("", name)
 
 
@@ -192,7 +192,7 @@ def _summary(version: int, tensors: int, parameters: int, metadata: Mapping[str,
 
 
 def _text(value: int | str | None) -> str:
-    """A value on one line, without what a terminal would obey."""
+    """Returns a value on one line, without terminal control characters."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
     return "".join(character for character in text if character.isprintable())[:LONGEST_TEXT]
 
@@ -202,7 +202,7 @@ def _number(value: int | str | None, missing: int = 0) -> int:
 
 
 class _Reader:
-    """Values one after another, in the byte order and the widths of the file's version."""
+    """Reads consecutive values, in the byte order and the widths of the file's version."""
 
     def __init__(self, reader: RangeReader) -> None:
         if reader.take(4, "the first four bytes") != MAGIC:

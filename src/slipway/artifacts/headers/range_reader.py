@@ -1,7 +1,7 @@
-"""Reads the beginning of a local or remote file in pieces, up to a bound. Pure.
+"""Range reader: reads the beginning of a local or remote file in pieces, up to a limit. Pure.
 
-The parser of a header requests bytes; the caller supplies them, from a disk or by a range request. Headers are
-untrusted: a length in one is believed only as far as there are bytes.
+The parser of a header requests bytes, and the caller supplies them, from a disk or with a range request. Headers are
+untrusted: a length is trusted only as far as there are bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class RangeReader:
         self.position = 0
 
     def take(self, size: int, what: str) -> bytes:
-        """The next ``size`` bytes. Raises MalformedFileError where the file has no more, or a header is too long."""
+        """Returns the next ``size`` bytes. Raises MalformedFileError if the file has no more, or a header is too
+        long."""
         begin = self.position - self._start
         if begin < 0 or begin + size > len(self._piece):
             self._fetch(size, what)

@@ -1,6 +1,6 @@
-"""Safetensors headers: which tensors a file has, of which types and sizes, read from its first bytes.
+"""Safetensors headers: a file's tensors with their types and sizes, read from its first bytes.
 
-The file begins with the length of a JSON document in eight bytes, and the document; the tensors follow without gaps.
+The file begins with the length of a JSON document in eight bytes, and the document. The tensors follow without gaps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Tensor(msgspec.Struct, frozen=True):
 
 
 class Safetensors(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a header says."""
+    """The content of a header."""
 
     tensor_count: int
     parameters: Mapping[str, int]

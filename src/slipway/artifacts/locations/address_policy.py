@@ -1,8 +1,8 @@
-"""Which addresses a loader may connect to for a file that a spec names (against request forgery). Pure.
+"""Address policy: which addresses a loader may connect to for a file that a spec names (against request forgery). Pure.
 
-Otherwise whoever may write a spec could have a pod reach what only the cluster can: its cloud's metadata service, its
-API server, a neighbour's database. So every address that a name resolves to is checked when a connection is made, and
-only public ones are allowed unless the operator allows others.
+Without it, an author could make a pod reach what only the cluster can: the cloud's metadata service, the API server, a
+neighbour's database. Every address that a name resolves to is therefore checked when a connection is made, and only
+public ones are allowed unless the operator allows others.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class AddressPolicy(msgspec.Struct, frozen=True):
     """Whether this applies to proxies as well, where specs choose them."""
 
     def refusal(self, host: str, address: str) -> str | None:
-        """Why ``address``, to which ``host`` resolves, is refused; None: it is allowed."""
+        """Returns why ``address``, to which ``host`` resolves, is refused; None: it is allowed."""
         ip = _address(address)
         if ip is None:
             return f"{address!r} is not an address"

@@ -1,5 +1,5 @@
-"""The Hugging Face hub as a source: what a reference to it names, how a process is pointed at it, and what its refusals
-mean. Pure."""
+"""The Hugging Face Hub as a source: references to it, a process's variables for it, and the meaning of its errors.
+Pure."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
 
 
 def environment(endpoint: str, home: str = "") -> dict[str, str]:
-    """Variables that place the hub's cache below ``home`` and, where ``endpoint`` is set, take a mirror for the hub."""
+    """Returns variables that place the hub's cache below ``home`` and, if ``endpoint`` is set, use a mirror of the
+    hub."""
     place = {"HOME": home, "HF_HOME": f"{home}/huggingface"} if home else {}
     return {**place, "HF_ENDPOINT": endpoint} if endpoint else place
 
@@ -121,13 +122,13 @@ def candidates(secret_keys: Sequence[str] = SECRET_KEYS) -> dict[str, str]:
 
 
 def chosen_token(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable with the first token among the candidates; empty where there are none."""
+    """Returns the variable with the first token among the candidates; empty if there are none."""
     first_token = next((token for name in candidates() if (token := environment.get(name, "").strip())), "")
     return {TOKEN: first_token} if first_token else {}
 
 
 class HubReference(msgspec.Struct, frozen=True):
-    """What a reference to the hub names: a repository, or one of its files."""
+    """A repository of the hub, or one of its files."""
 
     repository: str
     """``owner/name``."""

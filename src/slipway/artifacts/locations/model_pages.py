@@ -1,4 +1,4 @@
-"""Pages of models: what the address of a page of Hugging Face or of Ollama's library names, as the loader takes it.
+"""Pages of models: translates the address of a page on the Hugging Face Hub or in Ollama's library into a source.
 Pure."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Paths that are to stay inside of something: a repository, a bucket, a claim, a folder of a node. Pure."""
+"""Paths that must stay inside a repository, a bucket, a claim or a folder of a node. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses as they may be shown, in a status or a log. Pure."""
+"""Redaction: addresses without credentials, for statuses and logs. Pure."""
 
 from __future__ import annotations
 

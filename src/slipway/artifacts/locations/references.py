@@ -1,4 +1,4 @@
-"""References to what an OCI registry has: ``HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]``. Pure."""
+"""References to images and artifacts in an OCI registry: ``HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]``. Pure."""
 
 from __future__ import annotations
 

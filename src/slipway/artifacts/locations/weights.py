@@ -1,4 +1,4 @@
-"""Weights: where an engine finds the model that it is to serve, as it is told on its command line. Pure."""
+"""Weights: the location of a model as an engine's command line names it. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Quantization: how many weights the tensors of a model hold, by the way in which each group of them is kept. Pure.
+"""Quantization: how many weights the tensors of a model hold, by the method of each group of them. Pure.
 
-Scales, zero points and lookup tables are no weights: the name of a tensor tells them from weights, and often its type.
+Scales, zero points and lookup tables are not weights: a tensor's name identifies them, and often its type.
 """
 
 from __future__ import annotations

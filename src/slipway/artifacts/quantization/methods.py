@@ -1,6 +1,7 @@
-"""Quantization methods: what the configuration of each says of how many weights a number holds. Pure.
+"""Quantization methods: how many weights a number holds, according to the configuration of each method. Pure.
 
-It follows from the method, from its format and from the bits of a tensor's group. What nothing states is unknown.
+It follows from the method, its format and the bits of a tensor's group. It is unknown if the configuration does not
+state it.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def _fp4(size: int) -> tuple[Rates, Mapping[str, Fraction]]:
     return {"U8": Fraction(2), "I8": Fraction(2), "F4": Fraction(1)}, {"F8_E4M3": Fraction(1, size)}
 
 
-def _kept(targets: Sequence[str] | None, rates: Rates, scales: Mapping[str, Fraction] | None = None) -> Group:
-    """``targets``: names and wildcard patterns of modules. Empty: all others. None: any; they are not understood."""
+def _build_group(targets: Sequence[str] | None, rates: Rates, scales: Mapping[str, Fraction] | None = None) -> Group:
+    """Builds a group. ``targets``: names and wildcard patterns of modules. Empty: all others. None: unknown, so any."""
     patterns = tuple(one for one in targets or () if WILD & set(one[: name_patterns.LONGEST]))
     names = frozenset(targets or ()).difference(patterns)
     return Group(rates=rates, scales=scales or {}, names=names, patterns=patterns, rest=not targets)
@@ -103,41 +104,41 @@ def _gptq(settings: Mapping[str, Any]) -> Scheme:
     dense = not _begins(_word(settings.get("quant_method")), ("awq",))
     bits = bits_in(settings) or (0 if dense else 4)
     others = [
-        _kept(patterns, _words(bits_in(own), dense=dense))
+        _build_group(patterns, _words(bits_in(own), dense=dense))
         for name in ("dynamic", "extra_config")
         for key, own in _entries(settings.get(name))
         if bits_in(own) in (2, 3, 4, 5, 6, 7, 8)
         for patterns in [name_patterns.wildcards(key.removeprefix("+:"))]
     ]
-    return _scheme((_kept((), _words(bits, dense=dense)), *others), apart=False)
+    return _scheme((_build_group((), _words(bits, dense=dense)), *others), apart=False)
 
 
 def _bitsandbytes(settings: Mapping[str, Any]) -> Scheme:
     eight = any(settings.get(name) is True for name in ("load_in_8bit", "_load_in_8bit"))
-    return _scheme((_kept((), _whole() if eight else _bytes(4)),), apart=False)
+    return _scheme((_build_group((), _whole() if eight else _bytes(4)),), apart=False)
 
 
 def _mxfp4(_settings: Mapping[str, Any]) -> Scheme:
     """Blocks of 32 weights in 16 bytes, and one byte of scale for each."""
-    return _scheme((_kept((), {"U8": Fraction(2)}, {"U8": Fraction(1, 32)}),), apart=False)
+    return _scheme((_build_group((), {"U8": Fraction(2)}, {"U8": Fraction(1, 32)}),), apart=False)
 
 
 def _eight(_settings: Mapping[str, Any]) -> Scheme:
     """A weight in each number."""
-    return _scheme((_kept((), _whole()),))
+    return _scheme((_build_group((), _whole()),))
 
 
 def _fp8(settings: Mapping[str, Any]) -> Scheme:
     """A weight in each number of eight bits. Experts of four bits lie in whole numbers, two in each byte, and their
     scales are powers of two."""
     small = dict.fromkeys(SMALL, Fraction(1))
-    packed = _kept(OF_EXPERTS, small | {"I8": Fraction(2), "U8": Fraction(2)})
-    return _scheme((_kept((), small), *([packed] if _word(settings.get(EXPERTS)) in ("fp4", "mxfp4") else [])))
+    packed = _build_group(OF_EXPERTS, small | {"I8": Fraction(2), "U8": Fraction(2)})
+    return _scheme((_build_group((), small), *([packed] if _word(settings.get(EXPERTS)) in ("fp4", "mxfp4") else [])))
 
 
 def _mxfp8(_settings: Mapping[str, Any]) -> Scheme:
     """A byte of scale for each block of 32 weights."""
-    return _scheme((_kept((), *_algorithm("mxfp8", {})),))
+    return _scheme((_build_group((), *_algorithm("mxfp8", {})),))
 
 
 def _modelopt(settings: Mapping[str, Any]) -> Scheme:
@@ -145,17 +146,17 @@ def _modelopt(settings: Mapping[str, Any]) -> Scheme:
     own = {**settings, **inner} if isinstance(inner, Mapping) else settings
     algorithm = _word(own.get("quant_algo"))
     layers = [
-        _kept((name,), *_algorithm(_word(one.get("quant_algo")), one))
+        _build_group((name,), *_algorithm(_word(one.get("quant_algo")), one))
         for name, one in _entries(own.get("quantized_layers"))
     ]
     if layers:
-        return _scheme((*layers, _kept((), _whole())))
+        return _scheme((*layers, _build_group((), _whole())))
     if not algorithm and _word(own.get("quant_method")).endswith(("fp4", "nvfp4")):
         algorithm = "nvfp4"
     if not algorithm and own.get("config_groups"):
         return _compressed(own)
     rates, scales = _algorithm(algorithm, own)
-    return _scheme((_kept((), rates, scales),)) if rates else UNKNOWN
+    return _scheme((_build_group((), rates, scales),)) if rates else UNKNOWN
 
 
 def _algorithm(algorithm: str, own: Mapping[str, Any]) -> tuple[Rates, Mapping[str, Fraction]]:
@@ -182,7 +183,7 @@ def _compressed(settings: Mapping[str, Any]) -> Scheme:
         named = _word(group.get("format")) or ("" if shared == "mixed-precision" else shared)
         rates, scales = _format(named, bits_in(weights), _word(weights.get("type")))
         apart = apart and weights.get("symmetric") is not False and bool(rates.keys() & {"I8", "U8", *FP8})
-        groups.append(_kept(_targets(group.get("targets")), rates, scales))
+        groups.append(_build_group(_targets(group.get("targets")), rates, scales))
     return _scheme(groups, apart=apart)
 
 
@@ -208,13 +209,13 @@ def _format(name: str, bits: int, kind: str) -> tuple[Rates, Mapping[str, Fracti
 
 def _quark(settings: Mapping[str, Any]) -> Scheme:
     groups = [
-        _kept((key,), rates, scales)
+        _build_group((key,), rates, scales)
         for key, own in _entries(settings.get("layer_quant_config"))
         for rates, scales in [_quark_weights(own)]
     ]
     shared = settings.get("global_quant_config")
     rates, scales = _quark_weights(shared if isinstance(shared, Mapping) else settings)
-    return _scheme((_kept((), rates, scales), *groups), apart=False)
+    return _scheme((_build_group((), rates, scales), *groups), apart=False)
 
 
 def _quark_weights(own: Mapping[str, Any]) -> tuple[Rates, Mapping[str, Fraction]]:
@@ -234,13 +235,13 @@ def _hqq(settings: Mapping[str, Any]) -> Scheme:
     shared = own.get("weight_quant_params")
     whole = bits_in(shared if isinstance(shared, Mapping) else settings)
     groups = [
-        _kept((name,), _hqq_rates(bits))
+        _build_group((name,), _hqq_rates(bits))
         for name, one in _entries(own)
         if name != "weight_quant_params"
         for inside in [one.get("weight_quant_params")]
         if (bits := bits_in(inside if isinstance(inside, Mapping) else one))
     ]
-    return _scheme((_kept((), _hqq_rates(whole)), *groups), apart=False)
+    return _scheme((_build_group((), _hqq_rates(whole)), *groups), apart=False)
 
 
 def _hqq_rates(bits: int) -> Rates:
@@ -250,7 +251,7 @@ def _hqq_rates(bits: int) -> Rates:
 def _quanto(settings: Mapping[str, Any]) -> Scheme:
     kind = _word(settings.get("weights"))
     bits = int(kind[-1]) if kind[-1:].isdigit() else 0
-    return _scheme((_kept((), _whole() if bits == 8 else _bytes(bits)),), apart=False)
+    return _scheme((_build_group((), _whole() if bits == 8 else _bytes(bits)),), apart=False)
 
 
 def _torchao(settings: Mapping[str, Any]) -> Scheme:
@@ -258,7 +259,7 @@ def _torchao(settings: Mapping[str, Any]) -> Scheme:
     kind = settings.get("quant_type")
     text = repr(kind).lower()[:4096]
     if "int4" in text or "uintx" in text or "intx" in text:
-        return _scheme((_kept((), _words(4) if "int4" in text else {}),), apart=False)
+        return _scheme((_build_group((), _words(4) if "int4" in text else {}),), apart=False)
     return _eight(settings) if "8" in text else UNKNOWN
 
 
@@ -269,18 +270,20 @@ def _aqlm(settings: Mapping[str, Any]) -> Scheme:
     )
     rate = Fraction(inside * outside, books) if inside and outside and books else None
     rates = dict.fromkeys(("I8", "I16", "U8", "U16"), rate) if rate else {}
-    return _scheme((_kept((), rates),), apart=False)
+    return _scheme((_build_group((), rates),), apart=False)
 
 
 def _bitnet(_settings: Mapping[str, Any]) -> Scheme:
-    return _scheme((_kept((), _bytes(2)),))
+    return _scheme((_build_group((), _bytes(2)),))
 
 
 def _mlx(settings: Mapping[str, Any]) -> Scheme:
     groups = [
-        _kept((name,), _words(bits_in(own), dense=True)) for name, own in _entries(settings) if 0 < bits_in(own) <= 8
+        _build_group((name,), _words(bits_in(own), dense=True))
+        for name, own in _entries(settings)
+        if 0 < bits_in(own) <= 8
     ]
-    return _scheme((_kept((), _words(bits_in(settings), dense=True)), *groups))
+    return _scheme((_build_group((), _words(bits_in(settings), dense=True)), *groups))
 
 
 def _exl2(settings: Mapping[str, Any]) -> Scheme:
@@ -288,7 +291,7 @@ def _exl2(settings: Mapping[str, Any]) -> Scheme:
     bits = settings.get("bits")
     if not isinstance(bits, int | float) or isinstance(bits, bool) or not 1 <= bits <= MOST_BITS:
         return UNKNOWN
-    return _scheme((_kept((), {"I32": Fraction(32) / Fraction(bits).limit_denominator(1000)}),), apart=False)
+    return _scheme((_build_group((), {"I32": Fraction(32) / Fraction(bits).limit_denominator(1000)}),), apart=False)
 
 
 READERS: Sequence[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Scheme]]] = (

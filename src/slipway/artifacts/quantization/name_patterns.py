@@ -1,7 +1,7 @@
-"""Name patterns: which tensors a group of a quantization means, by the patterns that its configuration has. Pure.
+"""Name patterns: which tensors belong to a group of a quantization, by the patterns in its configuration. Pure.
 
-Strangers write them as regular expressions, whose matching may take forever. The few things that they have in practice
-become wildcards; an expression with anything else is not understood.
+They are untrusted regular expressions, whose matching may take forever. The few features that occur in practice become
+wildcards. An expression with any other feature is not supported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Caches: exactly one informer a kind, whatever number of APIs read it, and how what they see leads back to a resource.
+"""Caches: exactly one informer for each kind, however many APIs read it, and the resources that a change affects.
 
-What is cached of a kind is the sum of what is asked for: whole objects where an API watches them, or what their trims
-keep, children that carry our label, of routed Services and of NetworkPolicies of others a few fields.
+An informer keeps the union of what its readers need: whole objects if an API watches them, or the fields that its trims
+keep, children with our label, and a few fields of routed Services and of other owners' NetworkPolicies.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from slipway.kube.objects import (
     labels,
 )
 from slipway.kube.runtime.controller import owner_keys
-from slipway.kube.writes.applier import OWNER, by_owner
-from slipway.kube.writes.owners import ORIGIN, by_origin, with_owner
+from slipway.kube.writes.owners import ORIGIN, OWNER, by_origin, by_owner, with_owner
 from slipway.serving.contract import watches
 from slipway.serving.contract.api import Api, Trim, Watch
 from slipway.serving.contract.settings import Settings
@@ -54,7 +53,7 @@ OURS = f"{MANAGED_BY}={MANAGER}"
 
 
 class _Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects of one kind that somebody reads, and what of them."""
+    """Objects of one kind that have a reader, and the fields that it reads."""
 
     kind: Kind
     labels: str = ""
@@ -103,7 +102,7 @@ class Caches(Stores):
             self.informer(kind).add_handler(partial(self._note_orphans, kind))
 
     def informer(self, kind: Kind) -> Informer:
-        """The one informer of a kind. Raises LookupError for a kind that nobody watches."""
+        """Returns the one informer of a kind. Raises LookupError for a kind that is not watched."""
         try:
             return self._informers[kind]
         except KeyError:
@@ -115,7 +114,7 @@ class Caches(Stores):
 
     @property
     def namespaces(self) -> Informer | None:
-        """Of the namespaces that the gateway serves; None: it serves all."""
+        """The namespaces that the gateway serves; None: it serves all."""
         return self._informers.get(NAMESPACE)
 
     # Pods
@@ -141,7 +140,7 @@ class Caches(Stores):
             self._orphans.note(self.list(POD, WORKLOAD, text_of(kind, key(change.old))), change.old)
 
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
-        """The resource of ``kind`` whose workload made the pod."""
+        """Returns the resource of ``kind`` whose workload created the pod."""
         reference = workload_of(pod)
         workload = self.get(*reference) if reference and reference[0] in self._informers else None
         return list(owner_keys(kind)(workload)) if workload else []
@@ -159,8 +158,8 @@ class Caches(Stores):
     # Services that ask for public names
 
     def contenders(self, services: Iterable[Object]) -> list[RoutedService]:
-        """Those of these Services that ask for names, and whoever else is the first to ask for one of their ids: others
-        change nothing for them."""
+        """Returns those of these Services that request names, and the first other Service for each of their IDs:
+        further ones change nothing for them."""
         claimants = {key(service): routed for service in services if (routed := self._routed(service))}
         if not claimants:
             return []
@@ -181,7 +180,7 @@ class Caches(Stores):
         return list({owner for one in services if one for owner in owner_keys(kind)(one)})
 
     def owners_of_change(self, kind: Kind, change: Change) -> list[Key]:
-        """The same of the old and the new state; none where it asks for the same ids as before."""
+        """Returns the owners for the old and the new state; empty if it requests the same IDs as before."""
         states = [state for state in (change.old, change.new) if state is not None]
         if len(states) == 2 and len({_claims(self._routed(state)) for state in states}) == 1:
             return []
@@ -203,7 +202,7 @@ class Caches(Stores):
         return [*(store.keys(NAMES, name) for name in routed.ids), store.keys(QUALIFIED, routed.qualified)]
 
     def _first(self, names: Iterable[Key], rules: Rules) -> set[Key]:
-        """The oldest of these Services whose namespace is served."""
+        """Returns the oldest of these Services whose namespace is served."""
         served = (self._stored(name) for name in names if rules.serves(name.namespace))
         first = min((routed for routed in served if routed), key=age, default=None)
         return {Key(first.namespace, first.name)} if first else set()
@@ -213,7 +212,8 @@ class Caches(Stores):
         return self._routed(service) if service else None
 
     def _routed(self, service: Object) -> RoutedService | None:
-        """A Service as it asks, but for ids that its namespace may never have; None where it takes no part."""
+        """Returns a Service's requested route, without IDs that its namespace may never have; None if it takes no
+        part."""
         if ROUTE not in labels(service):
             return None
         try:
@@ -236,7 +236,7 @@ class Caches(Stores):
     # Informers
 
     def _own_selections(self, pods: str) -> Iterable[_Selection]:
-        """What is read for every API, after what they read themselves: the more of an object is kept the better.
+        """Returns the selections for every API, after the APIs' own: the one that keeps most of an object comes first.
         ``pods``: their label selector."""
         indexes = {NAMES: self._names, QUALIFIED: self._qualified, watches.NAMESPACE: watches.by_namespace}
         yield _Selection(kind=POD, labels=pods, trim=trim_pod, indexes={WORKLOAD: by_workload})
@@ -278,8 +278,8 @@ class Caches(Stores):
 
 
 def _selections(apis: Sequence[Api[Any]], settings: Settings, pods: str) -> Iterable[_Selection]:
-    """What the APIs read: children, their own kinds, and what else they watch. Children come first, as all of them is
-    kept."""
+    """Returns the selections of the APIs: children, their own kinds, and what else they watch. Children come first,
+    because they are kept whole."""
     resources = [api.resource.kind for api in apis]
     listed = [watch for api in apis for watch in api.watches(settings) if watch.listed]
     child = partial(_child, frozenset((kind.group, kind.kind) for kind in resources))
@@ -323,7 +323,7 @@ def _kept_by_any(trims: Sequence[Trim], obj: Object) -> Object | None:
 
 
 def _united(one: Object, other: Object) -> Object:
-    """Both, which are parts of one object: where they have the same field, either has all that is wanted of it."""
+    """Merges two parts of one object. If both have a field, either has all that is needed of it."""
     united = {**one, **other}
     for field in one.keys() & other.keys():
         if isinstance(one[field], dict) and isinstance(other[field], dict):
@@ -332,7 +332,7 @@ def _united(one: Object, other: Object) -> Object:
 
 
 def _trimmed(trims: Sequence[Trim], obj: Object) -> Object | None:
-    """What is kept of an object, by the first selection that has it."""
+    """Returns the part of an object that the first matching selection keeps."""
     for trim in trims:
         kept = trim(obj)
         if kept is not None:
@@ -341,7 +341,7 @@ def _trimmed(trims: Sequence[Trim], obj: Object) -> Object | None:
 
 
 def _claims(routed: RoutedService | None) -> tuple[object, ...]:
-    """What of a Service decides who has which id, and what others are told of it."""
+    """Returns the fields of a Service that decide who has which ID, and what others learn about it."""
     return (routed.ids, routed.qualified, routed.since) if routed else ()
 
 
@@ -355,7 +355,7 @@ def _is_ours(obj: Object) -> bool:
 
 
 def _existence(policy: Object) -> Object | None:
-    """A policy of others without all but its name: anybody may write large ones."""
+    """Returns another owner's policy with its name only: such policies may be large."""
     if _is_ours(policy):
         return None
     fields = ("name", "namespace", "uid", "resourceVersion")
@@ -367,8 +367,8 @@ def _foreign_namespace(policy: Object) -> Iterable[str]:
 
 
 def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
-    """An object with our label, which anybody may give to anything: nothing of one that is owned by nothing of these
-    groups and kinds, or where there are none by nothing at all."""
+    """Returns an object with our label, which any author may set on any object; None if its owner is not of these
+    groups and kinds, or it has none."""
     owner = controller_owner(obj) if _is_ours(obj) else None
     if owner is None or (served and (owner.api_version.partition("/")[0], owner.kind) not in served):
         return None
@@ -381,7 +381,7 @@ def _child_elsewhere(namespace: str | None, child: Trim, obj: Object) -> Object 
 
 
 def _route(service: Object) -> Object | None:
-    """What is read of a Service that takes part in routing and need not be ours."""
+    """Returns the fields of a Service that takes part in routing and need not be ours."""
     if ROUTE not in labels(service):
         return None
     metadata, kept = service["metadata"], {}
@@ -396,7 +396,7 @@ def _route(service: Object) -> Object | None:
 
 
 def with_annotations_bounded(obj: Object) -> Object:
-    """The object, but for annotations that are longer than any of ours."""
+    """Returns the object without annotations that are longer than any of ours."""
     annotations = annotations_of(obj)
     if all(len(text) <= MOST_BYTES for text in annotations.values()):
         return obj

@@ -1,7 +1,7 @@
-"""Catalogs: reads the catalogs of other clusters that plans ask for, each again and again, and keeps what it read last.
+"""Catalogs: reads the catalogs of other clusters that plans request, at intervals, and keeps the last content.
 
-One task a resource whose plan has a catalog. What is new is told to the resource's reconciliation, whose status tells
-everybody else. Nothing is written anywhere: a controller that starts anew reads all of them at once.
+There is one task for each resource whose plan has a catalog. New content triggers a reconciliation of the resource,
+whose status publishes it. Nothing is stored: a controller that restarts reads all catalogs again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slipway.kube.api.errors import ApiError, ForbiddenError, NotFoundError
 from slipway.kube.caches.backoff import Backoff
 from slipway.kube.objects import SECRET, Key, Kind
 from slipway.serving.wire.catalogs import Catalog, CatalogAddress
-from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, policy, read
+from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, fetch_catalog, policy
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +62,12 @@ class Catalogs:
         return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
-        """Calls ``listener`` with the key of each resource of ``kind`` whose catalog was looked at."""
+        """Calls ``listener`` with the key of each resource of ``kind`` whose catalog was read."""
         self._listeners[kind] = listener
 
     def follow(self, kind: Kind, name: Key, address: CatalogAddress | None) -> None:
-        """Has the resource's catalog read from now on, or with None no more. Another address is another catalog, of
-        which nothing is known."""
+        """Starts to read the resource's catalog, or stops with None. A new address is a new catalog, with unknown
+        content."""
         followed = self._followed.get((kind, name))
         if followed is not None and followed.address == address:
             return
@@ -110,7 +110,7 @@ class Catalogs:
         """One look. What was known before stays where the answer is no catalog."""
         before = self._latest.get(name.name) or Catalog(address=followed.address)
         try:
-            answer = await read(await self._door(followed.address), self._allowed, followed.tag)
+            answer = await fetch_catalog(await self._door(followed.address), self._allowed, followed.tag)
         except CatalogError as error:
             if error.reason != before.fault:
                 log.warning("catalog of %s: %s", name, error.message)
@@ -124,7 +124,8 @@ class Catalogs:
         return Catalog(address=followed.address, revision=revision, entries=entries, refreshed=now)
 
     async def _door(self, address: CatalogAddress) -> Door:
-        """Read anew for each look, so that a credential may be replaced at any time. Raises CatalogError."""
+        """Reads the credentials again for each request, so that they can be replaced at any time. Raises
+        CatalogError."""
         credential = authorization(await self._secret(address.credentials))
         trusted = authority(await self._secret(address.authority)) if address.authority else ""
         return Door(url=address.url, authorization=credential, authority=trusted)

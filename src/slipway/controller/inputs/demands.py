@@ -1,8 +1,8 @@
 """Demands: reads the requests for the Services that plans count, and enqueues a resource when they begin or end.
 
 The autoscaler reads the metrics of all models every two seconds, for averages. Here a request waits for the next step
-of its resource, so the looks are more frequent, and the gateways count for the given Services only. The cost does not
-grow with the models of others. Nothing is stored: a controller that restarts knows everything after one look.
+of its resource, so the metrics are read more often, and the gateways count for the given Services only. The cost does
+not grow with other models. Nothing is stored: a controller that restarts knows everything after one read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Gateways(Protocol):
 
 
 class Demands:
-    """Counts requests for all resources whose plans ask for it. Only the leader looks."""
+    """Counts requests for all resources whose plans need it. Only the leader does."""
 
     def __init__(self, gateways: Gateways, clock: Callable[[], float] = time.time) -> None:
         self._gateways, self._clock = gateways, clock

@@ -1,4 +1,4 @@
-"""Files of the controller's own, such as keys that are mounted into its pod and may change while it runs."""
+"""The controller's own files, such as mounted keys, which may change while it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MOST_BYTES = 1 << 20
 
 
 def content(path: str) -> bytes:
-    """At most :data:`MOST_BYTES`; empty where the file is not there or cannot be read."""
+    """Returns at most :data:`MOST_BYTES`; empty if the file is missing or cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(MOST_BYTES)

@@ -47,7 +47,7 @@ class _Sample(NamedTuple):
 
 
 class Gateways:
-    """Asks all gateways at once."""
+    """Reads the metrics of all gateways at once."""
 
     def __init__(
         self, client: Client, session: aiohttp.ClientSession, namespace: str, addresses: Sequence[str] = ()
@@ -59,7 +59,7 @@ class Gateways:
         self._samples: dict[str, _Sample] = {}
 
     async def traffic(self) -> Traffic:
-        """The sum of what all gateways say. Never raises."""
+        """Returns the sum over all gateways. Never raises."""
         addresses = self._list_addresses()
         answers = await asyncio.gather(*(self._ask(address, "/metrics", parse) for address in addresses))
         now = time.monotonic()
@@ -78,7 +78,7 @@ class Gateways:
         return Traffic(total, complete=bool(addresses) and not missing)
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
-        """The same for these Services only, without what is remembered. Never raises."""
+        """Returns the requests for these Services only, without a cache. Never raises."""
         required = self._list_addresses()
         paths = _requests_paths(sorted(services))
         queries = [(address, path) for address in required for path in paths]
@@ -112,7 +112,7 @@ class Gateways:
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:
-    """The body. Raises ValueError where it has more than METRICS_BYTES, or is no text."""
+    """Returns the body. Raises ValueError if it has more than METRICS_BYTES, or is not text."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -121,7 +121,8 @@ async def _text(response: aiohttp.ClientResponse) -> str:
 
 
 def parse(text: str) -> dict[Key, float]:
-    """Requests in flight and waiting by Service, of a gateway's metrics. Raises ValueError where they are none."""
+    """Returns requests in flight and waiting by Service, from a gateway's metrics. Raises ValueError for invalid
+    ones."""
     requests: dict[Key, float] = {}
     up = False
     lines = [line for line in text.splitlines(keepends=True) if line.startswith((*COUNTED, UP))]

@@ -1,4 +1,4 @@
-"""Pods: what the caches keep of them, which workloads made them, and which of them outlive their workloads."""
+"""Pods: the fields that the caches keep, the workloads that created them, and pods that outlive their workloads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slipway.serving.routing.route import bounded
 
 
 class _PodController(NamedTuple):
-    """What controls pods, and the workload that it belongs to."""
+    """A kind that controls pods, and the workload that it belongs to."""
 
     workload: Kind
     name: Callable[[str, Object], str]
@@ -49,7 +49,7 @@ WORKLOADS = frozenset(controller.workload for controller in POD_CONTROLLERS.valu
 
 
 def workload_of(pod: Object) -> tuple[Kind, Key] | None:
-    """The workload that made a pod, if it is of a kind that resources may own."""
+    """Returns the workload that created a pod, if it is of a kind that resources may own."""
     owner = controller_owner(pod)
     controller = POD_CONTROLLERS.get((owner.api_version.rpartition("/")[0], owner.kind)) if owner else None
     name = controller.name(owner.name, pod) if owner and controller else ""
@@ -79,8 +79,8 @@ def trim_pod(pod: Object) -> Object | None:
 
 
 def _devices(spec: Object) -> Object:
-    """What a pod's spec says of devices: limits of extended resources, which have a domain before their name, and
-    claims; empty where it has none."""
+    """Returns the devices in a pod's spec: limits of extended resources, which have a domain before their name, and
+    claims; empty if it has none."""
     limits = [(one.get("resources") or {}).get("limits") or {} for one in spec.get("containers") or ()]
     extended = [{name: amount for name, amount in each.items() if "/" in name} for each in limits]
     claims = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
@@ -110,7 +110,7 @@ class Orphans:
         self._owners: dict[str, tuple[str, str] | None] = {}
 
     def note(self, pods: Iterable[Object], workload: Object) -> None:
-        """Takes note of the pods of a workload that is deleted."""
+        """Records the pods of a workload that is deleted."""
         controller = controller_owner(workload)
         owner = (controller.api_version.partition("/")[0], controller.kind) if controller else None
         self._owners |= {uid(pod): owner for pod in pods}
@@ -121,8 +121,8 @@ class Orphans:
             self._owners.pop(uid(change.old), None)
 
     def is_of(self, owner: Kind, pod: Object) -> bool:
-        """Whether a workload of a resource of this kind made a terminating pod. One whose workload was gone before the
-        controller started at least mounts files."""
+        """Whether a workload of a resource of this kind created a terminating pod. If the workload was gone before the
+        controller started, the pod must at least mount files."""
         if uid(pod) in self._owners:
             return self._owners[uid(pod)] == (owner.group, owner.kind)
         return mounts_files(pod)

@@ -1,8 +1,8 @@
-"""Adapters: what is to be done so that every pod of a model serves the adapters that it shall. Pure.
+"""Adapters: decides what to do so that every pod of a model serves the desired adapters. Pure.
 
-A pod says by labels which adapters it serves; Services select by them, so the gateway never sends a request to a pod
-that lacks the adapter. Another version of an adapter is fetched while the old one serves; then one pod after the other
-takes its label off, waits until no more requests come, has its engine take the new version, and gets its label back.
+A pod's labels name the adapters that it serves. Services select by them, so the gateway never sends a request to a pod
+that lacks the adapter. A new version of an adapter is downloaded while the old one serves. Then, one pod at a time, the
+label is removed, requests drain, the engine loads the new version, and the label is added again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LABEL_VALUE = re.compile(r"[a-z0-9]{1,10}")
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """What of a pod decides."""
+    """The fields of a pod that decide."""
 
     uid: str
     labels: Mapping[str, str]
@@ -30,7 +30,7 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What is to be done with one pod."""
+    """The actions for one pod."""
 
     labels: Mapping[str, str | None]
     """Labels to set; None removes one."""
@@ -46,7 +46,7 @@ def orders(
     reports: Mapping[str, AgentReport],
     unlabelled_seconds: Mapping[tuple[str, str], float],
 ) -> dict[str, Order]:
-    """What is to be done, by pod (uid).
+    """Returns the actions by pod (uid).
 
     ``reports``: fresh ones by uid of the pod; none for a pod that did not answer, whose labels stay if its engine runs.
     ``without``: (uid, name of adapter) -> seconds since the pod's label was taken off.

@@ -1,8 +1,9 @@
-"""Agents: asks the loaders in pods how far they are, tells them what to load, and labels the pods accordingly. Each
-request is signed for its pod (see :mod:`slipway.serving.wire.proof`).
+"""Agents: reads the progress of loaders in pods, sends them orders, and labels the pods accordingly. Each request is
+signed for its pod (see :mod:`slipway.serving.wire.proof`).
 
-The edge around :mod:`slipway.controller.loaders.adapters`, which decides. One task a resource that has pods with a
-loader; it looks often while something is on its way. What is new is told to the resource's reconciliation.
+This is the I/O around :mod:`slipway.controller.loaders.adapters`, which decides. There is one task for each resource
+that has pods with a loader. It polls often while something is in progress. A change triggers a reconciliation of the
+resource.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _Subject = tuple[Kind, Key]
 
 
 def address(pod: Object) -> str:
-    """Where the pod's loader answers."""
+    """Returns the address of the pod's loader."""
     ip = pod["status"]["podIP"]
     return f"http://[{ip}]:{PORT}" if ":" in ip else f"http://{ip}:{PORT}"
 
@@ -92,12 +93,12 @@ class LoaderClients:
         self._places = Places(CONCURRENT_REQUESTS, OF_A_NAMESPACE)
 
     def sign_with(self, key: SigningKey) -> None:
-        """Signs all requests from now on; before it there are none."""
+        """Sets the key that signs all requests. Before that, none are sent."""
         self._key = key
 
     @property
     def public_key(self) -> str:
-        """By what loaders know the controller. Raises RuntimeError before ``sign_with``."""
+        """The key by which loaders recognize the controller. Raises RuntimeError before ``sign_with``."""
         return self._signing.public
 
     @property
@@ -107,15 +108,15 @@ class LoaderClients:
         return self._key
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
-        """Calls ``listener`` with the key of each resource of ``kind`` of which a loader told something new."""
+        """Calls ``listener`` with the key of each resource of ``kind`` whose loaders report a change."""
         self._listeners[kind] = listener
 
     def reports(self, pods: Iterable[Object]) -> Mapping[str, AgentReport]:
-        """What the loaders in these pods told last, by uid of the pod."""
+        """Returns the last reports of the loaders in these pods, by uid of the pod."""
         return {uid(pod): self._reports[uid(pod)] for pod in pods if uid(pod) in self._reports}
 
     def follow(self, kind: Kind, name: Key, pods: Sequence[Object], adapters: AdapterSet) -> None:
-        """Takes what the resource's pods are now and what they shall have loaded."""
+        """Sets the resource's current pods and their desired adapters."""
         pods = [pod for pod in pods if has_loader(pod)]
         followed = self._followed.get((kind, name))
         if not pods:
@@ -127,13 +128,13 @@ class LoaderClients:
             self._take(followed, pods, adapters)
 
     def keep(self, kind: Kind, name: Key, pods: Sequence[Object]) -> None:
-        """Takes what the resource's pods are now; what they shall have loaded is as before."""
+        """Sets the resource's current pods. Their desired adapters stay."""
         followed = self._followed.get((kind, name))
         if followed is not None:
             self._take(followed, [pod for pod in pods if has_loader(pod)], followed.adapters)
 
     def forget(self, kind: Kind, name: Key) -> None:
-        """The resource has nothing to ask for any more."""
+        """Stops to poll for the resource."""
         followed = self._followed.pop((kind, name), None)
         if followed is None:
             return
@@ -246,8 +247,8 @@ class LoaderClients:
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytearray:
-    """The answer, cut where no honest loader's ends: pods are not trusted with the controller's memory. Raises
-    ValueError for an answer that is none, with the loader's reason."""
+    """Returns the response, cut where no honest loader's ends: pods are not trusted with the controller's memory.
+    Raises ValueError for an invalid response, with the loader's reason."""
     refused = response.status != HTTPStatus.OK
     most, body = REASON_BYTES if refused else REPORT_BYTES, bytearray()
     async for chunk in response.content.iter_any():
@@ -260,7 +261,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytearray:
 
 
 class _Followed:
-    """One resource's pods with loaders, and what they shall have loaded."""
+    """One resource's pods with loaders, and their desired adapters."""
 
     def __init__(self, pods: Sequence[Object], adapters: AdapterSet) -> None:
         self.pods, self.adapters = pods, adapters

@@ -1,6 +1,6 @@
-"""Places: how many things may be done at once, with a share for each namespace.
+"""Places: limits concurrent operations, with a share for each namespace.
 
-A free place goes to the namespaces that wait in turn, so that slow work of one namespace delays that of no other.
+Namespaces that wait take turns with free places, so that slow operations of one namespace do not delay another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 
 class Places:
-    """Hands out places while others wait for one. Of one event loop."""
+    """Gives out places while others wait for one, within one event loop."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         """``most``: places in total; ``most_of_one``: places that one namespace has at a time."""

@@ -1,7 +1,7 @@
-"""Signing: the key by which loaders know the controller lies in one Secret of the controller's namespace.
+"""Signing: the key by which loaders recognize the controller, stored in one Secret of the controller's namespace.
 
-The first controller that leads makes it; whoever leads later reads it. It is the only Secret that the controller may
-read. Delete it and restart the controller, and there is another key, and other pods wherever there is a loader.
+The first leader creates it, and later leaders read it. It is the only Secret that the controller may read. If you
+delete it and restart the controller, a new key is created, and pods with a loader are replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LABELS = {
 
 
 async def signing_key(client: Client, namespace: str) -> SigningKey:
-    """The controller's key, which is made where there is none. Trouble that passes is waited out.
+    """Returns the controller's key, and creates it if there is none. Transient errors are retried.
 
     Raises ApiError, such as for a right that is missing; ValueError for a Secret that holds no key.
     """

@@ -1,6 +1,6 @@
-"""The conditions of all resources as metrics, made anew at each scrape of what the stores have.
+"""The conditions of all resources as metrics, computed at each scrape from the stores.
 
-So a resource that is gone leaves no series behind. Every controller shows them, whether it leads or stands by.
+A deleted resource therefore leaves no series behind. Every controller exposes them, whether it leads or not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VALUES = {"True": 1, "False": 0}
 
 
 class ConditionsCollector(Collector):
-    """Shows what the resources of these informers say of themselves."""
+    """Exposes the conditions of these informers' resources."""
 
     def __init__(self, resources: Sequence[Informer]) -> None:
         self._resources = tuple(resources)

@@ -1,6 +1,6 @@
-"""What APIs measure of their resources as metrics, made anew at each scrape of what the stores have.
+"""The APIs' measurements of their resources as metrics, computed at each scrape from the stores.
 
-Every controller shows them, whether it leads or stands by.
+Every controller exposes them, whether it leads or not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slipway.serving.contract.settings import Settings
 
 
 class SamplesCollector(Collector):
-    """Shows what these APIs measure."""
+    """Exposes the measurements of these APIs."""
 
     def __init__(self, apis: Iterable[Description], resources: Sequence[Informer], settings: Settings) -> None:
         """``resources``: the informers of their kinds."""

@@ -1,9 +1,9 @@
-"""Delivery: brings the models of an API into workloads of others.
+"""Delivery: adds the models of an API to workloads of other owners.
 
-Of all workloads only the metadata is watched, and of that only what asks for models, or has some, is kept. One that
-does is read as a whole when something changes that concerns it, and what the API's pure function says of it is done:
-first what its pods need, then the workload itself, then what is left over. Each call begins anew, so that one which was
-cut off between two writes is made up for by the next.
+Only the metadata of workloads is watched, and only of those that request models or have some. When something relevant
+changes, the whole workload is read, and the result of the API's pure function is applied: first the prerequisites of
+its pods, then the workload itself, then the removal of leftovers. Each call starts from the current state, so that it
+also completes an earlier call that was interrupted.
 """
 
 from __future__ import annotations
@@ -125,10 +125,12 @@ class Deliverer:
         self._workloads = caches.informer(metadata_of(kind))
         self._pauses: dict[Key, Backoff] = {}
         """Of workloads that are being rolled out."""
-        self._blind = Applier(client, kind, {}, Expectations(), field_manager=FIELD_MANAGER, manager=MANAGER)
+        applier = Applier(client, kind, {}, Expectations(), field_manager=FIELD_MANAGER, manager=MANAGER)
+        self._secrets = applier.write_only
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """The worker loop, fed by the workloads, the models that they name, and what is made for them."""
+        """Returns the controller. It is triggered by the workloads, the models that they name, and the objects created
+        for them."""
         controller = Controller(
             f"{self._delivery.name}-delivery-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
         )
@@ -152,7 +154,7 @@ class Deliverer:
             await self._report_refusal(workload, error)
             return Result(REFUSED_SECONDS)
         await self._release(workload, outcome.claims)
-        again = [outcome.recheck_seconds, self._blind.write_after(workload)]
+        again = [outcome.recheck_seconds, self._secrets.due_after(workload)]
         if outcome.blocked is None and self.kind != DEPLOYMENT:
             again.append(await self._drop_gated(delivered))
         return Result(min((seconds for seconds in again if seconds is not None), default=None))
@@ -171,7 +173,7 @@ class Deliverer:
         return [] if len(states) == 2 and states[0] == states[1] else [change.key]
 
     def _reading(self, change: Change) -> Iterable[Key]:
-        """The workloads that name a model that is new, gone, or says something else."""
+        """Returns the workloads that name a new, deleted or changed model."""
         offered = [self._delivery.offered(state) for state in change[:2] if state is not None]
         if len(offered) == 2 and offered[0] == offered[1]:
             return []
@@ -211,9 +213,9 @@ class Deliverer:
     # What is written
 
     async def _deliver(self, workload: Object, outcome: Outcome) -> Object:
-        """Makes what the pods need, then writes the workload. Returns that as it is now."""
-        written = await self._blind.write(workload, outcome.secrets)
-        written.raise_passing()
+        """Creates what the pods need, then writes the workload. Returns its current state."""
+        written = await self._secrets.apply(workload, outcome.secrets)
+        written.raise_transient()
         for failure in written.failures:
             raise ForbiddenError(failure.message, reason=failure.reason)
         for claim in outcome.claims:
@@ -232,7 +234,7 @@ class Deliverer:
         return answer
 
     async def _keep_claim(self, claim: Object) -> None:
-        """Raises ConflictError where it is another one by now."""
+        """Raises ConflictError if it is another claim by now."""
         stored = self._claims.store.get(key(claim))
         if stored is None:
             await self._client.create(PERSISTENT_VOLUME_CLAIM, claim, field_manager=FIELD_MANAGER)
@@ -251,7 +253,7 @@ class Deliverer:
         await self._client.json_patch(PERSISTENT_VOLUME_CLAIM, key(claim), patch, field_manager=FIELD_MANAGER)
 
     async def _release(self, workload: Object, kept: Collection[Object]) -> None:
-        """Gives up the workload's share of claims that it reads no more. The last one takes a claim away."""
+        """Gives up the workload's share of claims that it no longer reads. The last one deletes a claim."""
         names = {key(claim) for claim in kept}
         for claim in self._claims.store.by_index(NAMESPACE, key(workload).namespace):
             if key(claim) in names or deleting(claim) or not owned_by(claim, workload):
@@ -263,7 +265,8 @@ class Deliverer:
                 await self._delete(PERSISTENT_VOLUME_CLAIM, claim)
 
     async def _drop_gated(self, workload: Object) -> float | None:
-        """Deletes what was made of a template with the gate and would keep it for ever. Returns when to look again."""
+        """Deletes objects that were created from a template with the gate and would keep it. Returns when to check
+        again."""
         gate = self._delivery.gate
         if _is_gated(template_of(self.kind, workload)["spec"], gate):
             return None

@@ -1,4 +1,4 @@
-"""News: which conditions of a new status deserve an Event. Pure."""
+"""News: which conditions of a new status get an Event. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Patches: the smallest merge patch that makes an object as a plan wants it. Pure.
+"""Patches: the smallest merge patch that gives an object its desired fields. Pure.
 
-What is as wanted is left out, so that nobody else's change of another field is undone, and nothing is sent when nothing
-differs.
+Fields that already have their desired value are omitted, so that another writer's change of other fields stays, and
+nothing is sent if nothing differs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slipway.serving.contract.api import Plan
 
 
 def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
-    """What of a merge patch (RFC 7386) changes ``current``; empty: nothing."""
+    """Returns the part of a merge patch (RFC 7386) that changes ``current``; empty: nothing."""
     changes: Object = {}
     for field, value in patch.items():
         if isinstance(value, Mapping):
@@ -28,7 +28,7 @@ def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
 
 
 def own_patch(resource: Object, plan: Plan) -> Object:
-    """The merge patch of a resource that its plan asks for, its finalizer included; empty: none."""
+    """Returns the merge patch of a resource that its plan requests, including its finalizer; empty: none."""
     patch = difference(resource, plan.self_patch)
     finalizers = resource["metadata"].get("finalizers") or []
     if plan.finalizer and plan.finalizer not in finalizers:

@@ -1,9 +1,9 @@
-"""Reconciler: makes the cluster as one resource of one serving API wants it, and writes down what came of it.
+"""Reconciler: creates, changes and deletes the objects of one resource of a serving API, and reports its status.
 
-Level-triggered: each call reads the whole state from the stores, so that it does not matter which events came, in which
-order, or whether an earlier call was cut off between two writes. One call does, in this order: the finalizer and the
-resource's own fields, what is written blindly, shared objects, children, annotations and labels of others, the wish for
-the loaders, the status.
+Level-triggered: each call reads the whole state from the stores, so that neither the events and their order matter, nor
+an earlier call that was interrupted between two writes. One call writes, in this order: the finalizer and the
+resource's own fields, write-only objects, shared objects, children, metadata of other objects, the orders of the
+loaders, the status.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from slipway.controller.inputs.demands import Demands
 from slipway.controller.inputs.files import content
 from slipway.controller.inputs.pods import WORKLOADS
 from slipway.controller.loaders.agents import LoaderClients
+from slipway.controller.reconciling.metadata import MetadataPatcher
 from slipway.controller.reconciling.news import select_events
-from slipway.controller.reconciling.patches import difference, own_patch
+from slipway.controller.reconciling.own_fields import FIELD_MANAGER, OwnFields
 from slipway.controller.reconciling.rollouts import RolloutEvents
 from slipway.controller.scaling.scaled import Scaled, ScaledResources, Subject
-from slipway.kube.api import errors
 from slipway.kube.api.client import Client
-from slipway.kube.api.errors import ConflictError, NotFoundError
 from slipway.kube.caches.expectations import Expectations
 from slipway.kube.caches.store import Change
 from slipway.kube.metrics import Metrics
@@ -43,13 +42,13 @@ from slipway.kube.objects import (
     generation,
     key,
     labels,
-    resource_version,
     uid,
 )
 from slipway.kube.runtime.controller import Controller, Result
 from slipway.kube.schemas.conditions import SUMMARY, Condition, merge
-from slipway.kube.writes.applier import Applied, Applier, Failure
+from slipway.kube.writes.applier import Applier
 from slipway.kube.writes.events import Recorder
+from slipway.kube.writes.outcomes import Applied, RefusedError
 from slipway.kube.writes.status import StatusWriter
 from slipway.serving.containers.freedoms import Labels
 from slipway.serving.contract.api import (
@@ -74,38 +73,18 @@ from slipway.serving.status.unready import UNREADY, Unready, annotation, explain
 
 log = logging.getLogger(__name__)
 
-FIELD_MANAGER = "slipway-controller"
 MARK = "slipway.inference/applied"
 """Annotation of children with the digest of what was applied last."""
-REFUSED_SECONDS = 59.0
-"""For which the API server is not asked again to take what it refused. A little less than the applier's slow retry."""
 TERMINATING = "because it is being terminated"
-"""What the API server says when something is to be made in a namespace that is being deleted."""
+"""In the API server's message when an object is created in a namespace that is being deleted."""
 
 
 class _Snapshot(NamedTuple):
-    """A resource with everything its API reads, and the view that its API resolved from it. It is used before anything
-    else is awaited."""
+    """A resource with everything its API reads, and the view that its API resolved from it. Use it before the next
+    await."""
 
     world: World
     view: Any
-
-
-class _Refused(NamedTuple):
-    """What of a resource's own fields the API server refused, and until when it is not asked again."""
-
-    generation: int
-    patch: Object
-    failure: Failure
-    until: float
-
-
-class _RefusedError(Exception):
-    """The API server does not take the resource's own fields."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class Reconciler:
@@ -133,7 +112,6 @@ class Reconciler:
         self._agents, self._scaled, self._reserved, self._catalogs = agents, scaled, reserved, catalogs
         self._demands = demands
         self._expectations = expectations = Expectations()
-        self._refused: dict[Key, _Refused] = {}
         self._rollouts = RolloutEvents(kind, recorder, MARK)
         self._watches = api.watches(settings)
         listed = {watch.kind: watch for watch in self._watches if watch.listed}
@@ -150,11 +128,13 @@ class Reconciler:
             elsewhere=[watch.kind for watch in self._watches if watch.elsewhere is not None],
             shared={other: caches.informer(other) for other, watch in listed.items() if not watch.owned},
         )
+        self._metadata = MetadataPatcher(client, caches, expectations)
+        self._own_fields = OwnFields(client, self.resources, expectations, self._api.finalizers)
         self._status = StatusWriter(client, self.resources, expectations, field_manager=f"{FIELD_MANAGER}-status")
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """The worker loop of this kind, fed by its resources, what their API watches, their pods and loaders, and
-        contenders for their names."""
+        """Returns the controller of this kind. It is triggered by the resources, what their API watches, their pods and
+        loaders, and Services that claim their model names."""
         controller = Controller(
             f"{self._api.name}-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
         )
@@ -192,7 +172,7 @@ class Reconciler:
         return await self._sync(resource)
 
     def _forget(self, name: Key) -> Result:
-        self._refused.pop(name, None)
+        self._own_fields.forget(name)
         self._rollouts.forget(name)
         self._scaled.drop(Subject(self.kind, name))
         self._agents.forget(self.kind, name)
@@ -206,14 +186,14 @@ class Reconciler:
         snapshot = self._take_snapshot(resource)
         try:
             plan = self._plan(snapshot)
-            changed = await self._patch_self(resource, plan)
+            changed = await self._own_fields.apply(resource, plan)
             if changed is not None:
                 # The indexes of the store must have the patch, too: a plan may look for its own resource there.
                 await self._expectations.met(uid(changed))
                 resource = self._latest(changed)
                 snapshot = self._take_snapshot(resource)
                 plan = self._plan(snapshot)
-        except (InvalidSpecError, _RefusedError) as error:
+        except (InvalidSpecError, RefusedError) as error:
             snapshot = self._take_snapshot(resource)
             self._agents.keep(self.kind, key(resource), snapshot.world.pods)
             if isinstance(error, InvalidSpecError):
@@ -239,7 +219,7 @@ class Reconciler:
         return await self._report(snapshot, applied, _rejection(applied))
 
     def _follow(self, world: World, scaling: Scaling | None) -> None:
-        """Has the autoscaler look after a resource, or leave it alone."""
+        """Registers the resource with the autoscaler, or removes it."""
         subject, target = Subject(self.kind, key(world.resource)), world.resource
         if scaling is None:
             self._scaled.drop(subject)
@@ -259,7 +239,8 @@ class Reconciler:
         return build_allowed_plan(self._api, snapshot.world, snapshot.view, self._reserved)
 
     async def _finalize(self, resource: Object) -> Result:
-        """Does what is left to do before the resource may go. Children that are no longer named go by their owner."""
+        """Applies the plan of a resource that is being deleted, then removes its finalizers. The garbage collector
+        deletes children that are no longer in the plan."""
         self._forget(key(resource))
         if not self._api.finalizers.intersection(resource["metadata"].get("finalizers", [])):
             return Result()
@@ -268,113 +249,51 @@ class Reconciler:
         except InvalidSpecError as error:
             return await self._report(self._take_snapshot(resource), Applied(), Rejection(error.reason, error.message))
         if plan is None:
-            await self._release(resource)
+            await self._own_fields.release_finalizers(resource)
             return Result()
         applied = await self._apply(resource, plan, finishing=True)
         resource = self._latest(resource)
         if self.kind.namespaced and any(TERMINATING in failure.message for failure in applied.failures):
-            await self._release(resource)  # nothing can be made in its namespace any more
+            await self._own_fields.release_finalizers(resource)  # nothing can be created in its namespace any more
             return Result()
         return await self._report(self._take_snapshot(resource), applied, _rejection(applied))
 
-    async def _patch_self(self, resource: Object, plan: Plan) -> Object | None:
-        """Writes the plan's finalizer and own fields into the resource, in one patch. None: there was nothing to do.
-
-        Raises _RefusedError, and again without asking while it is about the same spec and the same patch.
-        """
-        patch, name = own_patch(resource, plan), key(resource)
-        refused = self._refused.pop(name, None)
-        if not patch:
-            return None
-        if refused and refused[:2] == (generation(resource), patch) and time.monotonic() < refused.until:
-            self._refused[name] = refused
-            raise _RefusedError(refused.failure)
-        body = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": resource_version(resource)}}
-        try:
-            answer = await self._client.merge_patch(self.kind, name, body, field_manager=FIELD_MANAGER)
-        except NotFoundError as error:
-            raise ConflictError("gone meanwhile") from error
-        except (errors.InvalidObjectError, errors.ForbiddenError) as error:
-            failure = Failure(self.kind.kind, name.name, error.reason, error.message)
-            until = time.monotonic() + REFUSED_SECONDS
-            self._refused[name] = _Refused(generation(resource), patch, failure, until)
-            raise _RefusedError(failure) from error
-        self._expectations.wrote(uid(resource), self.resources, answer)
-        answer["metadata"].pop("managedFields", None)
-        return answer
-
     async def _apply(self, resource: Object, plan: Plan, *, finishing: bool = False) -> Applied:
-        blind = await self._applier.write(resource, plan.blind)
+        write_only = await self._applier.write_only.apply(resource, plan.blind)
         shared = await self._applier.ensure(resource, plan.shared)
         absent = [(gone.kind, Key(gone.namespace, gone.name)) for gone in plan.absent]
         applied = await self._applier.sync(resource, plan.children, absent=absent, finishing=finishing)
         applied += await self._applier.discard((one.kind, Key(one.namespace, one.name)) for one in plan.discarded)
-        refused = await self._patch_all_metadata(resource, plan.metadata_patches)
-        # The status must not be read off children as they were before.
+        refused = await self._metadata.patch_all(resource, plan.metadata_patches)
+        # The status must not come from the children before these writes.
         wrote = await self._expectations.met(uid(resource))
-        mine = Applied(refused, waited=wrote or bool(refused), again_after=self._applier.write_after(resource))
-        return blind + shared + applied + mine
-
-    async def _patch_all_metadata(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
-        """Patches each object once. If the server rejects that, each patch is sent by itself: one may be too large and
-        the others not."""
-        grouped: dict[Reference, list[MetadataPatch]] = {}
-        for patch in patches:
-            grouped.setdefault(patch.reference, []).append(patch)
-        refused: list[Failure | None] = []
-        for reference, several in grouped.items():
-            annotations = {name: text for patch in several for name, text in patch.annotations.items()}
-            labels = {name: text for patch in several for name, text in patch.labels.items()}
-            failure = await self._patch_metadata(resource, MetadataPatch(reference, annotations, labels))
-            if failure is not None and len(several) > 1:
-                refused += [await self._patch_metadata(resource, patch) for patch in several]
-            else:
-                refused.append(failure)
-        return tuple(failure for failure in refused if failure)
+        mine = Applied(refused, waited=wrote or bool(refused), again_after=self._applier.write_only.due_after(resource))
+        return write_only + shared + applied + mine
 
     def _latest(self, resource: Object) -> Object:
-        """The resource with what a metadata patch changed of it. With another spec it is reconciled anew, and this
-        status is not its own."""
+        """Returns the resource with the changes of a metadata patch. A resource with another spec is reconciled again,
+        and this status is not its own."""
         latest = self.resources.store.get(key(resource))
         same = latest is not None and uid(latest) == uid(resource) and generation(latest) == generation(resource)
         return latest if latest is not None and same else resource
 
-    async def _patch_metadata(self, resource: Object, patch: MetadataPatch) -> Failure | None:
-        """Writes annotations and labels of an object that Slipway does not own, if it exists and they differ. Returns
-        the failure if the server rejects them, for example because they are too large."""
-        kind, name = patch.reference.kind, Key(patch.reference.namespace, patch.reference.name)
-        observed = self._caches.get(kind, name)
-        desired = {"annotations": patch.annotations, "labels": patch.labels}
-        changes = difference(observed["metadata"], desired) if observed else {}
-        if observed is None or not changes:
-            return None
-        body = {"metadata": {"uid": uid(observed), **changes}}
-        try:
-            answer = await self._client.merge_patch(kind, name, body, field_manager=FIELD_MANAGER)
-        except NotFoundError:
-            return None
-        except (errors.InvalidObjectError, errors.ForbiddenError) as error:
-            return Failure(kind.kind, name.name, error.reason, error.message)
-        self._expectations.wrote(uid(resource), self._caches.informer(kind), answer)
-        return None
-
     async def _report(
         self, snapshot: _Snapshot, applied: Applied, rejection: Rejection | None, *, planned: bool = True
     ) -> Result:
-        """Writes the status that follows from what the caches showed. ``planned``: whether there is a plan."""
+        """Writes the status of a snapshot. ``planned``: whether there is a plan."""
         result = self._api.status(snapshot.view, rejection)
         resource = snapshot.world.resource
         conditions = await self._write_status(snapshot.world, result)
         explanation = explain(conditions, snapshot.world.pods, snapshot.world.now, self._settings.node_wait_seconds)
         if ROUTED in self._api.condition_types and not deleting(resource):
             applied += await self._annotate_services(snapshot.world, explanation.unready, planned=planned)
-        applied.raise_passing()
+        applied.raise_transient()
         rechecks = (applied.retry_after, result.recheck_seconds, explanation.recheck_seconds)
         return Result(min((seconds for seconds in rechecks if seconds is not None), default=None))
 
     async def _annotate_services(self, world: World, unready: Unready | None, *, planned: bool) -> Applied:
-        """Writes to the resource's Services why nothing answers. A resource that was rejected from the start gets a
-        Service for that, which its first plan removes."""
+        """Annotates the resource's Services with the reason why no pod answers. A resource that has never had a plan
+        gets a Service for the annotation, which its first plan removes."""
         resource, children = world.resource, world.children
         routes = {name: child for (kind, name), child in children.items() if kind == SERVICE and ROUTE in labels(child)}
         standing_in = [child for child in routes.values() if "selector" not in child["spec"]]
@@ -385,7 +304,7 @@ class Reconciler:
             return await self._applier.sync(resource, services) if services or standing_in else Applied()
         marks = {UNREADY: annotation(unready)}
         patches = (MetadataPatch(Reference(SERVICE, name.namespace, name.name), marks) for name in routes)
-        return Applied(await self._patch_all_metadata(resource, patches))
+        return Applied(await self._metadata.patch_all(resource, patches))
 
     def _take_snapshot(self, resource: Object) -> _Snapshot:
         """Reads the caches and resolves the resource."""
@@ -434,29 +353,15 @@ class Reconciler:
                 self._recorder.record(self.kind, resource, kind, condition.reason, condition.message)
         return merged
 
-    async def _release(self, resource: Object) -> None:
-        """Takes the original system's finalizers off, so that what it made can go. Children go by their owner."""
-        finalizers = resource["metadata"].get("finalizers", [])
-        kept = [finalizer for finalizer in finalizers if finalizer not in self._api.finalizers]
-        if kept == finalizers:
-            return
-        path = "/metadata/finalizers"
-        operations = [{"op": "test", "path": path, "value": finalizers}, {"op": "replace", "path": path, "value": kept}]
-        try:
-            answer = await self._client.json_patch(self.kind, key(resource), operations)
-        except NotFoundError:
-            return
-        self._expectations.wrote(uid(resource), self.resources, answer)
-
 
 def _namespaces(resource: Object, children: Iterable[tuple[Kind, Key]]) -> set[str]:
-    """Where a resource has its pods: its namespace, or those of its children where it is of the whole cluster."""
+    """Returns the namespaces of a resource's pods: its own, or those of its children if it is cluster-scoped."""
     own = key(resource).namespace
     return {own} if own else {name.namespace for _kind, name in children}
 
 
 def _rejection(applied: Applied) -> Rejection | None:
-    """The first child that is not as planned, what stays so until someone acts before what passes."""
+    """Returns the first child that is not as planned: failures that stay until someone acts, then transient errors."""
     for failure in applied.failures:
         return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:

@@ -1,4 +1,4 @@
-"""Rollouts: the Events of a resource whose pods are replaced or drained, or whose replicas are set back."""
+"""Rollouts: Events for a resource whose pods are replaced or drained, or whose replicas are reset."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _REST = 5.0
 
 
 class Autoscaler:
-    """Scales the resources of every API that says how they scale. Runs in the leader only."""
+    """Scales the resources of every API that defines scaling. Runs in the leader only."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Autoscaler:
             await asyncio.sleep(max(SECONDS - took, _REST * took))
 
     async def look(self) -> None:
-        """One sample of every resource, and what follows from it."""
+        """Takes one sample of every resource, and scales it."""
         subjects = dict(self._scaled.items())
         self._forget(subjects)
         if not subjects:
@@ -125,7 +125,7 @@ class Autoscaler:
             await self._scale(subject, scaled, target, replicas, figures)
 
     async def _scale(self, subject: Subject, scaled: Scaled, target: Object, replicas: int, text: str) -> None:
-        """Writes the replicas, if nobody changed the target meanwhile. ``text`` tells why."""
+        """Writes the replicas, if the target has not changed meanwhile. ``text``: the reason."""
         kind, name = scaled.target
         patch = {"metadata": {"resourceVersion": resource_version(target)}, "spec": {"replicas": replicas}}
         # A child's scale has no label by which the API server could tell that it is ours.
@@ -183,8 +183,8 @@ class Averages:
         return self._kept[state].unasked.pop((subject.kind_name, subject.name), 0.0)
 
     async def keep(self, scalings: Mapping[Subject, Scaling], loads: Mapping[Subject, Load], now: float) -> None:
-        """Writes what changed, each ConfigMap at most once in the shortest interval of its resources. What cannot be
-        written is logged and tried again after the interval."""
+        """Writes what changed, each ConfigMap at most once in the shortest interval of its resources. Failed writes are
+        logged and retried after the interval."""
         for state, kept in self._kept.items():
             mine = [subject for subject in scalings if scalings[subject].state == state and subject in loads]
             interval = min((scalings[subject].interval for subject in mine), default=SECONDS)
@@ -200,7 +200,7 @@ class Averages:
                     kept.averages = averages
 
     def forget_unasked(self) -> None:
-        """Who was not asked for by now is gone."""
+        """Forgets the resources that nothing has asked for by now."""
         for kept in self._kept.values():
             kept.unasked.clear()
 
@@ -224,7 +224,7 @@ class Averages:
 
 
 def _averages(text: str) -> dict[str, float]:
-    """Key -> average. Empty for what is none of ours: the original keeps its own in the same place."""
+    """Returns key -> average. Empty for another owner's content: the original keeps its own in the same place."""
     try:
         return decode_json(text, dict[str, float], most=STATE_BYTES)
     except DecodingError:

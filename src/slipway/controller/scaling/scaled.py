@@ -12,7 +12,7 @@ from slipway.serving.routing.scaling import Scaling
 
 
 class Subject(NamedTuple):
-    """A resource whose replicas are looked after."""
+    """A resource whose replicas are scaled."""
 
     kind: Kind
     name: Key
@@ -55,7 +55,7 @@ class ScaledResources:
         self._scaled.pop(subject, None)
 
     def get(self, subject: Subject) -> Scaled | None:
-        """How a resource scales; None: it does not."""
+        """Returns how a resource scales; None: it does not."""
         return self._scaled.get(subject)
 
     def items(self) -> Iterator[tuple[Subject, Scaled]]:

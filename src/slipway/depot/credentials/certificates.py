@@ -1,7 +1,7 @@
-"""An authority of the depot's own, and the certificates that it gives registry and depot. Pure.
+"""Certificates: the depot's own authority, and the certificates that it issues to registry and depot. Pure.
 
-A new certificate of the authority has the same key and name as the one before, so that who still has the old one takes
-what the new one signed, and the other way round.
+A renewed certificate of the authority has the same key and name as its predecessor, so that clients with either one
+trust certificates that the other signed.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def fault(pair: Pair, issuer: Pair, names: Sequence[str], now: datetime) -> str:
 def _builder(
     subject: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, life: timedelta
 ) -> x509.CertificateBuilder:
-    """What all of them have."""
+    """Sets the common fields of all certificates."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

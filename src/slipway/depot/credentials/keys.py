@@ -1,8 +1,8 @@
-"""``slipway depot keys``: makes the keys of registry and depot once, and renews their certificates in time.
+"""``slipway depot keys``: creates the keys of registry and depot once, and renews their certificates in time.
 
-Each lies in a Secret of its own, so that a pod mounts what it needs and no more. It takes the rights to create Secrets
-and ConfigMaps, and to get and update those of :data:`SECRETS` and :data:`CONFIG_MAPS`. Run it as often as you like:
-what is good stays as it is.
+Each is in a separate Secret, so that a pod mounts only what it needs. The command needs the rights to create Secrets
+and ConfigMaps, and to get and update those of :data:`SECRETS` and :data:`CONFIG_MAPS`. It is idempotent: valid keys
+stay unchanged.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
-    """Makes what is missing and renews what ends soon. Returns what was written, such as ``Secret slipway-depot-key``.
+    """Creates missing keys and renews those that expire soon. Returns what was written, such as ``Secret
+    slipway-depot-key``.
 
     Raises ApiError; ValueError for a key that cannot be read, which nobody replaces unasked: others rely on it.
     """
@@ -102,7 +103,7 @@ def _server(issuer: Pair, names: Sequence[str], now: datetime, secret: str) -> C
 
 
 class _Store:
-    """Secrets and ConfigMaps of one namespace, changed by a function of what is in them."""
+    """Secrets and ConfigMaps of one namespace, changed by a function of their content."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace

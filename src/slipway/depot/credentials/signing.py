@@ -1,7 +1,8 @@
-"""Registry tokens: who may do what in which repository for some minutes, signed with the depot's key. Pure.
+"""Registry tokens: which operations on which repository are allowed for some minutes, signed with the depot's key.
+Pure.
 
-They are JSON Web Tokens with the algorithm ES256, as the registry's token authentication takes them; the registry has
-the public half of the key as a set of keys (JWKS).
+They are JSON Web Tokens with the algorithm ES256, as the registry's token authentication accepts them. The registry has
+the public key as a key set (JWKS).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LEEWAY_SECONDS = 10
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What may be done with one thing in the registry, in the words of its token protocol."""
+    """The permitted actions on one thing in the registry, in the terms of its token protocol."""
 
     type: str
     """``repository`` or ``registry``."""
@@ -69,7 +70,7 @@ def generate_key() -> bytes:
 
 
 def key_set(pem: bytes) -> str:
-    """The set of keys that the registry reads, for a private key. Raises ValueError for what is no such key."""
+    """Returns the key set that the registry reads, for a private key. Raises ValueError for an invalid key."""
     return msgspec.json.encode({"keys": [public(_key(pem))]}).decode()
 
 

@@ -1,8 +1,8 @@
-"""The catalog door: shows the cluster's own models to other clusters, and opens one model's repository to who shows a
+"""The catalog: lists the cluster's own models for other clusters, and grants access to one model's repository for a
 credential. ``slipway.serving.wire.catalogs`` has the wire format.
 
-Credentials lie in a folder, a file for each: its name, and the token in it. They are read for each request, so that one
-that is taken away is worth nothing from then on.
+Credentials are in a folder, one file for each: the file's name, and the token in it. They are read for each request, so
+that a removed one is invalid at once.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _offer(model: Object) -> Offer | None:
 
 
 def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
-    """The revision and the catalog as JSON, without facts where there would be too many of them."""
+    """Returns the revision and the catalog as JSON, without facts if there are too many of them."""
     entries = [one.to_entry(facts=True) for one in catalog_offers]
     text = msgspec.json.encode(entries)
     if len(text) > CATALOG_BYTES - 1024:
@@ -95,7 +95,7 @@ def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
 
 
 def credentials(folder: Path) -> dict[str, bytes]:
-    """Name -> SHA-256 of the token. What is too short to be one, or cannot be read, is none."""
+    """Returns name -> SHA-256 of the token. Tokens that are too short or cannot be read are ignored."""
     hashes: dict[str, bytes] = {}
     try:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -113,8 +113,8 @@ def credentials(folder: Path) -> dict[str, bytes]:
 
 
 def holder(hashes: Mapping[str, bytes], shown: str) -> str | None:
-    """The name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic of ``NAME:TOKEN``. Compares
-    with all of them, so that the time that it takes tells nothing."""
+    """Returns the name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic of ``NAME:TOKEN``.
+    It compares with all of them, so that its duration reveals nothing."""
     scheme, _unused, text = shown.partition(" ")
     named: str | None = None
     token = text.strip()
@@ -163,8 +163,8 @@ class Catalog:
         return web.Response(body=text, content_type="application/json", headers={"ETag": tag})
 
     async def grants(self, request: web.Request) -> web.Response:
-        """Opens the repository of one entry for some minutes. Who chose one while it was active gets it afterwards,
-        too."""
+        """Grants access to the repository of one entry for some minutes. A client that chose an entry while it was
+        active still gets it afterwards."""
         name = self._holder(request)
         grant_request = await _read_body(request, GrantRequest)
         offer = next((one for one in self._offers() if _is(one.entry, grant_request)), None)
@@ -184,7 +184,7 @@ class Catalog:
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     def _offers(self) -> list[Offer]:
-        """Raises RefusedError while the models are not known: a catalog without them would be taken for true."""
+        """Raises RefusedError while the models are unknown: a client would trust a catalog without them."""
         if not self._models.synced.is_set():
             raise busy("the models are being listed")
         return offers(self._models.store.all())

@@ -1,9 +1,9 @@
-"""The import door: a publisher that imports a model of another cluster's catalog asks here for what opens it there.
+"""Imports: a publisher that imports a model of another cluster's catalog gets the access token here.
 
-The catalog's credential lies in a Secret of the depot's own namespace and never leaves it. The publisher shows its own
-service account's token, which the API server reviews; the depot exchanges a grant for the one entry that the model was
-given, and hands over a token of a few minutes for its one repository. So no credential lies in the publisher's
-namespace, nothing is written anywhere, and an import that takes longer asks again.
+The catalog's credential is in a Secret of the depot's own namespace and never leaves it. The publisher sends its own
+service account's token, which the API server reviews. The depot then exchanges a grant for the model's entry, and
+returns a token for its repository that is valid for a few minutes. No credential is in the publisher's namespace,
+nothing is stored, and an import that takes longer requests another token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from slipway.artifacts.locations.address_policy import AddressPolicy
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
@@ -68,8 +68,8 @@ class Imports:
         return [web.post(f"{IMPORTS}/{{namespace}}/{{name}}/{{uid}}", self.grant)]
 
     async def grant(self, request: web.Request) -> web.Response:
-        """A grant for the entry that this model was given. 424 where the other side, or what leads there, is not as it
-        should be, and 503 where that may pass by itself."""
+        """Returns a grant for the model's entry. 424 if the other side, or the way to it, has a permanent problem, and
+        503 for a transient one."""
         match_info = request.match_info
         namespace = "" if match_info["namespace"] == OF_THE_CLUSTER else match_info["namespace"]
         caller = await self._tokens.bearer(request)
@@ -91,7 +91,7 @@ class Imports:
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     async def _chosen(self, name: Key, identity: str) -> _Chosen:
-        """Raises RefusedError where there is no such model, or nothing was chosen for it yet."""
+        """Raises RefusedError if there is no such model, or no entry was chosen for it yet."""
         kind = self._settings.models if name.namespace else self._settings.cluster_models
         try:
             model = await self._client.get(kind, name)
@@ -113,7 +113,7 @@ class Imports:
         except NotFoundError:
             raise CatalogError("SourceMissing", f"The source {chosen.source_name} no longer exists.") from None
         except msgspec.ValidationError as error:
-            raise CatalogError("InvalidSource", f"The source {chosen.source_name}: {said(error)}.") from None
+            raise CatalogError("InvalidSource", f"The source {chosen.source_name}: {describe_error(error)}.") from None
         credential = authorization(await self._secret(source.credentials_secret_name))
         trusted = authority(await self._secret(source.ca_secret_name)) if source.ca_secret_name else ""
         door = Door(url=source.url.rstrip("/"), authorization=credential, authority=trusted)
@@ -139,4 +139,6 @@ def _request(chosen: _Chosen) -> GrantRequest:
     try:
         return msgspec.convert(fields, GrantRequest)
     except msgspec.ValidationError as error:
-        raise CatalogError("InvalidChoice", f"The selected entry cannot be requested: {said(error)}.") from None
+        raise CatalogError(
+            "InvalidChoice", f"The selected entry cannot be requested: {describe_error(error)}."
+        ) from None

@@ -1,4 +1,4 @@
-"""The sweep door: removes from the registry what no model names, before the collector frees the space.
+"""Sweep: removes from the registry what no model names, before the collector frees the space.
 
 The collector's own account calls it each time. The repositories are listed before the models, so that the repository of
 a model that was created meanwhile is not among them.
@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Mapping
 import msgspec
 from aiohttp import web
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
@@ -40,8 +40,8 @@ FAILED, UPLOADED = "Failed", frozenset({"session"})
 """Phase of a model that could not be published, and what it keeps for another attempt: what its author uploaded."""
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What a model keeps in its repository."""
+class Retained(msgspec.Struct, frozen=True):
+    """What a model retains in its repository."""
 
     tags: frozenset[str]
     digest: str = ""
@@ -62,18 +62,18 @@ class Swept(msgspec.Struct, frozen=True):
     """Whether all was looked at, and nothing failed."""
 
 
-def kept(models: Iterable[Object]) -> Mapping[str, Kept]:
-    """Repository -> what its model keeps there."""
-    return {repository(*key(one), uid(one)): _kept(one) for one in models}
+def find_retained(models: Iterable[Object]) -> Mapping[str, Retained]:
+    """Returns repository -> what its model retains there."""
+    return {repository(*key(one), uid(one)): _retained_of(one) for one in models}
 
 
-def _kept(model: Object) -> Kept:
+def _retained_of(model: Object) -> Retained:
     status = model.get("status")
     artifact = status.get("artifact") if isinstance(status, dict) else None
     digest = artifact.get("digest") if isinstance(artifact, dict) else None
     if not isinstance(digest, str) or not digest:
-        return Kept(UPLOADED if isinstance(status, dict) and status.get("phase") == FAILED else WORKING)
-    return Kept(frozenset({IMAGE} if annotations_of(model).get(IMAGE_DIGEST) else ()), digest)
+        return Retained(UPLOADED if isinstance(status, dict) and status.get("phase") == FAILED else WORKING)
+    return Retained(frozenset({IMAGE} if annotations_of(model).get(IMAGE_DIGEST) else ()), digest)
 
 
 class Sweeper:
@@ -100,7 +100,7 @@ class Sweeper:
             try:
                 swept = await self._swept()
             except RegistryError as error:
-                log.warning("could not list the repositories of the registry: %s", said(error))
+                log.warning("could not list the repositories of the registry: %s", describe_error(error))
                 raise busy("the registry does not respond: retry") from None
         log.info("removed %s unreferenced manifests", swept.removed)
         return web.Response(body=msgspec.json.encode(swept), content_type="application/json")
@@ -112,23 +112,23 @@ class Sweeper:
         for kind in (self._settings.models, self._settings.cluster_models):
             async for page in self._client.pages(kind):
                 models += page.items
-        named, end = kept(models), time.monotonic() + SECONDS
+        named, end = find_retained(models), time.monotonic() + SECONDS
         removed, complete = 0, True
         for name in in_order(repositories, named):
             if time.monotonic() > end:
                 return Swept(removed, complete=False)
             try:
-                of_one = await self._remove(name, named.get(name, Kept(frozenset())))
+                of_one = await self._remove(name, named.get(name, Retained(frozenset())))
                 removed, complete = removed + of_one.removed, complete and of_one.complete
             except AwayError as error:
-                log.warning("stopped removing unreferenced manifests: %s", said(error))
+                log.warning("stopped removing unreferenced manifests: %s", describe_error(error))
                 return Swept(removed, complete=False)
             except RegistryError as error:
-                log.warning("could not remove all of %s: %s", name, said(error))
+                log.warning("could not remove all of %s: %s", name, describe_error(error))
                 complete = False
         return Swept(removed, complete)
 
-    async def _remove(self, name: str, keep: Kept) -> Swept:
+    async def _remove(self, name: str, keep: Retained) -> Swept:
         """Manifests of a repository that its model does not keep."""
         end, gone = time.monotonic() + MOST_OF_ONE, set[str]()
         stay = {await self._registry.digest(name, tag) for tag in sorted(keep.tags)}

@@ -1,8 +1,8 @@
-"""The token door: who shows a service account's token, or one that the controller made, gets a token of the registry.
+"""Tokens: issues tokens of the registry for a service account's token, or for one that the controller signed.
 
-The protocol is that of Docker's registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits
-what the caller may do of that, and the registry refuses the rest. All pods of a namespace may pull its models and those
-of the cluster. Only publishers may push (see :mod:`slipway.depot.storage.publishers`).
+The protocol is that of Docker registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits
+those of the requested actions that the caller may do, and the registry rejects the rest. All pods of a namespace may
+pull its models and those of the cluster. Only publishers may push (see :mod:`slipway.depot.storage.publishers`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PULL = frozenset({"pull"})
 
 
 class Scope(NamedTuple):
-    """What a client asks for."""
+    """The access that a client requests."""
 
     kind: str
     name: str
@@ -44,7 +44,7 @@ class Scope(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        """Whether it asks for more than to pull."""
+        """Whether it requests more than to pull."""
         return self.kind == "repository" and not PULL.issuperset(self.actions) and _is_repository(self.name)
 
 
@@ -58,7 +58,7 @@ def scope_of(text: str) -> Scope:
 def granted(
     caller: Caller, scopes: Iterable[Scope], writable: Mapping[str, frozenset[str]] = MappingProxyType({})
 ) -> tuple[Access, ...]:
-    """Of what a caller asks for, what it may do. ``writable``: repository -> what its publisher may do in it."""
+    """Returns the permitted part of a caller's request. ``writable``: repository -> its publisher's rights in it."""
     access = []
     for scope in scopes:
         may = (
@@ -96,14 +96,14 @@ class Tokens:
         return [web.get("/token", self.token, allow_head=False)]
 
     async def token(self, request: web.Request) -> web.Response:
-        """Answers with a token for what may be done of what is asked for, which may be nothing."""
+        """Returns a token for the permitted part of the request, which may be empty."""
         if request.query.get("service", self._settings.service) != self._settings.service:
             raise RefusedError(400, f"this depot signs tokens for the service {self._settings.service} only")
         scopes = " ".join(request.query.getall("scope", [])).split()
         if len(scopes) > MOST_SCOPES:
             raise RefusedError(400, f"ask for at most {MOST_SCOPES} scopes")
         requested = [scope_of(one) for one in scopes]
-        if len(_written(requested)) > 1:  # each costs a look at models
+        if len(_repositories_to_write(requested)) > 1:  # each costs a look at models
             raise RefusedError(400, "ask to push into one repository at a time")
         caller = await self._caller(request)
         access = await self._access(caller, requested, request.remote or "")
@@ -119,13 +119,14 @@ class Tokens:
 
     async def _access(self, caller: Caller, scopes: Sequence[Scope], address: str) -> tuple[Access, ...]:
         writable: dict[str, frozenset[str]] = {}
-        for name in _written(scopes) if caller.pod else ():
+        for name in _repositories_to_write(scopes) if caller.pod else ():
             async with self._reviews.place(address):
                 writable[name] = await self._publishers.rights(caller.namespace, caller.pod, name)
         return granted(caller, scopes, writable)
 
     async def bearer(self, request: web.Request) -> Caller:
-        """Whose service account's token a request shows, for doors that take no other. Raises RefusedError."""
+        """Returns the owner of the service account's token in a request, for handlers that accept no other. Raises
+        RefusedError."""
         scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise unauthorized("send a service account token")
@@ -158,15 +159,15 @@ class Tokens:
         return Caller(f"pull:{claim.namespace}", claim.namespace)
 
     async def _namespace(self, name: str) -> str:
-        """The uid of a namespace; empty: there is none."""
+        """Returns the uid of a namespace; empty: it does not exist."""
         try:
             return uid(await self._client.get(NAMESPACE, Key("", name)))
         except NotFoundError:
             return ""
 
 
-def _written(scopes: Iterable[Scope]) -> frozenset[str]:
-    """Repositories that are asked for with more than pull."""
+def _repositories_to_write(scopes: Iterable[Scope]) -> frozenset[str]:
+    """Returns the repositories for which more than pull is requested."""
     return frozenset(one.name for one in scopes if one.writes)
 
 

@@ -1,8 +1,8 @@
-"""The upload door: a user's file goes through it into the registry, whole (PUT, as ``curl -T`` does it) or resumed.
+"""Uploads: writes a user's file into the registry, from a single request (PUT, as with ``curl -T``) or a resumed one.
 
-Resuming is the core of the tus protocol, version 1.0.0: HEAD tells how many bytes are there, PATCH sends more from then
-on. PUT with a Content-Range does the same. Any replica takes any request: what is there stands in the registry, who
-writes on the model.
+Resumption is the core of the tus protocol, version 1.0.0: HEAD returns the number of stored bytes, and PATCH sends
+more. PUT with a Content-Range does the same. Any replica handles any request: the stored parts are in the registry, and
+the current writer is recorded on the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from prometheus_client import Counter, Gauge
 
 from slipway.artifacts.documents import session as sessions
 from slipway.artifacts.documents.session import Session
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.http.app import RefusedError, busy
 from slipway.depot.settings import Settings
 from slipway.depot.storage.models import Hold, Models, uploaded
@@ -63,7 +63,7 @@ class State(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """What a request is about, once its token was looked at."""
+    """A request with a valid token."""
 
     claim: Claim
     model: Object
@@ -92,7 +92,7 @@ class Uploads:
         self._received = Counter("slipway_depot_uploaded_bytes", "Bytes received.", registry=metrics.registry)
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """One address for each model, for whoever has its token."""
+        """One address for each model, for clients with its token."""
         return [
             web.put(PATH, self.put, expect_handler=_later),
             web.patch(PATH, self.patch, expect_handler=_later),
@@ -107,15 +107,15 @@ class Uploads:
             try:
                 await self._models.release(self._remove)
             except ApiError as error:
-                log.warning("could not list models to remove abandoned uploads: %s", said(error))
+                log.warning("could not list models to remove abandoned uploads: %s", describe_error(error))
             await asyncio.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
-        """Uploads end their piece, and the clients are told to go on at another replica."""
+        """Ends the current part of each upload, and tells the clients to continue at another replica."""
         self._stopping = True
 
     async def options(self, _request: web.Request) -> web.Response:
-        """What is understood, for anybody."""
+        """Returns the supported protocol, for any client."""
         headers = {TUS: TUS_VERSION, "Tus-Version": TUS_VERSION, "Tus-Max-Size": str(self._settings.upload_bytes)}
         return web.Response(status=204, headers=headers)
 
@@ -128,7 +128,7 @@ class Uploads:
         return web.Response(headers=headers)
 
     async def get(self, request: web.Request) -> web.Response:
-        """The same with the digests of what is there, as JSON."""
+        """Returns the state with the digests of the stored parts, as JSON."""
         upload = await self._admitted(request)
         state, expires = await self._state(upload), upload.claim.expires
         document: dict[str, Any] = {
@@ -142,7 +142,7 @@ class Uploads:
         return web.Response(body=msgspec.json.encode(document), content_type="application/json")
 
     async def put(self, request: web.Request) -> web.Response:
-        """The whole file, which takes the place of what was there of it; with a Content-Range a part that goes on."""
+        """Stores the whole file, in place of what was stored of it; with a Content-Range, the next part."""
         upload = await self._admitted(request)
         length = self._body_length(request)
         if not length:
@@ -154,7 +154,7 @@ class Uploads:
         return web.Response(status=201, text=f"{session.offset} of {session.length} bytes received\n")
 
     async def patch(self, request: web.Request) -> web.Response:
-        """More bytes of the file, from the offset on that HEAD tells."""
+        """Stores more bytes of the file, from the offset that HEAD returns."""
         if request.headers.get(TUS, TUS_VERSION) != TUS_VERSION:
             raise RefusedError(412, f"this depot speaks tus {TUS_VERSION}", Tus_Version=TUS_VERSION)
         if request.content_type != OFFSET_TYPE:
@@ -206,7 +206,7 @@ class Uploads:
             raise RefusedError(413, f"a file may have {self._settings.upload_bytes} bytes")
 
     async def _state(self, upload: Upload) -> State:
-        """How far it is. Should the controller not know yet that all is there, it is told."""
+        """Returns the progress. If the controller does not know yet that the upload is complete, it is notified."""
         try:
             session, digest = await retry_while_away(
                 lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS
@@ -257,7 +257,7 @@ class Uploads:
         return session
 
     async def _forget_orphan(self, upload: Upload) -> None:
-        """Nobody tidies up what comes into the registry after its model was deleted."""
+        """Nothing else removes what reaches the registry after its model was deleted."""
         try:
             await self._models.get(upload.claim)
         except ApiError:
@@ -275,7 +275,7 @@ class Uploads:
         return True
 
     async def _begun(self, upload: Upload, length: int, offset: int | None) -> Session | None:
-        """The session that the body continues; None: a new one."""
+        """Returns the session that the body continues; None: a new one."""
         if offset is None:
             return None
         try:
@@ -317,7 +317,7 @@ async def _kind(body: Body) -> str:
 
 
 async def _later(_request: web.Request) -> None:
-    """A client that waits to be told to go on is answered first where it is refused."""
+    """A client that waits for a 100 gets its rejection first."""
 
 
 async def _go_on(request: web.Request) -> None:
@@ -336,7 +336,7 @@ def _number(request: web.Request, header: str) -> int | None:
 
 
 def _given_name(request: web.Request) -> str:
-    """What the client calls the file; empty: nothing."""
+    """Returns the client's name of the file; empty: none."""
     if name := request.query.get("filename") or request.headers.get("X-Upload-Filename"):
         return name[:LONGEST_GIVEN_NAME]
     for pair in request.headers.get("Upload-Metadata", "").split(","):

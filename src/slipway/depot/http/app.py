@@ -1,6 +1,6 @@
-"""The depot's HTTP surface: the doors, each with routes of its own, and what holds for all of them.
+"""The depot's HTTP application: the handlers with their routes, and what applies to all of them.
 
-Every answer says that it is to be kept nowhere. No answer and no line of a log shows what a request proved itself with.
+All responses forbid caching. Neither responses nor log lines contain credentials of a request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import Counter, Gauge
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.kube.api.errors import ApiError, ForbiddenError
 from slipway.kube.metrics import Metrics
 
@@ -42,7 +42,7 @@ class Door(Protocol):
     """In metrics."""
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Addresses and their handlers. A handler raises RefusedError for what it does not do."""
+        """Returns addresses and their handlers. A handler raises RefusedError for a request that it rejects."""
 
 
 class RefusedError(Exception):
@@ -56,7 +56,7 @@ class RefusedError(Exception):
 
 
 def busy(message: str) -> RefusedError:
-    """503: ask again in a moment."""
+    """503: retry in a moment."""
     return RefusedError(503, message, Retry_After=str(BUSY_SECONDS))
 
 
@@ -107,10 +107,10 @@ class _Shared:
         except web.HTTPException as error:
             return answer(RefusedError(error.status, error.reason, **_allowed(error)))
         except ForbiddenError as error:
-            log.warning("%s: the API server rejected the request: %s", request.method, said(error))
-            return answer(RefusedError(403, f"the depot is not allowed to do this: {said(error)}. {RIGHTS}"))
+            log.warning("%s: the API server rejected the request: %s", request.method, describe_error(error))
+            return answer(RefusedError(403, f"the depot is not allowed to do this: {describe_error(error)}. {RIGHTS}"))
         except ApiError as error:
-            log.warning("%s: the API server did not respond: %s", request.method, said(error))
+            log.warning("%s: the API server did not respond: %s", request.method, describe_error(error))
             return answer(busy("the API server did not respond: retry"))
 
     def _count(self, address: str, change: int) -> None:
@@ -122,7 +122,7 @@ class _Shared:
 
 
 def answer(refused: RefusedError) -> web.Response:
-    """What a client is told. The connection ends with it: the rest of a body that nobody wants is not read."""
+    """Returns a response and closes the connection, so that the rest of an unneeded body is not read."""
     response = web.Response(status=refused.status, text=f"{refused}\n", headers=refused.headers)
     response.force_close()
     return response

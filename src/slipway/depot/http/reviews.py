@@ -40,7 +40,7 @@ _CHALLENGE = 'Basic realm="slipway-depot"'
 
 
 class Caller(NamedTuple):
-    """Who asks for a token."""
+    """The client that requests a token."""
 
     subject: str
     """For the registry's log."""
@@ -74,7 +74,7 @@ class Reviews:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def caller(self, token: str, address: str) -> Caller:
-        """Whose token it is. Raises RefusedError, or ApiError if the cluster does not answer."""
+        """Returns the token's owner. Raises RefusedError, or ApiError if the cluster does not answer."""
         if len(token) > LONGEST_TOKEN or not _JWT.fullmatch(token):
             raise unauthorized("this is not a service account token")
         if token in self._refusals:

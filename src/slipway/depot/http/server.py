@@ -1,4 +1,4 @@
-"""Listens over TLS, for a bounded number of connections, each with bounded headers and silence."""
+"""HTTP server: listens with TLS, and limits connections, header sizes and idle times."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _http_log.addFilter(_Bare())
 
 
 class Certificate:
-    """The server's certificate, which is read anew when its file has changed. New connections then get the new one."""
+    """The server's certificate, which is read again when its file has changed. New connections then get the new one."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         """Raises OSError, ssl.SSLError among them, for files that hold no certificate and its key."""
@@ -51,7 +51,7 @@ class Certificate:
         self.context.load_cert_chain(certificate, key)
 
     def refresh(self) -> bool:
-        """Returns whether there was another certificate. What cannot be read is logged, and the old one stays."""
+        """Returns whether there is a new certificate. An unreadable one is logged, and the old one stays."""
         try:
             stamp = self._stamp()
             if stamp == self._read:

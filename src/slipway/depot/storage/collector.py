@@ -1,4 +1,4 @@
-"""When the registry's collector freed storage last, as a metric: a CronJob runs it, which nobody looks at."""
+"""When the registry's collector, which is a CronJob, last freed storage, as a metric."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 
 from prometheus_client import Gauge
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, NotFoundError
 from slipway.kube.metrics import Metrics
@@ -21,13 +21,14 @@ LOOK_SECONDS = 60.0
 
 
 def collected(cron_job: Object) -> float:
-    """Unix seconds of the last collection that ended well; where there was none of the CronJob's creation."""
+    """Returns the time of the last successful collection, in Unix seconds; without one, that of the CronJob's
+    creation."""
     last = (cron_job.get("status") or {}).get("lastSuccessfulTime")
     return unix_time(last) if last else float(created_unix(cron_job))
 
 
 class Collector:
-    """Looks at the CronJob each minute. While there is none, as of a registry of somebody else, there is no series."""
+    """Reads the CronJob each minute. Without one, as with another owner's registry, there is no series."""
 
     def __init__(self, client: Client, name: Key, metrics: Metrics) -> None:
         self._client, self._name = client, name
@@ -45,11 +46,11 @@ class Collector:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Once. What cannot be read is logged, and what was known stays."""
+        """Reads it once. A failure is logged, and the last value stays."""
         try:
             cron_job = await self._client.get(CRON_JOB, self._name)
             self._gauge.labels(self._name.namespace).set(collected(cron_job))
         except NotFoundError:
             self._gauge.clear()
         except (ApiError, ValueError) as error:
-            log.warning("could not read the CronJob %s: %s", self._name, said(error))
+            log.warning("could not read the CronJob %s: %s", self._name, describe_error(error))

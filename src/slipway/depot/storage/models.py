@@ -1,7 +1,7 @@
-"""Models of the cluster, as uploads need them: which waits for its file, who writes it, and what all have together.
+"""Models: which of the cluster's models wait for a file, who writes it, and the total size of all uploads.
 
-What replicas must agree on stands in an annotation of the model, which is changed on the condition that nobody else has
-changed the model meanwhile.
+State that replicas must agree on is in an annotation of the model, which is changed only if the model has not changed
+meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.http.app import RefusedError
 from slipway.depot.settings import Settings
 from slipway.kube.api.client import Client
@@ -88,7 +88,7 @@ def _artifact(model: Object) -> Object:
 
 
 class Use:
-    """What the models of each namespace have of the storage. Sizes that publishers report take no more than a share."""
+    """The space that the models of each namespace use. Sizes that publishers report use no more than a share."""
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit, self._share = limit, share
@@ -128,13 +128,13 @@ class Hold:
         self.lost = False
 
     def check(self, now: float) -> None:
-        """Raises RefusedError where somebody else may write by now."""
+        """Raises RefusedError if another request may write by now."""
         if self.lost or now > self.until - MARGIN_SECONDS:
             raise RefusedError(409, "another client uploads this model's file")
 
 
 class Models:
-    """Models that tokens name. Methods raise RefusedError, or ApiError where the cluster does not answer."""
+    """Models that tokens name. Methods raise RefusedError, or ApiError if the cluster does not answer."""
 
     def __init__(
         self, client: Client, settings: Settings, hmac_key: bytes, now: Callable[[], float] = time.time
@@ -175,7 +175,7 @@ class Models:
                 await self._release(claim, hold)
 
     async def announce(self, claim: Claim, digest: str) -> None:
-        """Tells the controller that all bytes are there."""
+        """Tells the controller that all bytes are stored."""
         patch = {"metadata": {"uid": claim.uid, "annotations": {UPLOADED: digest}}}
         await self._client.merge_patch(self._kind(claim), _key(claim), patch, field_manager=FIELD_MANAGER)
 
@@ -197,7 +197,7 @@ class Models:
         return before is not None and before.length == length and not is_upload_abandoned(model, self._key, now)
 
     async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
-        """Raises RefusedError where the storage has no room for what was noted just now."""
+        """Raises RefusedError if the storage has no room for the new reservation."""
         limit, rest = self._settings.capacity_bytes, []
         use = Use(limit, self._settings.share_bytes)
         async for model in self._others(claim.uid):
@@ -247,7 +247,7 @@ class Models:
             gone = await remove(claim)
             await self._note(claim, None if gone else noted)
         except ApiError as error:
-            log.warning("could not remove the abandoned upload of %s: %s", place, said(error))
+            log.warning("could not remove the abandoned upload of %s: %s", place, describe_error(error))
             return False
         if gone:
             log.info("removed the abandoned upload of %s from the registry", place)
@@ -262,7 +262,7 @@ class Models:
                 hold.lost = True
                 return
             except ApiError as error:
-                log.warning("could not renew the right to upload %s: %s", _key(claim), said(error))
+                log.warning("could not renew the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _renew_once(self, claim: Claim, hold: Hold) -> None:
         """Raises RefusedError if the right is lost."""
@@ -283,7 +283,7 @@ class Models:
         hold.until = until
 
     async def _release(self, claim: Claim, hold: Hold) -> None:
-        """Should that fail, the right ends by itself."""
+        """If this fails, the right expires."""
         try:
             for _unused in range(ATTEMPTS):
                 model = await self.get(claim)
@@ -294,10 +294,10 @@ class Models:
                     await self._note(claim, hold.kept_note, resource_version(model))
                     return
         except (ApiError, RefusedError) as error:
-            log.warning("could not give back the right to upload %s: %s", _key(claim), said(error))
+            log.warning("could not give back the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _note(self, claim: Claim, noted: Note | None, version: str = "") -> None:
-        """Raises ConflictError where the model has another ``version`` by now, if one is given."""
+        """Raises ConflictError if the model has another ``version`` by now, if one is given."""
         text = msgspec.json.encode(noted).decode() if noted else None
         metadata: dict[str, Any] = {"uid": claim.uid, "annotations": {UPLOAD: text}}
         if version:

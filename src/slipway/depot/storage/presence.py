@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from slipway.artifacts.documents.session import MANIFEST_TYPE
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.depot.storage.models import FIELD_MANAGER
 from slipway.depot.storage.registry import AwayError, Registry, RegistryError
 from slipway.kube.api.client import Client
@@ -42,7 +42,7 @@ PAUSE_SECONDS = 0.2
 
 
 class Artifact(NamedTuple):
-    """A published artifact, and what its model says of it."""
+    """A published artifact, and its model's record of it."""
 
     kind: Kind
     model: Key
@@ -111,7 +111,7 @@ class Presence:
                 async for page in self._client.pages(kind):
                     artifact_list += artifacts(kind, page.items)
         except ApiError as error:
-            log.warning("could not list models to check their artifacts: %s", said(error))
+            log.warning("could not list models to check their artifacts: %s", describe_error(error))
             return None
         return artifact_list
 
@@ -121,7 +121,7 @@ class Presence:
             try:
                 there = await self._registry.has_manifest(repository(*one.model, one.uid), one.digest, MANIFEST_TYPE)
             except RegistryError as error:
-                log.warning("could not check the artifact of %s: %s", one.model, said(error))
+                log.warning("could not check the artifact of %s: %s", one.model, describe_error(error))
                 away = away + 1 if isinstance(error, AwayError) else 0
                 if away == MOST_AWAY:
                     log.warning("could not check all artifacts: the registry does not answer")
@@ -149,7 +149,7 @@ class Presence:
         except (NotFoundError, ConflictError):  # the model was deleted
             self._missing.pop(one.uid, None)
         except ApiError as error:
-            log.warning("could not annotate %s %s: %s", one.kind.kind, one.model, said(error))
+            log.warning("could not annotate %s %s: %s", one.kind.kind, one.model, describe_error(error))
             self._missing[one.uid] = one  # the next recheck tries again
         else:
             if vanished:

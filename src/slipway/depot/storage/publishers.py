@@ -33,7 +33,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What the name of a repository says of its model."""
+    """The model that the name of a repository identifies."""
 
     namespace: str
     """Empty: a model of the cluster."""
@@ -49,7 +49,7 @@ def parse_repository(name: str) -> Place | None:
 
 
 def rights(model: Object, pod: str) -> frozenset[str]:
-    """What a pod of the model's namespace may do in the model's repository, beside what all its pods may."""
+    """Returns the rights of a pod of the model's namespace in the model's repository, beyond those of all its pods."""
     name, status = key(model).name, model.get("status")
     if deleting(model):
         return REMOVE if is_pod_of(pod, job_name(name, uid(model), UNPUBLISH)) else NO_RIGHTS
@@ -71,13 +71,13 @@ def _attempt(model: Object) -> int:
 
 
 class Publishers:
-    """Looks models up when a publisher asks for a token."""
+    """Looks up models when a publisher requests a token."""
 
     def __init__(self, settings: Settings, client: Client) -> None:
         self._settings, self._client = settings, client
 
     async def rights(self, namespace: str, pod: str, name: str) -> frozenset[str]:
-        """What a pod may do in a repository. Raises ApiError."""
+        """Returns a pod's rights in a repository. Raises ApiError."""
         place = parse_repository(name)
         if place is None or namespace != (place.namespace or self._settings.namespace):
             return NO_RIGHTS

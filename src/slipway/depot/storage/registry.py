@@ -1,4 +1,4 @@
-"""Registry: the handful of calls by which the depot keeps uploads there, with tokens that it signs for itself."""
+"""Registry: the few calls with which the depot stores uploads, with tokens that it signs for itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _VERSION_HEADER, _VERSION = "Docker-Distribution-Api-Version", "registry/2"
 
 
 class RegistryError(Exception):
-    """The registry did not do it, and will not if asked again. The message names the request and the status."""
+    """The registry rejected a request permanently. The message names the request and the status."""
 
 
 class AwayError(RegistryError):
@@ -99,12 +99,12 @@ class Registry:
         await self._session.close()
 
     async def begin(self, repository: str) -> URL:
-        """Starts the upload of a blob. Returns where it goes on."""
+        """Starts the upload of a blob. Returns its location."""
         async with self._request("POST", repository, self._at(repository, "blobs/uploads/")) as answer:
             return self._location(answer, repository)
 
     async def append(self, repository: str, upload: URL, chunks: AsyncIterator[bytes]) -> URL:
-        """Streams bytes into an upload. Returns where it goes on; what went wrong in the middle cannot be repeated."""
+        """Streams bytes into an upload. Returns its next location. A failure in the middle cannot be repeated."""
         headers = {"Content-Type": CHUNK}
         async with self._request("PATCH", repository, upload, headers, chunks, STREAM_SECONDS) as answer:
             return self._location(answer, repository)
@@ -125,12 +125,12 @@ class Registry:
             raise RegistryError(f"the registry has the blob {reported_digest} instead of {digest}")
 
     async def cancel(self, repository: str, upload: URL) -> None:
-        """Nothing is left of an upload."""
+        """Cancels an upload and discards its bytes."""
         async with self._request("DELETE", repository, upload):
             pass
 
     async def size(self, repository: str, digest: str) -> int | None:
-        """Bytes of a blob; None where there is none."""
+        """Returns the bytes of a blob; None if there is none."""
         try:
             async with self._request("HEAD", repository, self._at(repository, f"blobs/{digest}")) as answer:
                 return answer.content_length
@@ -138,7 +138,7 @@ class Registry:
             return None
 
     async def put_blob(self, repository: str, content: bytes, digest: str) -> None:
-        """Stores a small blob, where it is not there yet."""
+        """Stores a small blob, unless it exists."""
         if await self.size(repository, digest) == len(content):
             return
         place = (await self.begin(repository)).extend_query(digest=digest)
@@ -146,7 +146,7 @@ class Registry:
             pass
 
     async def manifest(self, repository: str, tag: str, *, media_type: str, most: int) -> Manifest | None:
-        """A manifest of at most ``most`` bytes; None where there is none."""
+        """Returns a manifest of at most ``most`` bytes; None if there is none."""
         headers = {"Accept": media_type}
         try:
             async with self._request("GET", repository, self._at(repository, f"manifests/{tag}"), headers) as answer:
@@ -181,7 +181,7 @@ class Registry:
             raise AwayError(f"GET {place.path}: the response is not from a registry")
 
     async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
-        """Stores a manifest whose blobs are there. Returns its digest. Raises GoneError where one is not."""
+        """Stores a manifest whose blobs exist. Returns its digest. Raises GoneError if one does not."""
         place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
         digest = _digest(content)
         async with self._request("PUT", repository, place, headers, content) as answer:
@@ -219,7 +219,7 @@ class Registry:
             last = page[-1]
 
     async def digest(self, repository: str, tag: str) -> str:
-        """Of the manifest that has a tag; empty: there is none."""
+        """Returns the digest of the manifest with a tag; empty: there is none."""
         try:
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": MANIFESTS}
             async with self._request("HEAD", repository, place, headers) as answer:
@@ -229,7 +229,7 @@ class Registry:
         return digest if _DIGEST.fullmatch(digest) else ""
 
     async def delete_manifest(self, repository: str, digest: str) -> None:
-        """Removes a manifest, where there is one."""
+        """Removes a manifest, if it exists."""
         with suppress(GoneError):
             async with self._request("DELETE", repository, self._at(repository, f"manifests/{digest}")):
                 pass
@@ -245,7 +245,7 @@ class Registry:
             raise RegistryError(f"GET {place.path}: the registry returned no list: {error}") from error
 
     async def delete_tagged(self, repository: str, tag: str, *, media_type: str) -> None:
-        """Removes the manifest that has a tag, where there is one."""
+        """Removes the manifest with a tag, if it exists."""
         with suppress(GoneError):
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": media_type}
             async with self._request("HEAD", repository, place, headers) as answer:

@@ -1,8 +1,8 @@
-"""Writer: a stream of bytes becomes pieces in the registry, none of which is ever held in memory.
+"""Writer: writes a stream of bytes as parts into the registry, without holding a part in memory.
 
-Each piece goes into an upload of the registry while it is hashed, becomes a blob by its digest, and is then listed in
-the session's manifest: whatever ends the stream, what is listed stays. A piece ends when it is full, when it has been
-under way for some time, or with the stream.
+Each part goes into an upload of the registry while it is hashed, becomes a blob with its digest, and is then listed in
+the session's manifest. Listed parts stay, however the stream ends. A part ends when it is full, after some time, or
+with the stream.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 
 
 class CutError(Exception):
-    """The stream ended too early. The message says why."""
+    """The stream ended too early. The message has the reason."""
 
 
 class Source(Protocol):
-    """Where the bytes come from."""
+    """The source of the bytes."""
 
     def gone(self) -> bool:
-        """Whether nobody waits for an answer any more."""
+        """Whether no client waits for the response any more."""
 
     async def chunk(self, most: int) -> bytes:
-        """The next bytes, at most so many; none at the end. Raises CutError."""
+        """Returns the next bytes, at most so many; none at the end. Raises CutError."""
 
 
 class Body:
@@ -74,7 +74,8 @@ class Body:
         self.remaining += len(chunk)
 
     async def chunk(self, most: int) -> bytes:
-        """The next bytes. Raises CutError where the client left or is silent, or this process is told to stop."""
+        """Returns the next bytes. Raises CutError if the client disconnected or is silent, or this process must
+        stop."""
         if self._back:
             chunk, self._back = self._back[:most], self._back[most:]
         elif self._stopping():
@@ -117,7 +118,7 @@ class Writer:
         """Bytes that came, whether or not they were kept."""
 
     async def write(self, session: Session) -> tuple[Session, str]:
-        """Adds what comes to the session. Returns it and its manifest's digest; empty: nothing came.
+        """Adds the incoming bytes to the session. Returns it and its manifest's digest; empty: there were none.
 
         Raises CutError, with everything kept that came before; RefusedError where the registry is away for too long, or
         somebody else writes by now.
@@ -153,7 +154,7 @@ class Writer:
         return await self._patiently(put)
 
     async def _piece(self, room: int) -> tuple[Piece | None, CutError | None]:
-        """The next piece, of at most ``room`` bytes, and what cut the stream. None: nothing came."""
+        """Returns the next part, of at most ``room`` bytes, and what ended the stream. None: there were no bytes."""
         first = await self._source.chunk(room)
         if not first:
             return None, None
@@ -174,12 +175,12 @@ class Writer:
         return piece, part.cut
 
     async def _cancel(self, upload: URL) -> None:
-        """A registry removes what is left over by itself, some days later."""
+        """A registry removes leftovers itself, some days later."""
         with suppress(RegistryError):
             await asyncio.shield(self._registry.cancel(self._repository, upload))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks until the registry is there again: it may be read-only for a while, as it is tidied up."""
+        """Retries until the registry is available again: it may be read-only for a while during a collection."""
         return await retry_while_away(ask, self._source.gone, self._patience)
 
 
@@ -214,7 +215,7 @@ class _Part:
         return f"sha256:{self._hash.hexdigest()}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Ends where the piece does."""
+        """Ends with the part."""
         end, chunk = time.monotonic() + PIECE_SECONDS, self._first
         while chunk:
             self._hash.update(chunk)
@@ -238,7 +239,7 @@ class _Part:
 
 
 async def stored(registry: Registry, repository: str) -> tuple[Session | None, str]:
-    """The session of a repository, and its manifest's digest; None where there is none. Raises RegistryError."""
+    """Returns the session of a repository, and its manifest's digest; None if there is none. Raises RegistryError."""
     manifest = await registry.manifest(
         repository, sessions.TAG, media_type=sessions.MANIFEST_TYPE, most=sessions.MANIFEST_BYTES
     )
@@ -251,5 +252,5 @@ async def stored(registry: Registry, repository: str) -> tuple[Session | None, s
 
 
 def unavailable() -> RefusedError:
-    """503: what was kept stays, and the upload may go on."""
+    """503: stored bytes stay, and the upload may continue."""
     return RefusedError(503, "the registry did not accept it: resume in a moment", Retry_After=str(BUSY_SECONDS))

@@ -1,4 +1,4 @@
-"""Engine: everything that is particular to one program that runs models, and what it is told. All pure."""
+"""Engine: everything that is specific to one program that runs models. Pure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ Owned = Mapping[str, Sequence[str]]
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of an engine's metrics; empty: it has none of that meaning."""
+    """Names of an engine's metrics; empty: it has none with that meaning."""
 
     running: str = ""
     """Requests that it works on."""
@@ -100,7 +100,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program is recognised in a container that somebody else wrote, and what its command line says there."""
+    """How a program is recognized in a container from another author's manifest, and what its command line sets
+    there."""
 
     modules: tuple[str, ...] = ()
     """First parts of the Python modules that run it."""
@@ -178,8 +179,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """``cpu``, ``cuda``, ``gh200``, ``rocm``, ``vulkan``, ``intel`` or ``tpu`` -> public image, of an exact version;
     ``""`` has the one for all others."""
     paths: tuple[str, ...] = ()
-    """What it serves of ``serving.paths``, in any version or edition that is known. Empty: nothing is told, and nothing
-    is refused."""
+    """The paths of ``serving.routing.paths`` that it serves, in any known version or edition. Empty: unknown, and no
+    path is refused."""
     optional_paths: Mapping[str, Switches] = {}
     """Those of them that it serves only if an argument or a variable enables them."""
     sealed_by: Seals = Seals()
@@ -257,7 +258,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(path for path in self.paths if path not in lacking)
 
     def image(self, accelerator: str) -> str:
-        """Its public image for an accelerator; empty: there is none."""
+        """Returns its public image for an accelerator; empty: there is none."""
         return self.images.get(accelerator, self.images.get("", ""))
 
     def probes_of(self, launch: Launch) -> Probes:
@@ -274,7 +275,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return Drain(seconds=seconds, shell=self.shell, metrics=metrics, loopback=loopback)
 
     def explain(self, log: str, download: Download = SOMETHING) -> Failure | None:
-        """What the last log lines of a process that ended mean; None: nothing known."""
+        """Returns the meaning of an ended process's last log lines; None: unknown."""
         return match_log(log, self.log_patterns, download)
 
 

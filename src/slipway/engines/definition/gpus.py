@@ -1,4 +1,4 @@
-"""GPUs that an engine was given and cannot open: it ends, and does not use the CPU without a word. Pure."""
+"""GPUs: makes an engine end if it cannot open the GPUs that it was given, instead of silently using the CPU. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What engines in Python have in common, by the libraries that they use: how a model is named to them, and what they
-say when it cannot be loaded."""
+"""Python engines: how models are named for the libraries that they share, and their error messages if a load fails."""
 
 from __future__ import annotations
 

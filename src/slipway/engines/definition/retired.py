@@ -1,8 +1,8 @@
-"""Retired flags: arguments of older manifests, as the image of our defaults takes them. Pure.
+"""Retired flags: rewrites arguments of older manifests for the default image. Pure.
 
-A manifest without an image was written for whatever image was the default then. Its arguments are rewritten for
-today's: a flag that the engine no longer has is left out or becomes its successor. Images that an author or an operator
-chose are of a version that we do not know, so that nothing is rewritten for them.
+A manifest without an image was written for the default image of its time. Its arguments are rewritten for the current
+one: a flag that the engine no longer has is removed or replaced by its successor. The version of an author's or
+operator's own image is unknown, so nothing is rewritten for it.
 """
 
 from __future__ import annotations

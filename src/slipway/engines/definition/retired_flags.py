@@ -1,4 +1,4 @@
-"""Which flags of each engine are retired, by the parsers of the versions that are our defaults."""
+"""The retired flags of each engine, according to the parsers of the default versions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sealed engines: those that refuse what the gateway sends, as they need their own key or TLS. Pure.
+"""Sealed engines: engines that reject the gateway's requests, because they require their own key or TLS. Pure.
 
-The gateway removes credentials from every request and speaks plain HTTP to engines. Such an engine passes its probes,
-since those need no key, and answers 401 to every request.
+The gateway removes credentials from every request and sends plain HTTP to engines. Such an engine passes its probes,
+which need no key, and answers 401 to every request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ollama: models of its own registry, of others, or of a mounted store. It is started empty and told what to fetch."""
+"""Ollama: models of its own registry, of others, or of a mounted store. It starts empty and gets a command to load."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""PersonaPlex: speech answered with speech, by NVIDIA's edition of Moshi. It speaks WebSockets and TLS, no HTTP that a
-probe could ask, and fetches its weights itself."""
+"""PersonaPlex: NVIDIA's edition of Moshi, which answers speech with speech. It uses WebSockets and TLS, has no HTTP
+endpoint for a probe, and downloads its weights itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SGLang: models in the Hugging Face hub's form."""
+"""SGLang: models in the Hugging Face Hub's layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text Generation Inference: models in the Hugging Face hub's form. No longer developed, and still in use."""
+"""Text Generation Inference: models in the Hugging Face Hub's layout. It is no longer developed, but still in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vLLM: models in the Hugging Face hub's form, with LoRA adapters that come and go while it runs."""
+"""vLLM: models in the Hugging Face Hub's layout, with LoRA adapters that are loaded at run time."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from slipway.decoding import DecodingError, decode_json, said
+from slipway.decoding import DecodingError, decode_json, describe_error
 from slipway.gateway.control.exchange_port import ExchangePort
 from slipway.gateway.haproxy.dataplane import write_files
 from slipway.gateway.haproxy.socket import CommandError
@@ -250,7 +250,7 @@ class Exchange:
         except FileNotFoundError:
             return
         except (OSError, DecodingError) as error:
-            log.warning("Could not read what was used of limits before the restart: %s", said(error))
+            log.warning("Could not read what was used of limits before the restart: %s", describe_error(error))
             return
         self.ledger.begin_day(self._clock.wall())
         self.ledger.restore(self._clock.steady(), saved)
@@ -324,7 +324,7 @@ class Exchange:
         self._reported &= self._gateways().keys()
         if gateway not in self._reported:
             self._reported.add(gateway)
-            log.warning("Gateway %s does not tell what it used of limits: %s", gateway, said(error))
+            log.warning("Gateway %s does not tell what it used of limits: %s", gateway, describe_error(error))
 
     def _gateways(self) -> Mapping[str, bool]:
         view = self._view()

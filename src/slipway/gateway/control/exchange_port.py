@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.gateway.settings import address
 from slipway.gateway.shared_limits.seal import LONGEST_REQUEST, SealError
 
@@ -76,5 +76,5 @@ class ExchangePort:
         self._refused &= gateways
         if isinstance(error, SealError) and host in gateways and host not in self._refused:
             self._refused.add(host)
-            log.warning("Refused a request of gateway %s for the use of limits: %s", host, said(error))
-        log.debug("Refused a request for the use of limits from %s: %s", host, said(error))
+            log.warning("Refused a request of gateway %s for the use of limits: %s", host, describe_error(error))
+        log.debug("Refused a request for the use of limits from %s: %s", host, describe_error(error))

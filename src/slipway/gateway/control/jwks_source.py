@@ -16,7 +16,7 @@ from collections.abc import Callable
 import aiohttp
 from prometheus_client import CollectorRegistry, Gauge
 
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.gateway.haproxy.dataplane import write_files
 from slipway.gateway.rules import jwks
 from slipway.gateway.rules.jwks import JwksError, VerificationKey
@@ -82,7 +82,7 @@ class JwksSource:
             text = body.decode()
             self._accept(body, receive)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._fail(said(error))
+            self._fail(describe_error(error))
             if not self._published:
                 self._publish((), receive)
             return False

@@ -1,7 +1,7 @@
-"""Answers: what the API server says to a list and in a watch. Pure.
+"""Answers: parses the API server's responses to lists and watches. Pure.
 
-Its objects are what strangers wrote. One that cannot be decoded is told by its identity and its fault, and costs nobody
-else anything; an answer that is none as a whole is a ServerError that names the kind.
+The objects in them are untrusted. One that cannot be decoded is reported with its identity and the error, and affects
+no other object. A response that cannot be parsed raises ServerError, which names the kind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WatchEvent(NamedTuple):
 
 
 class Lines:
-    """Takes a stream apart into lines, at a cost that does not grow with the number of pieces in which one comes."""
+    """Splits a stream into lines, at a cost that does not depend on how many pieces a line arrives in."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -56,7 +56,7 @@ class Lines:
 
 
 def read_page(kind: Kind, body: bytes | bytearray) -> tuple[Page, str]:
-    """A page, and the token of the next one; empty: there is none. Raises ServerError for what is not a list."""
+    """Returns a page, and the token of the next one; empty: there is none. Raises ServerError for an invalid list."""
     try:
         metadata, items, unreadable = _list(body)
     except DecodingError as error:
@@ -76,7 +76,7 @@ def read_page(kind: Kind, body: bytes | bytearray) -> tuple[Page, str]:
 
 
 def _list(body: bytes | bytearray) -> Salvaged:
-    """What a list says. Raises DecodingError where it is none."""
+    """Decodes a list. Raises DecodingError if it is invalid."""
     try:
         answer = decode_json(body, most=OBJECT_BYTES)
     except DecodingError:

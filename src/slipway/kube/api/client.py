@@ -83,7 +83,7 @@ class Client:
 
     @classmethod
     async def connect(cls, kubeconfig: str = "", *, metrics: Metrics, further_connections: int = 0) -> Client:
-        """A client for the named kubeconfig, or for the cluster that the environment says (see Credentials.find).
+        """Returns a client for the named kubeconfig, or for the cluster in the environment (see Credentials.find).
 
         ``further_connections``: how many there may be beyond the usual ones.
         """
@@ -91,7 +91,8 @@ class Client:
         return cls(credentials, credentials.session(further_connections), metrics)
 
     def fenced(self, may_write: Callable[[], bool]) -> Client:
-        """The same connection, but each write first asks ``may_write`` and raises NotLeaderError when it says no."""
+        """Returns a client on the same connection, whose writes first call ``may_write`` and raise NotLeaderError if it
+        returns False."""
         return Client(self._credentials, self._session, self.metrics, may_write)
 
     async def close(self) -> None:
@@ -216,7 +217,7 @@ class Client:
         content_type: str = _JSON,
         accept: str = _JSON,
     ) -> Object:
-        """Sends one request and decodes the object that comes back."""
+        """Sends one request and decodes the returned object."""
         if method != "GET" and not self._may_write():
             raise NotLeaderError(f"{method} {path} not sent: this process does not lead")
         data = msgspec.json.encode(body) if body is not None else None
@@ -241,7 +242,8 @@ class Client:
             raise _no_answer(f"{request.method} {request.path}", error) from error
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
-        """Sends a request, a second time with a fresh token after a 401. Returns what succeeded, raises the rest."""
+        """Sends a request, a second time with a fresh token after a 401. Returns a successful response and raises any
+        other."""
         try:
             return await self._once(request)
         except UnauthorizedError:
@@ -279,13 +281,13 @@ class Client:
 
 
 def _accept(kind: Kind) -> str:
-    """In what form an object of the kind is asked for."""
+    """Returns the representation to request for the kind."""
     return _METADATA if kind.metadata_only else _JSON
 
 
 @lru_cache(maxsize=64)
 def _query(parameters: tuple[tuple[str, str], ...]) -> str:
-    """What follows the path. Nearly all requests have one of a few."""
+    """Returns the query string. Nearly all requests have one of a few."""
     given = urlencode([(name, value) for name, value in parameters if value])
     return f"?{given}" if given else ""
 
@@ -296,7 +298,7 @@ def _no_answer(what: str, error: Exception) -> ConnectionFailedError | RequestTi
 
 
 async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytearray | None:
-    """The body; None where it has more than ``most`` bytes, of which no more are read."""
+    """Returns the body; None if it has more than ``most`` bytes, of which no more are read."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

@@ -1,7 +1,8 @@
-"""Where the API server is and how we prove who we are: in-cluster, kubeconfig, exec plugins, rotating tokens.
+"""Credentials: the address of the API server and our authentication: in-cluster, kubeconfig, exec plugins, rotating
+tokens.
 
-All of it is the official client's work; this module only asks it again in time. Certificates and proxies are read once,
-tokens again each minute and at once when the server refused one (they rotate).
+The official client does all of it; this module only calls it again in time. Certificates and proxies are read once.
+Tokens rotate, so they are read each minute, and at once when the server rejects one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ itself drops one after 90 seconds."""
 
 
 class _Rest(RESTClientObject):  # type: ignore[misc]  # the official client has no types
-    """The official REST client, asked for nothing but a session that knows its TLS settings."""
+    """The official REST client, used only for a session with its TLS settings."""
 
     further = 0
     """Connections beyond the configuration's limit."""
@@ -119,7 +120,7 @@ class Credentials:
         return str(token)
 
     async def refresh(self) -> None:
-        """Reads the token anew. What goes wrong is logged; the old token stays until the server refuses it."""
+        """Reads the token again. Failures are logged; the old token stays until the server rejects it."""
         async with self._lock:
             if time.monotonic() - self._read < 1.0:  # another request was refused at the same time
                 return

@@ -1,6 +1,6 @@
-"""What can go wrong with a request to the API server, as types that callers can tell apart.
+"""Errors of requests to the API server, as types that callers can distinguish.
 
-The base carries what the server said; ``error_from`` maps an HTTP status (and its body, a ``Status`` object when the
+The base class holds the server's response. ``error_from`` maps an HTTP status (and its body, a ``Status`` object if the
 API server wrote it) to the type.
 """
 
@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from slipway.decoding import DecodingError, decode_json, said
+from slipway.decoding import DecodingError, decode_json, describe_error
 from slipway.kube.objects import Object
 
 STATUS_BYTES = 1 << 20
@@ -92,19 +92,19 @@ class TooManyRequestsError(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx, or an answer that makes no sense."""
+    """5xx, or an invalid response."""
 
     reason = "ServerError"
 
 
 class UnreachableError(ApiError):
-    """No answer came; a write may or may not have happened."""
+    """There was no response; a write may or may not have happened."""
 
     reason = "Unreachable"
 
 
 class ConnectionFailedError(UnreachableError):
-    """The connection could not be made or broke."""
+    """The connection could not be made, or broke."""
 
     reason = "ConnectionFailed"
 
@@ -159,7 +159,8 @@ class _Status(msgspec.Struct):
 
 
 def error_from_status(answer: Object, status: int = 0, retry_after: float | None = None) -> ApiError:
-    """The error that a ``Status`` object means; ``status`` is the HTTP status where the object has no code.
+    """Returns the error for a ``Status`` object. ``status``: the HTTP status, if the object has no code. Webhooks and
+    other servers behind the API server write it: an invalid Status gives a ServerError.
 
     Webhooks and other servers behind the API server fill it in: what is no Status is a ServerError.
     """
@@ -167,7 +168,7 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
         decoded = msgspec.convert(answer, _Status)
     except msgspec.ValidationError as error:
         return ServerError(
-            f"HTTP {status} with a malformed Status: {said(error)}", status=status, retry_after=retry_after
+            f"HTTP {status} with a malformed Status: {describe_error(error)}", status=status, retry_after=retry_after
         )
     code, reason, details = decoded.code or status, decoded.reason or "", decoded.details or _Details()
     if retry_after is None and details.retry_after_seconds:

@@ -1,8 +1,8 @@
-"""Salvage: what a list or a watch still tells when the decoder refuses an object in it. Pure.
+"""Salvage: reads a list or a watch in which the decoder rejects an object. Pure.
 
-The decoder takes nested values by recursion, so one object that is nested too deep makes it refuse a whole page. Here
-the text is taken apart by its brackets alone, without recursion: every other object is decoded by itself, and of the
-refused one its identity is read, as far as it has one. This is slow, and never done while all is well.
+The decoder is recursive, so one object that is nested too deeply makes it reject a whole page. Here the text is split
+by its brackets alone, without recursion: every other object is decoded separately, and the identity of the rejected one
+is read if it has any. This is slow, and only happens after a failure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from slipway.decoding import DecodingError, decode_json, said
+from slipway.decoding import DecodingError, decode_json, describe_error
 from slipway.kube.objects import Kind, Object
 
 IDENTITY = ("namespace", "name", "uid", "resourceVersion")
@@ -30,7 +30,7 @@ class Unreadable(NamedTuple):
 
 
 class Salvaged(NamedTuple):
-    """A list with what could be read of it."""
+    """A list with the objects that could be read."""
 
     metadata: Object
     items: list[Any]
@@ -38,7 +38,7 @@ class Salvaged(NamedTuple):
 
 
 def salvage_list(text: bytes) -> Salvaged:
-    """Decodes the items of a list one by one. Raises DecodingError where the text is not a list."""
+    """Decodes the items of a list one by one. Raises DecodingError if the text is not a list."""
     fields = dict(_members(text))
     metadata = decode_json(fields.get("metadata", b"{}"), dict[str, Any], most=len(text))
     salvaged = Salvaged(metadata, [], [])
@@ -51,7 +51,8 @@ def salvage_list(text: bytes) -> Salvaged:
 
 
 def salvage_event(line: bytes) -> tuple[str, Object]:
-    """Type and identity of the object in an event of a watch. Raises DecodingError where the text is not an event."""
+    """Returns type and identity of the object in an event of a watch. Raises DecodingError if the text is not an
+    event."""
     fields = dict(_members(line))
     return decode_json(fields.get("type", b'""'), str, most=_NAME_BYTES), _identity(fields.get("object", b"{}"))
 
@@ -63,7 +64,7 @@ def identity(metadata: Any) -> Object:
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
-    """What everybody relies on who reads an object."""
+    """The fields that every reader of an object relies on."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     uid: Annotated[str, msgspec.Meta(min_length=1)]
@@ -74,12 +75,11 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 def check(kind: Kind, obj: Object) -> None:
-    """Raises DecodingError for an object that does not say what it is called and which one it is, or whose labels or
-    annotations are no texts."""
+    """Raises DecodingError for an object without name or uid, or whose labels or annotations are not texts."""
     try:
         metadata = msgspec.convert(obj.get("metadata"), _Metadata)
     except ValueError as error:
-        raise DecodingError(f"its metadata: {said(error)}") from error
+        raise DecodingError(f"its metadata: {describe_error(error)}") from error
     if kind.namespaced and not metadata.namespace:
         raise DecodingError("its metadata has no namespace")
 
@@ -96,8 +96,8 @@ def _identity(item: bytes) -> Object:
 
 
 def _members(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Name (empty in an array) and text of each direct member of an object or array. Raises DecodingError where the
-    brackets do not match."""
+    """Returns name (empty in an array) and text of each direct member of an object or array. Raises DecodingError if
+    the brackets do not match."""
     depth = start = 0
     name = ""
     for token in _TOKEN.finditer(text):

@@ -20,5 +20,5 @@ class Backoff:
         return delay * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, hides nothing
 
     def reset(self) -> None:
-        """Starts anew after a success."""
+        """Starts again after a success."""
         self._failures = 0

@@ -1,7 +1,7 @@
-"""Expectations: a reconciliation sees what the one before it wrote.
+"""Expectations: a reconciliation sees the writes of the previous one.
 
-Watches lag behind writes. Who acts on a store that does not show the own last write yet makes things twice or undoes
-them. So writers note what they wrote on behalf of an owner, and the owner's next reconciliation waits for it.
+Watches lag behind writes. A writer whose store lacks its own last write would create things twice or undo them. Writers
+therefore record what they wrote for an owner, and the owner's next reconciliation waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Expectations:
         self._expected: OrderedDict[str, dict[tuple[Kind, Key], _Expected]] = OrderedDict()
 
     def wrote(self, owner: str, informer: Informer, obj: Object) -> None:
-        """``obj`` is what the API server answered to a write of the informer's kind."""
+        """``obj`` is the API server's response to a write of the informer's kind."""
         version = version_number(resource_version(obj))
         store, name, identity = informer.store, key(obj), uid(obj)
 
@@ -47,7 +47,7 @@ class Expectations:
         self._note(owner, _Expected(informer, name, seen))
 
     def deleted(self, owner: str, informer: Informer, obj: Object) -> None:
-        """``obj`` is what the store showed when its deletion was asked for."""
+        """``obj`` is the object in the store when its deletion was requested."""
         store, name, identity = informer.store, key(obj), uid(obj)
 
         def seen() -> bool:

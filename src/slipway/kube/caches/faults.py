@@ -1,7 +1,7 @@
-"""Faults: objects of one kind that an informer cannot take as they are, whatever is wrong with them.
+"""Faults: objects of one kind that an informer cannot handle, for whatever reason.
 
-Whoever may write an object may write one that our code cannot handle. Each version of such an object is reported once,
-in the log and to the listeners; the metric counts those that exist now, without the ones that were fixed or deleted.
+An author may write an object that our code cannot handle. Each version of such an object is reported once, in the log
+and to the listeners. The metric counts those that exist now, without fixed or deleted ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import traceback
 from collections.abc import Callable, Collection, Sequence
 
-from slipway.decoding import DecodingError, said
+from slipway.decoding import DecodingError, describe_error
 from slipway.kube.api.salvage import identity
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object
@@ -22,7 +22,7 @@ Listener = Callable[[Kind, Object, str], None]
 
 
 class Faults:
-    """What is at fault now."""
+    """The objects that are currently at fault."""
 
     def __init__(self) -> None:
         self._versions: dict[Key, tuple[str, str]] = {}
@@ -37,8 +37,7 @@ class Faults:
         self._listeners.append(listener)
 
     def note(self, metrics: Metrics, kind: Kind, obj: Object, errors: Sequence[BaseException]) -> Key:
-        """Takes note of an object's faults, of which the first is told. Returns the object's key, as far as it has
-        one."""
+        """Records an object's faults, and reports the first. Returns the object's key, as far as it has one."""
         reference = identity(obj.get("metadata"))
         metadata = reference["metadata"]
         name = Key(metadata.get("namespace", ""), metadata.get("name", ""))
@@ -56,7 +55,7 @@ class Faults:
         return name
 
     def forget(self, metrics: Metrics, kind: Kind, names: Collection[Key]) -> None:
-        """Takes note that these objects are mended or gone."""
+        """Records that these objects are fixed or deleted."""
         for name in names:
             if self._versions.pop(name, None) is not None:
                 metrics.object_faults.labels(kind.plural).dec()
@@ -67,9 +66,9 @@ class Faults:
 
 
 def _described(error: BaseException) -> tuple[str, str]:
-    """What is wrong, and where in the program that was found."""
+    """Returns the fault, and where in the program it was detected."""
     if isinstance(error, DecodingError):
-        return said(error), ""
+        return describe_error(error), ""
     frames = traceback.extract_tb(error.__traceback__, limit=-1)
     place = f" ({frames[0].filename.rpartition('/')[2]}:{frames[0].lineno}, {frames[0].name})" if frames else ""
-    return f"{type(error).__name__}: {said(error)}", place
+    return f"{type(error).__name__}: {describe_error(error)}", place

@@ -1,10 +1,10 @@
-"""Informer: keeps a Store equal to the API server's objects of one kind, and tells handlers what changed.
+"""Informer: keeps a Store equal to the API server's objects of one kind, and notifies handlers of changes.
 
-Lists in pages, compares the list with the store (so that deletions during an outage are told, also of an object that
-was made again under the same name), then watches with bookmarks. Where the watch ends it goes on from the last version;
-where that version is too old (410) it lists again. Nothing that a server sends ends it, only the task's cancellation;
-where the kind is not installed it asks again until it is. An object that cannot be decoded, trimmed or indexed, or that
-a handler cannot take, costs itself alone (:mod:`slipway.kube.caches.faults`).
+It lists in pages and compares the list with the store, so that handlers also learn of deletions during an outage, even
+if the object was recreated under the same name. Then it watches with bookmarks. When the watch ends, it continues from
+the last version; when that version is too old (410), it lists again. No response ends it, only the task's cancellation;
+if the kind is not installed, it retries until it is. An object that cannot be decoded, trimmed or indexed, or that a
+handler cannot process, affects no other object (:mod:`slipway.kube.caches.faults`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEALTHY_SECONDS = 5.0
 
 
 class SetBackError(RuntimeError):
-    """The API server keeps showing a past from before what it showed already (a restored backup): start anew."""
+    """The API server keeps returning a state older than one that it returned before (a restored backup): restart."""
 
 
 class Informer:
@@ -88,8 +88,8 @@ class Informer:
 
     @property
     def settled(self) -> asyncio.Event:
-        """Set once the store says what there is: with the first list, or where the kind may be missing with the news
-        that it is."""
+        """Set once the store is complete: with the first list, or with the response that an optional kind is
+        missing."""
         return self.answered if self.optional else self.synced
 
     def add_handler(self, handler: Handler) -> None:
@@ -114,7 +114,7 @@ class Informer:
                 await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
 
     async def refresh(self, name: Key) -> None:
-        """Reads one object from the API server into the store, for who cannot wait for the watch. Raises ApiError."""
+        """Reads one object from the API server into the store, without waiting for the watch. Raises ApiError."""
         before = self.store.get(name)
         try:
             self._accept(await self._client.get(self.kind, name))
@@ -147,7 +147,7 @@ class Informer:
         return version
 
     def _unlisted(self, error: ApiError) -> None:
-        """Takes note of what followed from a list, or a watch, that failed."""
+        """Records the consequences of a failed list or watch."""
         if isinstance(error, NotFoundError):  # of a collection: there is no such kind, and so no object of it
             if self.optional and not self._missing:
                 self._tell_missing()
@@ -160,7 +160,7 @@ class Informer:
         log.info("The cluster has no %s. To install them, use %s", self.kind.plural, self.optional)
 
     def _refuse_the_past(self, version: str) -> None:
-        """Raises when the list is older than what was seen: acting on it would undo what happened since."""
+        """Raises if the list is older than the store: acting on it would undo later changes."""
         seen = self.store.revision(self._namespace)
         if not 0 < version_number(version) < seen:
             self._stale = 0
@@ -171,7 +171,7 @@ class Informer:
         raise ServerError(f"the list of version {version} is older than version {seen}, seen before")
 
     async def _watch(self, version: str) -> None:
-        """Follows changes until a new list is due or the server no longer knows where we were or the kind (raises)."""
+        """Follows changes until a new list is due. Raises if the server no longer knows our version or the kind."""
         relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
         failures = 0
         retry_after = 0.0
@@ -212,7 +212,7 @@ class Informer:
         self.store.advance(resource_version(event.object), self._namespace)
 
     def _accept(self, obj: Object, fault: str = "") -> None:
-        """Stores an object and tells what that changed. One that cannot be stored is no longer there, and at fault."""
+        """Stores an object and reports the change. An object that cannot be stored is removed, and at fault."""
         try:
             if fault:
                 raise DecodingError(fault)  # noqa: TRY301
@@ -240,7 +240,7 @@ class Informer:
         return self._trim(obj)
 
     def _tell(self, changes: Iterable[Change]) -> None:
-        """Tells handlers of each change before the next one is made. One that fails does not keep the change from the
+        """Notifies handlers of each change before the next one. A failing handler does not keep the change from the
         others; its object is at fault."""
         for change in changes:
             if self.store.faults:
@@ -263,7 +263,7 @@ class Informer:
         self.store.faults.forget(self._client.metrics, self.kind, names)
 
     def _complain(self, error: ApiError) -> None:
-        """Logs a failure once, not at every attempt. That a watch has to begin anew is routine."""
+        """Logs a failure once, not at every attempt. The restart of a watch is routine."""
         complaint = f"{type(error).__name__}: {error}"
         repeated = complaint == self._complaint or (self.optional and isinstance(error, NotFoundError))
         routine = isinstance(error, GoneError)

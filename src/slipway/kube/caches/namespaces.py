@@ -1,7 +1,7 @@
-"""Informers of chosen namespaces: one store, and a list and a watch for each namespace.
+"""Informers of chosen namespaces: one store, with a list and a watch for each namespace.
 
-Who may look into some namespaces only cannot ask for all of them at once. Each namespace is followed by itself: what
-happens to one of them, an old version or a right that is gone, is nothing to the others.
+An account with rights in some namespaces cannot list all of them at once. The namespaces are independent: an expired
+version or a missing right in one does not affect the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Store: what an informer knows of one kind, with named indexes.
+"""Store: an informer's objects of one kind, with named indexes.
 
-Only informers write to it. It never goes backwards: of two copies of the same object the newer stays, also when a
-lagging API server tells the older one later.
+Only informers write to it. It never goes backwards: of two copies of an object the newer one stays, even if a lagging
+API server sends the older one later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IndexFunction = Callable[[Object], Iterable[str]]
 
 
 class Change(NamedTuple):
-    """What happened to one object. At least one of the two is given; both have the same uid."""
+    """A change of one object. At least one of the two is given; both have the same uid."""
 
     old: Object | None
     new: Object | None
@@ -65,8 +65,8 @@ class Store:
         """By namespace that is watched, or the empty one where one watch tells of all."""
 
     def revision(self, namespace: str) -> int:
-        """The newest resource version that the watch of a namespace has told of; of that namespace's objects everything
-        up to it is in the store. Empty: of a watch of all namespaces, or of a kind that has none."""
+        """Returns the newest resource version that the watch of a namespace has reported. The store has all changes of
+        the namespace's objects up to it. Empty: of a watch of all namespaces, or of a kind without namespaces."""
         return max(self._revisions.get(namespace, 0), self._revisions.get("", 0))
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class Store:
         return self._indexes[index].keys()
 
     def put(self, obj: Object) -> list[Change]:
-        """Takes a copy of an object. Returns what that changed: nothing when the store knows as much or better."""
+        """Adds a copy of an object. Returns the change; none if the store has the same version or a newer one."""
         name = key(obj)
         old = self._objects.get(name)
         if old is None:
@@ -129,7 +129,7 @@ class Store:
         return [self._set(name, old, None), self._set(name, None, obj)]
 
     def drop(self, name: Key, gone: str = "", version: str = "") -> list[Change]:
-        """Takes note that the object with the uid ``gone`` was deleted (at ``version``); empty: whichever it was.
+        """Records that the object with the uid ``gone`` was deleted (at ``version``); empty: any uid.
 
         The news may be late: an object that was made later under the same name stays.
         """
@@ -166,8 +166,8 @@ class Store:
         self.advance(version, namespace)
 
     def advance(self, version: str, namespace: str = "") -> None:
-        """Takes note that the watch of a namespace, or of all, has told everything up to ``version``, and wakes those
-        who have what they waited for."""
+        """Records that the watch of a namespace, or of all, has reported everything up to ``version``, and wakes
+        waiting callers."""
         self._revisions[namespace] = max(self._revisions.get(namespace, 0), version_number(version))
         for waiting in [waiting for waiting, test in self._waiting.items() if test()]:
             del self._waiting[waiting]
@@ -175,7 +175,8 @@ class Store:
                 waiting.set_result(None)
 
     async def until(self, test: Callable[[], bool], seconds: float) -> bool:
-        """Waits until ``test`` holds, which is asked again at each news of the watch. False after ``seconds``."""
+        """Waits until ``test`` holds. It is called again after each event of the watch. Returns False after
+        ``seconds``."""
         if test():
             return True
         waiting = asyncio.get_running_loop().create_future()
@@ -233,7 +234,7 @@ class Store:
 
 
 class Stores:
-    """Stores of several kinds, for who reads them by kind."""
+    """Stores of several kinds, by kind."""
 
     def __init__(self, stores: Mapping[Kind, Store]) -> None:
         self._stores = stores

@@ -1,7 +1,7 @@
 """Controller: workers that reconcile keys from a queue, level-triggered.
 
-Informers put keys into the queue; ``reconcile(key)`` looks at the world as it is now and makes it as it should be. It
-is never told what happened, may be called at any time, and runs at most once at a time for each key.
+Informers put keys into the queue. ``reconcile(key)`` reads the current state and moves it towards the desired one. It
+does not know what changed, may be called at any time, and runs at most once at a time for each key.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _OUTAGE_SECONDS = 1.0
 
 
 class Result(NamedTuple):
-    """What a reconciliation wants next: to be called again after some seconds, or only when something changes."""
+    """When to reconcile again: after some seconds, or only after a change."""
 
     requeue_after: float | None = None
 
 
 def own_key(obj: Object) -> Iterable[Key]:
-    """The object itself is what is reconciled."""
+    """Reconciles the object itself."""
     return (key(obj),)
 
 
 def owner_keys(owner: Kind) -> Keys:
-    """The object's controller is what is reconciled, if it is of the kind ``owner``."""
+    """Reconciles the object's controller, if it is of the kind ``owner``."""
 
     def keys(obj: Object) -> Iterable[Key]:
         reference = controller_owner(obj)
@@ -79,7 +79,7 @@ class Controller:
         self.watch_changes(informer, lambda change: keys(change.new) if change.new is not None else ())
 
     def watch_changes(self, informer: Informer, keys: Callable[[Change], Iterable[Key]]) -> None:
-        """Reconciles the keys that ``keys`` gives for each change, by what differs between old and new."""
+        """Reconciles the keys that ``keys`` returns for each change, from the difference between old and new."""
         self._feed(informer, keys)
         self.informers.append(informer)
 

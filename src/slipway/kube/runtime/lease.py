@@ -1,7 +1,7 @@
 """LeaderElector: at most one process writes, decided by a Lease object.
 
-A candidate takes the lease when its holder has not renewed it for the lease's duration, measured by the candidate's own
-monotonic clock since it first saw the last renewal; nobody's wall clock matters. A leader that could not renew for the
+A candidate takes the lease if its holder has not renewed it for the lease's duration, measured with the candidate's own
+monotonic clock since it first saw the last renewal. Wall clocks do not matter. A leader that could not renew for the
 renew deadline, which is shorter, stops: it is no longer ``leading`` from that moment, and its process ends.
 """
 
@@ -145,7 +145,7 @@ class LeaderElector:
         return True
 
     def _free(self, spec: Object) -> bool:
-        """Whether the lease is ours, nobody's, or run out."""
+        """Whether the lease is ours, has no holder, or has expired."""
         record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._observed:
             self._observed, self._observed_at = record, time.monotonic()

@@ -94,7 +94,7 @@ async def _run(run: Callable[[], Awaitable[None]]) -> None:
 
 
 def _exit_status(work: asyncio.Task[None]) -> int:
-    """0 when the work was cancelled, 1 when leadership was lost; raises what else ended it."""
+    """Returns 0 if the work was cancelled and 1 if leadership was lost. Raises any other exception that ended it."""
     if work.cancelled():
         return 0
     error = work.exception()

@@ -1,7 +1,7 @@
-"""WorkQueue: keys that are to be reconciled, each at most once in the queue and by one worker at a time.
+"""WorkQueue: keys to reconcile, each at most once in the queue and processed by one worker at a time.
 
-Namespaces take turns, so that one with ten thousand keys delays the key of another by one turn. Within a namespace it
-is first in, first out, so that a key which changes a thousand times a second takes its turn like every other one.
+Namespaces take turns, so that a namespace with ten thousand keys delays another's key by one turn. Within a namespace
+the order is first in, first out, so that a key that changes a thousand times a second waits like every other one.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class WorkQueue:
         self.add_after(key, seconds)
 
     def forget(self, key: Key) -> None:
-        """Takes note of a success: the next failure waits shortly again."""
+        """Records a success: the next failure has a short backoff again."""
         self._failures.pop(key, None)
 
     async def get(self) -> Key:
-        """The next key; call ``done`` with it in any case. What was to be added later is covered by this turn."""
+        """Returns the next key; always call ``done`` with it. This turn covers a delayed addition of the key."""
         while not self._turns:
             self._ready.clear()
             await self._ready.wait()
@@ -103,7 +103,7 @@ class WorkQueue:
             self.add(key)
 
     def _next(self) -> Key:
-        """Takes the first key of the namespace whose turn it is, which then is the last to have another one."""
+        """Takes the first key of the namespace whose turn it is. The namespace then moves to the end."""
         namespace, keys = self._turns.popitem(last=False)
         key = keys.popleft()
         if keys:

@@ -1,7 +1,7 @@
 """Parts of Kubernetes' own objects inside ours: a probe, a toleration, a volume.
 
-In a Struct such a part is a plain object; :func:`core` says which one, and its schema is Kubernetes' own. The schemas
-are data, ``core_schemas.json``, which ``scripts/core_schemas.py`` makes from Kubernetes' OpenAPI documents.
+In a Struct such a part is a plain object. :func:`core` names its type, and its schema is Kubernetes' own. The schemas
+are data, ``core_schemas.json``, which ``scripts/core_schemas.py`` generates from Kubernetes' OpenAPI documents.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def core_schema(name: str) -> Object:
 
 
 def definition(name: str) -> Object:
-    """The schema of a kind of part, in which ``{"$ref": name}`` stands for other parts. It is shared: not to be
-    changed. Raises KeyError for an unknown part."""
+    """Returns the schema of a kind of part, in which ``{"$ref": name}`` refers to other parts. It is shared and must
+    not be changed. Raises KeyError for an unknown part."""
     return _definitions()[name]
 
 
@@ -70,7 +70,7 @@ def _definitions() -> dict[str, Object]:
 
 
 def _resolved(schema: Any) -> Any:
-    """A copy with every reference replaced by what it names."""
+    """Returns a copy in which every reference is replaced by its target."""
     if isinstance(schema, list):
         return [_resolved(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,9 +1,9 @@
-"""CustomResourceDefinitions from msgspec Structs, so that types, constraints, texts and schema are written once.
+"""CRDs from msgspec Structs, so that types, constraints, descriptions and schema are written once.
 
-Annotations become constraints, docstrings (of the class, and those below attributes) become descriptions. What a Struct
-cannot say goes into ``Meta(extra_json_schema=...)``, for which ``cel`` and ``list_map`` are short forms;
-``core`` (:mod:`slipway.kube.schemas.core`) makes a plain object a part that Kubernetes knows, such as a probe, and
-``Meta(extra={"schema": ...})`` gives any other one the schema that it has.
+Annotations become constraints, and docstrings (of the class, and below attributes) become descriptions.
+``Meta(extra_json_schema=...)`` has what a Struct cannot express; ``cel`` and ``list_map`` are short forms of it.
+``core`` (:mod:`slipway.kube.schemas.core`) gives a plain object the schema of a Kubernetes type, such as a probe, and
+``Meta(extra={"schema": ...})`` gives it any other schema.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNSUPPORTED = "Not supported. It is stored without effect, and listed in the con
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A CEL rule that the API server checks, and what it says when the rule does not hold."""
+    """A CEL rule that the API server checks, and its message."""
 
     rule: str
     message: str
@@ -140,7 +140,7 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _put(schema: Object, path: str, field: Object) -> None:
-    """Adds a field. Raises ValueError where it is there already, or its place is not."""
+    """Adds a field. Raises ValueError if it exists, or if its parent does not."""
     *places, name = path.split(".")
     for place in places:
         below = schema["properties"].get(place.removesuffix("[]"), {})
@@ -173,7 +173,7 @@ def cel(*rules: Rule) -> Object:
 
 
 def list_map(*keys: str) -> Object:
-    """Schema keys for a list whose elements are told apart by these fields; server-side apply merges them singly."""
+    """Returns schema keys for a list whose elements these fields identify. Server-side apply merges them one by one."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
@@ -226,7 +226,7 @@ def _field(field: types.Field, text: str, defaults: bool) -> Object:
 
 
 def _default(field: types.Field) -> Any:
-    """The field's default as JSON, or something empty where there is none worth telling the API server."""
+    """Returns the field's default as JSON, or an empty value if the API server needs none."""
     value = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         value = field.default_factory()

@@ -32,7 +32,7 @@ ItemKey = tuple[str, ...]
 
 
 def merged(base: Object, patch: Object, part: str = "") -> Object:
-    """``patch`` laid over ``base``; neither is changed, and the result may share what is in them.
+    """Merges ``patch`` over ``base``. Neither is changed, and the result may share their content.
 
     ``part``: what they are in Kubernetes' documents, ``PodSpec`` or ``Container``; empty: none of these. Raises
     KeyError for an unknown part.
@@ -94,7 +94,7 @@ def _merged_lists(base: Sequence[Any], patch: Sequence[Any], keys: Sequence[str]
 
 
 def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: int) -> ItemKey:
-    """What tells an item from the others; its place where it lacks a key, so that it is no other one's double."""
+    """Returns what identifies an item; its position if it lacks a key, so that it duplicates no other."""
     if not isinstance(item, dict):
         return ("", str(place))
     values = [item.get(key, fields.get(key, {}).get("default")) for key in keys]

@@ -1,4 +1,4 @@
-"""Compare: whether an object still is as it was sent, whatever the server and others added. Pure."""
+"""Compare: whether an object still has the fields that were sent, ignoring what the server and others added. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NESTED = (dict, list)
 
 
 def digest(value: Any) -> bytes:
-    """The same for equal values, whatever the order of their fields."""
+    """Returns the same digest for equal values, whatever the order of their fields."""
     return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
 
 

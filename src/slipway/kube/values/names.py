@@ -1,4 +1,4 @@
-"""Names that Kubernetes takes, for what is called after something of any length. Pure."""
+"""Names that Kubernetes accepts, derived from texts of any length. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ DIGEST = 8
 
 
 def fitting(name: str, longest: int = NAME_LENGTH) -> str:
-    """A DNS label for a name: the name itself where it is one, else what is left of it with a digest of all of it."""
+    """Returns a DNS label for a name: the name itself if it is valid, else its valid characters with a digest of all of
+    it."""
     plain = INVALID.sub("-", name.lower()).strip("-")
     if plain == name and len(name) <= longest:
         return name
@@ -31,8 +32,8 @@ def label_value(name: str) -> str:
 
 
 def ending(name: str, longest: int) -> str:
-    """A name, or where it is longer a digest of it, a dash and as much of its end as there is room for. ``longest`` is
-    at least DIGEST."""
+    """Returns a name, or for a longer one a digest of it, a dash and as much of its end as fits. ``longest`` is at
+    least DIGEST."""
     if len(name) <= longest:
         return name
     room = longest - DIGEST - 1

@@ -24,12 +24,12 @@ def multiply(quantity: str, count: int) -> str:
 
 
 def amount(quantity: str) -> Fraction:
-    """What a quantity comes to: 1/2 of ``500m``, 1024 of ``1Ki``. Raises ValueError, as multiply does."""
+    """Returns the value of a quantity: 1/2 for ``500m``, 1024 for ``1Ki``. Raises ValueError, as multiply does."""
     return _parsed(quantity)[0]
 
 
 def _parsed(quantity: str) -> tuple[Fraction, str]:
-    """What it comes to, and its suffix."""
+    """Returns the value and the suffix."""
     matched = FORM.fullmatch(quantity)
     if not matched or len(quantity) > 64:
         raise ValueError(f"{quantity[:64]!r} is not a quantity such as 2, 500m or 24Gi")
@@ -45,7 +45,8 @@ def _exponent(text: str) -> int:
 
 
 def _decimal(value: Fraction) -> str:
-    """The largest unit that leaves a whole number; what is finer than a billionth is rounded up, as Kubernetes does."""
+    """Uses the largest unit that gives a whole number. Values finer than a billionth are rounded up, as in
+    Kubernetes."""
     if value.denominator == 1:
         return _in_units(int(value), DECIMAL)
     for suffix in ("m", "u"):

@@ -13,13 +13,13 @@ LONGEST = 64
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in ``600s``, ``1h30m``, ``.5h``, ``0``, as Go reads them, but for times below zero. Raises ValueError,
-    with the form that is expected."""
+    """Returns seconds for ``600s``, ``1h30m``, ``.5h``, ``0``, as Go parses them, without negative ones. Raises
+    ValueError, with the expected form."""
     if len(text) > LONGEST or not WHOLE.fullmatch(text):
         raise ValueError(f"{text[:LONGEST]!r} is not a duration such as 90s, 10m or 1h30m")
     return sum(float(number) * SECONDS[unit] for number, unit in PART.findall(text))
 
 
 def unix_time(stamp: str) -> float:
-    """Unix seconds of ``2026-11-21T10:00:00Z``. Raises ValueError for what is not RFC 3339."""
+    """Returns Unix seconds for ``2026-11-21T10:00:00Z``. Raises ValueError for text that is not RFC 3339."""
     return datetime.fromisoformat(stamp).timestamp()

@@ -1,8 +1,8 @@
 """Recorder: Kubernetes Events about objects, for ``kubectl describe``.
 
-One Event for each (object, type, reason, message); its count grows when the same happens again. Recording never waits
-and never fails: events are written in the background. Namespaces take turns. When too many events wait, the namespace
-that has most loses its oldest, so that none pushes out those of others.
+There is one Event for each (object, type, reason, message), and its count grows when the same happens again. Recording
+never waits and never fails: events are written in the background. Namespaces take turns. When too many events wait, the
+namespace with most of them loses its oldest one, so that it cannot displace events of others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Happened(msgspec.Struct):
 
     @property
     def namespace(self) -> str:
-        """Of the object; empty: it is of the cluster, and its Event is in the namespace ``default``."""
+        """The object's namespace; empty: it is cluster-scoped, and its Event is in the namespace ``default``."""
         namespace: str = self.event["involvedObject"]["namespace"]
         return namespace
 
@@ -62,7 +62,7 @@ class _Queue:
         return (happened for events in self._namespaces.values() for happened in events.values())
 
     def find(self, happened: _Happened) -> _Happened | None:
-        """The same event, if it waits."""
+        """Returns the same event, if it waits."""
         events = self._namespaces.get(happened.namespace)
         return events.get(key(happened.event)) if events else None
 
@@ -117,7 +117,7 @@ class Recorder:
         self._ready.set()
 
     def record_fault(self, kind: Kind, obj: Object, message: str) -> None:
-        """Tells on an object that it cannot be used as it is; for :meth:`Informer.on_fault`."""
+        """Records an Event about an object that cannot be used as it is; for :meth:`Informer.on_fault`."""
         self.record(kind, obj, "Warning", FAULT_REASON, message)
 
     async def run(self) -> None:

@@ -1,9 +1,9 @@
-"""Elsewhere: children in another namespace than their owner's, or in none. Pure.
+"""Owners: how the stores find an owner's children, also in another namespace than the owner's, or in none. Pure.
 
-Kubernetes has no owner references between namespaces, and its garbage collector would delete an object that has one. So
-an annotation of the child names its owner. It is believed only where none but the operator may write: a reader that
-knows such a place adds the owner reference to what it keeps of the object, with the owner's namespace, a field that the
-API server would drop.
+Kubernetes has no owner references between namespaces, and its garbage collector deletes an object that has one. So an
+annotation of the child names its owner. It is trusted only in namespaces where only the operator may write: their
+reader adds the owner reference to its copy of the object, with the owner's namespace, a field that the API server would
+drop.
 """
 
 from __future__ import annotations
@@ -12,10 +12,30 @@ from collections.abc import Iterable
 
 from slipway.kube.objects import Kind, Object, annotations_of, controller_owner, key, uid
 
+OWNER = "owner"
+"""Name of the index by which the informers of children find an owner's objects."""
 OWNER_ELSEWHERE = "slipway.inference/owner"
 """Annotation of a child: API version, kind, namespace/name and uid of its owner."""
 ORIGIN = "origin"
 """Index of such children: kind and name of the owner."""
+
+
+def by_owner(obj: Object) -> Iterable[str]:
+    """Index function for :data:`OWNER`: the uid of the object's controller, with and without its namespace.
+
+    A uid is whatever its author wrote, slashes too. A namespace has none, so values of two namespaces never collide.
+    """
+    owner = controller_owner(obj)
+    return (f"{owner.namespace}/{owner.uid}", f"/{owner.uid}") if owner else ()
+
+
+def children_of(owner: Object) -> str:
+    """Returns the value under which :data:`OWNER` lists the owner's children: objects of its own namespace.
+
+    An object in another namespace that names the owner's uid belongs to someone else, unless that namespace is the
+    operator's. An owner without a namespace may have children in any.
+    """
+    return f"{key(owner).namespace}/{uid(owner)}"
 
 
 def owner_text(owner_kind: Kind, owner: Object) -> str:
@@ -24,7 +44,7 @@ def owner_text(owner_kind: Kind, owner: Object) -> str:
 
 
 def with_owner(child: Object) -> Object:
-    """The child with the owner reference that its annotation stands for, unless it has another controller."""
+    """Returns the child with the owner reference that its annotation represents, unless it has another controller."""
     words = annotations_of(child).get(OWNER_ELSEWHERE, "").split(" ")
     if len(words) != 4 or controller_owner(child) is not None:
         return child

@@ -1,4 +1,4 @@
-"""StatusWriter: replaces an object's status when it differs, if the object is still the one that was judged."""
+"""StatusWriter: replaces an object's status if it differs and the object has not changed since it was evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent: once a second it observes adapters, disk and engine, and acts on the plan. Fetches run beside it."""
+"""Agent: observes adapters, disk and engine once a second, and acts on the plan. Downloads run in other threads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Fault(msgspec.Struct):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A fetch that goes on."""
+    """A download in progress."""
 
     task: asyncio.Task[None]
     stop: threading.Event
@@ -62,11 +62,11 @@ class Agent:
 
     @property
     def desired(self) -> tuple[Adapter, ...]:
-        """The adapters that the controller asked for last."""
+        """The adapters that the controller requested last."""
         return self._memory.desired or ()
 
     def accept(self, desired: Sequence[Adapter], order: int) -> bool:
-        """Takes the adapters that are to be loaded from now on, and no others.
+        """Sets the adapters to load, in place of all others.
 
         ``order``: when that was signed, in nanoseconds of Unix time. Returns False, and changes nothing, where that is
         not later than the last order that was taken. The order is kept on the disk: a restarted loader must not take an
@@ -136,7 +136,7 @@ class Agent:
                 running.stop.set()
 
     async def _safe_step(self) -> bool:
-        """A failure is a bug of ours or a fault of the disk; loaded adapters must not suffer from it."""
+        """Runs a step. A failure is a bug or a fault of the disk, and must not affect loaded adapters."""
         try:
             return await self.step()
         except Exception:
@@ -190,7 +190,7 @@ class Agent:
         return digests
 
     def _forget_refusals(self) -> None:
-        """The restarted engine may accept what the one before refused."""
+        """A restarted engine may accept what the previous one rejected."""
         self._faults = {key: fault for key, fault in self._faults.items() if key[0] is Fetch}
 
     def _stop_outdated(self) -> None:

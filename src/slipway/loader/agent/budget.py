@@ -1,4 +1,4 @@
-"""Budget: how much of the node's disk all adapters of a pod may take together."""
+"""Budget: the maximum disk space of all adapters of a pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source
 
 
 class Budget:
-    """Admits a version before its first byte, when there is room beside those on the disk and those on their way.
+    """Admits a version before its first byte, if there is room beside those on the disk and those in progress.
 
     May be used from several threads at once.
     """
@@ -36,7 +36,7 @@ class Budget:
                 self._promised.pop(version, None)
 
     def admit(self, version: Version, size: int) -> None:
-        """Raises LoadError where ``size`` bytes are too many."""
+        """Raises LoadError if ``size`` bytes are too many."""
         with self._lock:
             others = (other for other in {*self._store.versions(), *self._promised} if other != version)
             used = sum(max(self._store.size(other), self._promised.get(other, 0)) for other in others)

@@ -20,7 +20,7 @@ LONGEST = 300
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine's endpoints are called, and what it says."""
+    """The names of an engine's endpoints, and its messages."""
 
     prefix: str
     """Of the endpoints' paths."""
@@ -57,7 +57,7 @@ class EngineDownError(Exception):
 
 
 class EngineUnavailableError(Exception):
-    """The engine gave no usable answer, so what it has loaded is unknown."""
+    """The engine returned no usable response, so its loaded adapters are unknown."""
 
 
 class EngineRefusedError(Exception):

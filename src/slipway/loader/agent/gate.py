@@ -14,7 +14,7 @@ from slipway.serving.wire.proof import Proof, ProofError
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """Whose requests a loader accepts, and for which pod."""
+    """The key whose requests a loader accepts, and the pod that they must be for."""
 
     key: Ed25519PublicKey
     """The controller's."""

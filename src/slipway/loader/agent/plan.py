@@ -1,7 +1,7 @@
-"""What to do next about an engine's adapters: desired adapters, disk and engine in, actions out. Pure.
+"""Plan: decides the next actions from the desired adapters, the disk and the engine. Pure.
 
-Each observation gives a new plan, which holds only what may be done at once: files are removed by the plan that follows
-when the engine has unloaded them.
+Each observation gives a new plan, which only has actions that may run at once: files are removed by the plan that
+follows after the engine has unloaded them.
 """
 
 from __future__ import annotations

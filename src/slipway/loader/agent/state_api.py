@@ -1,6 +1,6 @@
 """The HTTP API of a loader: its state and, beside an engine, the desired adapters and readiness.
 
-Only the controller may call it, but for the readiness, which the kubelet probes.
+Only the controller may call it. The kubelet may probe the readiness.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AdapterAgent(Protocol):
 
 
 def application(report: Callable[[], AgentReport], gate: Gate, agent: AdapterAgent | None = None) -> web.Application:
-    """The routes of the API; those for adapters where there is an ``agent``."""
+    """Returns the routes of the API; those for adapters if there is an ``agent``."""
 
     async def state(request: web.Request) -> web.Response:
         gate.admitted(request)

@@ -1,7 +1,7 @@
-"""The adapters' folder: ``NAME/DIGEST/`` is one version of an adapter, ``.agent`` what the agent has to remember.
+"""Store: the adapters' folder. ``NAME/DIGEST/`` is one version of an adapter, and ``.agent`` is the agent's own state.
 
-A version is complete when its marker says of which url it is, and the folder's name is the digest of that url. One that
-lies in the engine's container already has no more than its marker.
+A version is complete if its marker contains its URL, and the folder's name is the digest of that URL. A version that is
+already in the engine's container has only a marker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What neither disk nor engine tell after a restart."""
+    """State that neither disk nor engine have after a restart."""
 
     desired: tuple[Adapter, ...] | None = None
     """None: the controller has not named any yet."""
@@ -44,18 +44,18 @@ class Store:
         return self._root / version.name / version.digest
 
     def place(self, version: Version, url: str) -> str:
-        """Where the engine finds a complete version of this url."""
+        """Returns the engine's path of a complete version of this URL."""
         return url.removeprefix(IN_PLACE) if url.startswith(IN_PLACE) else str(self.path(version))
 
     def note(self, version: Version, url: str) -> None:
-        """Takes note that this version is complete, where it lies in the engine's container. Raises LoadError."""
+        """Records that this version, in the engine's container, is complete. Raises LoadError."""
         try:
             note(self.path(version), url)
         except OSError as error:
             raise disk_error(error, self.path(version)) from error
 
     def version(self, path: str) -> Version | None:
-        """Of which version this is the folder; None for a folder elsewhere."""
+        """Returns the version of a folder; None for a folder elsewhere."""
         try:
             parts = Path(path).relative_to(self._root).parts
         except ValueError:
@@ -73,11 +73,11 @@ class Store:
         return [Version(name, digest) for name in _folders(self._root) for digest in _folders(self._root / name)]
 
     def size(self, version: Version) -> int:
-        """Bytes that a version takes on the disk, complete or not."""
+        """Returns the bytes of a version on the disk, complete or not."""
         return sum(_sizes(self.path(version)))
 
     def remove(self, version: Version) -> None:
-        """Raises LoadError. The adapter's own folder goes with its last version."""
+        """Raises LoadError. The adapter's own folder is removed with its last version."""
         evict(self.path(version), self._root)
         try:
             (self._root / version.name).rmdir()
@@ -85,7 +85,7 @@ class Store:
             return  # another version is in it
 
     def recall(self) -> Memory:
-        """What was remembered last; empty where nothing readable was."""
+        """Returns the stored memory; an empty one if there is none that can be read."""
         try:
             return msgspec.json.decode(self._memory.read_bytes(), type=Memory)
         except (FileNotFoundError, msgspec.DecodeError):

@@ -1,4 +1,4 @@
-"""Blocking work beside an event loop, in threads that a process which ends does not wait for."""
+"""Threads for blocking work beside an event loop, which do not delay the end of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of the loader do, and what answers on a port meanwhile: progress, or the agent."""
+"""The loader's commands, and the port that reports progress or serves the agent meanwhile."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def engine(url: str, kind: str) -> Engine:
 
 
 async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None) -> T:
-    """Run ``work`` in a thread while the port is answered and the log tells of progress."""
+    """Runs ``work`` in a thread while the port is served and the log reports progress."""
     task = asyncio.ensure_future(in_thread(work))
     _on_signal(task)
     async with _reporting(meter, listen):

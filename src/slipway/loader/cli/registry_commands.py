@@ -1,4 +1,4 @@
-"""``slipway loader publish|pull|unpublish``: the commands that bring models into a registry, out of it, and off it.
+"""``slipway loader publish|pull|unpublish``: commands that add models to a registry, download them and remove them.
 
 ``publish`` ends with a publication (``slipway.artifacts.documents.publication``) as its container's termination
 message.

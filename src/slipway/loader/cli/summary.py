@@ -25,7 +25,7 @@ FileStamps = Mapping[Path, tuple[int, int]]
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Of one quantity over the requests of a run; None: no request had it."""
+    """Statistics of one quantity over the requests of a run; None: no request had it."""
 
     mean: float | None = None
     p99: float | None = None
@@ -36,7 +36,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Aggregated(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tool has computed of a run, as far as it came."""
+    """The tool's results of a run, as far as it got."""
 
     scenario: str | None = None
     num_concurrency: int = 1
@@ -80,7 +80,7 @@ def files(folder: Path) -> FileStamps:
 
 
 def summarized(folder: Path, baseline: FileStamps) -> Summary:
-    """Of the files in the folder that are not in ``baseline``, oldest first. What cannot be read counts for nothing."""
+    """Summarizes the files in the folder that are not in ``baseline``, oldest first. Unreadable files are ignored."""
     fresh = sorted((stamp, path) for path, stamp in files(folder).items() if baseline.get(path) != stamp)
     read = [one for _stamp, path in fresh if (one := _read_run(path)) is not None]
     runs = tuple(_run(one.aggregated_metrics) for one in read)

@@ -10,7 +10,7 @@ from slipway.loader.transport.errors import LoadError
 
 
 def evict(path: Path, below: Path | None = None) -> bool:
-    """Remove the folder ``path``, or all that is in it if it is a mounted volume; False when there is none.
+    """Removes the folder ``path``, or its content if it is a mounted volume. Returns False if there is none.
 
     It has to lie below ``below``, or else below the volume that is mounted nearest above it. Raises LoadError.
     """
@@ -35,7 +35,7 @@ def evict(path: Path, below: Path | None = None) -> bool:
 
 
 def _emptied(folder: Path) -> bool:
-    """Removes what is in a folder; False if there was nothing."""
+    """Removes the content of a folder. Returns False if there was none."""
     children = list(folder.iterdir())
     for path in children:
         if path.is_symlink() or not path.is_dir():

@@ -46,7 +46,7 @@ VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
 class Inventory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Content of the marker: what was loaded, and the sizes by which it is known again."""
+    """Content of the marker: what was loaded, and the sizes that identify it."""
 
     url: str
     revision: str
@@ -66,7 +66,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 def fault(path: str) -> str | None:
-    """What is wrong with a path that a source gives to one of its files; None for one that stays in the folder."""
+    """Returns what is wrong with a file's path from a source; None if it stays in the folder."""
     parts = path.split("/")
     if path.startswith("/") or any(part in ("", ".", "..") for part in parts):
         return "it leads outside of the folder"
@@ -78,7 +78,8 @@ def fault(path: str) -> str | None:
 
 
 def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries, largest first, so that none is left alone at the end. Raises LoadError for one that has no place."""
+    """Returns the entries, largest first, so that none is downloaded alone at the end. Raises LoadError for an invalid
+    path."""
     sorted_entries = sorted(entries, key=lambda entry: (-(entry.size or 0), entry.path))
     files = {entry.path for entry in sorted_entries}
     for entry in sorted_entries:
@@ -93,7 +94,7 @@ def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def loaded_url(path: Path) -> str | None:
-    """Of what a folder is complete, by the word of its marker; None: of nothing."""
+    """Returns the URL of which a folder is complete, according to its marker; None: of none."""
     marker = read_inventory(path / MARKER)
     return marker.url if marker else None
 
@@ -107,7 +108,7 @@ def note(path: Path, url: str) -> None:
 
 
 def disk_error(error: OSError, path: Path) -> LoadError:
-    """What a person is told of a disk that does not do as it should."""
+    """Returns the message for a failing disk."""
     if error.errno in FULL:
         return LoadError(f"the disk is full: cannot write {path} ({error.strerror}): use a larger volume")
     reason = error.strerror or type(error).__name__
@@ -131,7 +132,7 @@ class Folder:
         self._locked = False
 
     def holds(self, url: str) -> bool:
-        """Whether ``url`` was loaded into it completely, as far as names and sizes tell."""
+        """Whether ``url`` was loaded into it completely, judging by names and sizes."""
         marker = read_inventory(self._marker)
         if marker is None or marker.url != url or not self._knows(marker):
             return False
@@ -146,7 +147,7 @@ class Folder:
         return self._owner.seal in (self.seal(), f"{sum(marker.files.values())}@{marker.revision}")
 
     def seal(self) -> str:
-        """Of what the last load left about itself; empty if it left nothing."""
+        """The seal that the last load left; empty if it left none."""
         texts = [_bytes(self.path / name) for name in (MARKER, NOTES)]
         parts = b"".join(hashlib.sha256(text).digest() for text in texts)
         return hashlib.sha256(parts).hexdigest() if any(texts) else ""
@@ -187,7 +188,7 @@ class Folder:
 
     @contextmanager
     def opened(self, stop: threading.Event, waiting: Callable[[str], None]) -> Iterator[None]:
-        """The folder, made and locked: one loader works in it at a time, another waits.
+        """Creates and locks the folder: one loader works in it at a time, and another waits.
 
         Raises LoadError, or StoppedError after ``stop``.
         """
@@ -202,7 +203,7 @@ class Folder:
             os.close(handle)
 
     def begin(self, entries: Iterable[Entry]) -> None:
-        """Take back the word that it is complete, and drop parts of files that are not wanted any more.
+        """Removes the marker of completeness, and parts of files that are no longer needed.
 
         Under the lock, parts of loaders that ended early become this one's."""
         self._foreign = not self._knows(read_inventory(self._marker))
@@ -227,15 +228,15 @@ class Folder:
                 part.unlink(missing_ok=True)
 
     def final(self, entry: Entry) -> Path:
-        """Where an entry lies once it is complete."""
+        """Returns the path of a complete entry."""
         return self.path / entry.path
 
     def part(self, entry: Entry) -> Path:
-        """Where this loader gathers the bytes of an entry; another version of the file gathers elsewhere."""
+        """Returns the path of this loader's part of an entry. Each version of the file has another."""
         return self._parts / f"{self._key(entry)}.{self._self}"
 
     def _key(self, entry: Entry) -> str:
-        """Tells a version of a file, and its owner, from others."""
+        """Identifies a version of a file, and its owner."""
         owner = (self._owner.uid,) if self._owner else ()
         return _digest("\0".join((entry.path, str(entry.version), str(entry.size), *owner)))
 
@@ -263,7 +264,7 @@ class Folder:
             raise LoadError(f"{human(needed)} are needed and {self.path} has {human(free)} free: use a larger volume")
 
     def finish(self, url: str, revision: str, sizes: Mapping[str, int]) -> None:
-        """Remove what earlier loads left; then, once everything is on the disk, say that it is complete.
+        """Removes what earlier loads left, then marks the folder as complete once everything is on the disk.
 
         ``sizes``: path -> bytes that each file has to have. Raises LoadError where one has another size."""
         old = read_inventory(self._previous)
@@ -329,7 +330,7 @@ class Folder:
 
 
 def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> bool:
-    """Whether there is a lock at all; False at once on a file system that has none."""
+    """Whether there is a lock at all; False at once on a file system without locks."""
     while (ours := _take(handle)) is False:
         waiting("waiting for another loader in this folder")
         if stop.wait(0.2):
@@ -387,7 +388,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _size(path: Path) -> int | None:
-    """Of a regular file; None for anything else, links among it."""
+    """Returns the size of a regular file; None for anything else, including links."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -396,7 +397,7 @@ def _size(path: Path) -> int | None:
 
 
 def _modified(path: Path, gone: float) -> float:
-    """Unix seconds; ``gone`` for a file that is not there any more."""
+    """Returns Unix seconds; ``gone`` for a file that no longer exists."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:

@@ -26,7 +26,7 @@ LONGEST = 256
 
 
 def own(path: Path, user: int) -> None:
-    """Gives a folder, and all that is in it but its mark, to a user and to the group of the same number. Links are not
+    """Gives a folder and its content, except its mark, to a user and to the group of the same number. Links are not
     followed. Raises LoadError."""
     try:
         for top, folders, files, handle in os.fwalk(path, onerror=_raise):
@@ -41,7 +41,7 @@ def own(path: Path, user: int) -> None:
 
 
 def renew(path: Path, namespace: str, *, known: bool = False) -> bool:
-    """Makes a folder that of a namespace. One that may be another's is replaced by a new one with its name.
+    """Makes a folder a namespace's own. A folder that may be another's is replaced by a new one with its name.
 
     ``namespace``: empty for the operator, whose files all may read: these folders are never replaced. ``known``:
     whether a folder without a mark is the namespace's. The files of other folders without a mark go to the new one,
@@ -77,7 +77,7 @@ def renew(path: Path, namespace: str, *, known: bool = False) -> bool:
 
 
 def _namespace_of(folder: Path) -> str | None:
-    """The namespace in a folder's mark; None: there is no mark that counts."""
+    """Returns the namespace in a folder's mark; None: there is no valid mark."""
     try:
         handle = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -116,7 +116,7 @@ def _move(source: Path, target: Path, *, kept: str = "") -> None:
 
 
 def _remove(path: Path) -> None:
-    """Removes what is there, if anything. Raises OSError."""
+    """Removes the path if it exists. Raises OSError."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -20,7 +20,7 @@ WINDOW = 16 << 20
 
 
 class Part:
-    """An open part file. Positions are its own: nothing is ever appended behind what somebody else wrote."""
+    """An open part file. It keeps its own positions: nothing is appended behind another process's bytes."""
 
     def __init__(self, path: Path) -> None:
         """Goes on with the file at ``path`` where this process took it over, and makes it otherwise. Raises OSError."""
@@ -44,7 +44,7 @@ class Part:
         return self._size
 
     def read(self, offset: int) -> bytes:
-        """The next bytes of what is there. Raises LoadError where another process has cut it."""
+        """Returns the next bytes of the file. Raises LoadError if another process has truncated it."""
         chunk = os.pread(self._stream.fileno(), min(CHUNK, self._size - offset), offset)
         if not chunk:
             raise replaced_error(self._path)
@@ -64,7 +64,7 @@ class Part:
             self._pushed = self._size
 
     def restart(self) -> None:
-        """Go on with an empty file: a new one, as somebody may have taken the old one over."""
+        """Continues with an empty file: a new one, because another process may have taken over the old one."""
         self._stream.close()
         self._path.unlink(missing_ok=True)
         self._stream, self._size = self._create_file(), 0
@@ -76,7 +76,7 @@ class Part:
         return os.fstat(self._stream.fileno()).st_size == self._size and size in (None, self._size)
 
     def become(self, final: Path) -> None:
-        """Give it its name. Raises LoadError where another process has taken it away."""
+        """Renames it to its final name. Raises LoadError if another process has removed it."""
         final.parent.mkdir(parents=True, exist_ok=True)
         try:
             ours = os.path.samestat(self._path.lstat(), os.fstat(self._stream.fileno()))

@@ -19,7 +19,7 @@ RATE_SECONDS = 600.0
 
 
 class Meter:
-    """Counts bytes and files of one load. May be read at any time, also before the load knows how much there is."""
+    """Counts bytes and files of one load. It may be read at any time, even before the total is known."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Meter:
             self._started = self._clock()
 
     def note(self, text: str) -> None:
-        """What the load waits for; an empty text: for nothing more."""
+        """Sets what the load waits for; an empty text: nothing."""
         with self._lock:
             self._note = text
 
@@ -101,7 +101,7 @@ class Meter:
 
 
 class Pace:
-    """Ends a load whose source sends next to nothing."""
+    """Ends a load whose source sends almost nothing."""
 
     def __init__(self, meter: Meter, clock: Callable[[], float] = time.monotonic) -> None:
         self._meter, self._clock = meter, clock

@@ -30,7 +30,7 @@ def load(
     outdated: Collection[str] | None = None,
     owner: Owner | None = None,
 ) -> bool:
-    """Ends when ``path`` holds what ``url`` names; False when it did so before, which nothing is asked for.
+    """Loads ``url`` into ``path``. Returns False if the folder already had it, without a request.
 
     ``outdated``: what is there is of an older state of the source, and these files are fetched whatever is there; each
     stays until the new one takes its place. ``owner``: see Folder. ``open_source`` is called only when something is to

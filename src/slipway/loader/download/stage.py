@@ -44,7 +44,7 @@ TRIES = 2
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What every way to a report needs."""
+    """What each command with a report needs."""
 
     policy: Policy
     stop: threading.Event
@@ -77,7 +77,7 @@ def stage(
     reuse: Path | None = None,
     owner: Owner | None = None,
 ) -> Report:
-    """Ends when ``folder`` holds what is chosen of ``url``. Raises LoadError, or StoppedError after ``work.stop``.
+    """Loads the selected files of ``url`` into ``folder``. Raises LoadError, or StoppedError after ``work.stop``.
 
     ``refresh``: what is there may be of an older state of the source. ``reuse``: a folder that may have the same files
     already. ``owner``: whose earlier loads count; the report has the folder's new seal then.
@@ -113,7 +113,7 @@ def _loaded(
     *,
     owner: Owner | None,
 ) -> bool:
-    """Whether something was to be loaded. Raises what stage does."""
+    """Whether something had to be loaded. Raises what stage does."""
     policy = msgspec.structs.replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
     try:
         return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated, owner)
@@ -122,7 +122,7 @@ def _loaded(
 
 
 def inspect(path: Path, sha256: str, work: Work) -> Report:
-    """What lies at ``path``, a file or a folder; its hash is found out only where one is expected. Raises LoadError."""
+    """Inspects ``path``, a file or a folder. Its hash is only computed if one is expected. Raises LoadError."""
     selection = Selection(local.LocalFiles(path), Chosen() if path.is_dir() else Chosen((path.name,)))
     entries = checked(selection.listing(work.retry(str(path))).entries)
     if sha256 and not selection.main:
@@ -136,7 +136,7 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
 
 
 def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
-    """What is wrong with files of a folder, as far as they can be read: the engine may be allowed more."""
+    """Returns what is wrong with files of a folder, as far as they can be read: the engine may have more rights."""
     try:
         return fault_in(folder, [entry.path for entry in entries])[:MOST_FAULT]
     except OSError:
@@ -144,7 +144,7 @@ def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
 
 
 def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
-    """What the source has now, of which nothing is fetched but a header that is to be read. Raises LoadError."""
+    """Checks the current state of the source, and downloads at most a header. Raises LoadError."""
     selection = Selection(source, chosen)
     retry = work.retry(url)
     listing = selection.listing(retry)
@@ -165,7 +165,7 @@ def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
 
 
 def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
-    """A range of a file that is elsewhere. Of a server that knows no ranges all that is before is read as well."""
+    """Reads a range of a remote file. If the server does not support ranges, everything before it is read as well."""
     with source.read(entry, offset) as body:
         before = offset - body.start
         if before > FARTHEST:
@@ -213,7 +213,7 @@ def _described(folder: Path, selection: Selection, work: Work) -> Report:
 
 
 def _judged(error: LoadError, selection: Selection, chosen: Chosen) -> LoadError:
-    """What is told where all bytes of the main file came, and their hash is another one than is expected."""
+    """Returns the result if all bytes of the main file arrived with another hash than expected."""
     if error.transient or not chosen.sha256 or selection.came in ("", chosen.sha256):
         return error
     return _wrong(selection.main, selection.came, chosen.sha256)
@@ -239,7 +239,7 @@ def _outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str
 
 
 def _is_of(folder: Path, entries: Sequence[Entry]) -> bool:
-    """Whether the folder has these files, as far as their sizes tell."""
+    """Whether the folder has these files, judging by their sizes."""
     try:
         return all(entry.size in (None, (folder / entry.path).stat().st_size) for entry in entries)
     except OSError:

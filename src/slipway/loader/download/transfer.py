@@ -41,7 +41,7 @@ class Policy(msgspec.Struct, frozen=True):
     """Files at a time."""
 
     def pause(self, failures: int, retry_after: float) -> float:
-        """Seconds to wait after ``failures`` in a row, when the server asked for ``retry_after``."""
+        """Returns the seconds to wait after ``failures`` in a row, if the server requested ``retry_after``."""
         grown = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
         return min(max(grown, retry_after), self.longest_pause)
 
@@ -58,7 +58,7 @@ class Retrier:
         self._failures = 0
 
     def failed(self, what: str, error: TransientError) -> None:
-        """Waits before the next attempt; raises LoadError when there is none, StoppedError when told to end."""
+        """Waits before the next attempt. Raises LoadError after the last one, and StoppedError after a stop."""
         self._failures += 1
         if self._failures >= self._policy.attempts:
             raise LoadError(
@@ -158,7 +158,7 @@ class Transfer:
         )
 
     def _resume(self, part: Part) -> None:
-        """Take what is there already into account, or drop it when it can be of no use."""
+        """Uses the existing bytes, or discards them if they are of no use."""
         if part.size and (not self._entry.version or (self._entry.size is not None and part.size > self._entry.size)):
             part.restart()
         while self._entry.digest is not None and self._have < part.size:

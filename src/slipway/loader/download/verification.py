@@ -22,19 +22,19 @@ MOST_INDEX = 64 << 20
 
 
 def check_names(paths: Collection[str]) -> None:
-    """Before anything is loaded. Raises FaultError where a part of the weights is missing."""
+    """Checks the names before the load. Raises FaultError if a part of the weights is missing."""
     if missing := soundness.missing_part(file_rules.weights_of(paths)):
         raise FaultError("UnsupportedSource", soundness.incomplete(missing))
 
 
 def check_files(folder: Path, paths: Collection[str]) -> None:
-    """Once they are loaded. Raises FaultError for the first file that is none, or is missing, and OSError."""
+    """Checks the loaded files. Raises FaultError for the first invalid or missing file, and OSError."""
     if fault := fault_in(folder, paths):
         raise FaultError("UnsupportedSource", fault)
 
 
 def fault_in(folder: Path, paths: Collection[str]) -> str:
-    """What is wrong with the files of a folder; empty: nothing that shows. Raises OSError."""
+    """Returns what is wrong with the files of a folder; empty: nothing visible. Raises OSError."""
     weights = file_rules.weights_of(paths)
     if missing := soundness.missing_part(weights):
         return soundness.incomplete(missing)

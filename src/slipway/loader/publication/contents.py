@@ -27,7 +27,7 @@ CHECKED = 64 << 20
 
 
 class WrongError(Exception):
-    """The file of this name is not what its source promises."""
+    """The file with this name is not what its source promises."""
 
 
 class Content(Protocol):
@@ -45,10 +45,10 @@ class Content(Protocol):
 
     @property
     def key(self) -> str:
-        """Tells this content from any other that has the name; empty: nothing does."""
+        """Identifies this content among all others with its name; empty: nothing does."""
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """The bytes from ``start`` on. Raises LoadError or StoppedError; what may pass is tried again in here."""
+        """Returns the bytes from ``start`` on. Raises LoadError or StoppedError; transient errors are retried here."""
 
 
 class FileContent:
@@ -137,7 +137,7 @@ class TarContent:
 
 
 class Hashed:
-    """What is known of a content's bytes, whose first ones may have been sent by another loader."""
+    """The hash of a content's bytes, whose first ones another loader may have sent."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -150,7 +150,7 @@ class Hashed:
             self._git = hashlib.sha1(b"blob %d\0" % content.size, usedforsecurity=False)
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """The bytes from ``start`` on, hashed as far as they follow what was hashed before."""
+        """Returns the bytes from ``start`` on, hashed as far as they follow the hashed ones."""
         at = start
         for chunk in self._content.chunks(start):
             end = at + len(chunk)
@@ -164,7 +164,7 @@ class Hashed:
             yield chunk
 
     def catch_up(self, end: int) -> None:
-        """Reads what was not hashed, up to ``end``."""
+        """Reads and hashes the bytes up to ``end`` that were not hashed."""
         if self.position < end:
             for _chunk in self.chunks(self.position):
                 if self.position >= end:

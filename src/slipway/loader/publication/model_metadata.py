@@ -38,7 +38,7 @@ class Description(msgspec.Struct, frozen=True):
 
 
 def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
-    """The files that make the model. Raises LoadError where they are none, or not all there."""
+    """Returns the files of the model. Raises LoadError if they are not a model, or incomplete."""
     files, paths = _Files(source, listing.entries, retry), {entry.path for entry in listing.entries}
     indexes = {path: files.json(path, MOST_INDEX) for path in paths if path.lower().endswith(soundness.INDEX)}
     for path in [path for path, content in indexes.items() if soundness.belongs_to_other_model(path, content, paths)]:
@@ -95,7 +95,7 @@ class _Files:
         self._entries = {entry.path: entry for entry in entries}
 
     def json(self, path: str, most: int) -> Mapping[str, Any]:
-        """An object; empty where the file is none, or not there."""
+        """Returns an object; empty if the file is invalid or missing."""
         text = self._text(path, most)
         try:
             if path in (CONFIG, INDEX):

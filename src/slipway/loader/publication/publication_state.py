@@ -31,7 +31,7 @@ was sent any are."""
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """The text that a loader tells for the next one."""
+    """The text with which a loader hands over to the next one."""
 
     key: str
     location: str
@@ -51,7 +51,7 @@ class PublicationState:
         self._unwritten = 0
 
     def restore(self) -> None:
-        """What the loader before noted."""
+        """Restores the state that the previous loader stored."""
         manifest = self._retry(lambda: self._registry.manifest(TAG))
         if manifest is None:
             return

@@ -99,7 +99,7 @@ def _sent(
     notes: PublicationState,
     work: Work,
 ) -> Publication:
-    """Raises BlobsGoneError where a collection came in between."""
+    """Raises BlobsGoneError if the registry collected blobs meanwhile."""
     retry, times = work.retry(request.name or target.repository), 2 if request.image else 1
     work.meter.expect(times * sum(one.content.size for one in planned), times * len(planned))
     layers = sorted((_layer(uploader, one) for one in planned), key=lambda layer: layer.path)
@@ -111,7 +111,7 @@ def _sent(
 
 
 def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Publication:
-    """What was uploaded to the target itself, which goes when it is published. Raises LoadError or StoppedError."""
+    """Publishes what was uploaded to the target itself, which is then removed. Raises LoadError or StoppedError."""
     retry = work.retry(target.repository)
     session = session_of(target, retry)
     if session is None:
@@ -127,7 +127,7 @@ def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Pub
 
 
 def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
-    """Takes everything out of the repository; returns how many manifests there were."""
+    """Removes everything from the repository. Returns the number of manifests."""
     publication_state.cancel(target, retry, resume)
     gone = 0
     for tag in TAGS:
@@ -138,7 +138,7 @@ def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
 
 
 def _chosen(source: Source, listing: Listing, retry: Retry) -> Chosen:
-    """Raises LoadError where these files are no model."""
+    """Raises LoadError if these files are not a model."""
     chosen = chosen_of(source, listing, retry)
     checked([entry for entry in listing.entries if entry.path in chosen.files])
     return chosen
@@ -187,7 +187,7 @@ def _finish(
     layers: Sequence[Layer],
     retry: Retry,
 ) -> Publication:
-    """The manifest, and a look at all that it names."""
+    """Writes the manifest, and checks everything that it names."""
     origin = Origin(
         name=request.name or listing.name, url=request.url, revision=listing.revision, licenses=listing.licenses
     )

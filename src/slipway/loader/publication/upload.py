@@ -16,13 +16,13 @@ from slipway.loader.transport.selection import FaultError
 
 
 class Notes(Protocol):
-    """What outlives this process."""
+    """State that outlives this process."""
 
     def blob(self, content: Content) -> str:
-        """Digest of what was uploaded before; empty: not known to have been."""
+        """Returns the digest of an earlier upload; empty: none is known."""
 
     def upload(self, content: Content) -> str:
-        """Location of an upload of the content that may go on; empty: there is none."""
+        """Returns the location of an upload of the content that can be resumed; empty: there is none."""
 
     def begun(self, content: Content, location: str) -> None:
         """An upload is under way."""
@@ -162,7 +162,7 @@ class Uploader:
             return after
 
     def _committed(self, location: str, digest: str, size: int) -> None:
-        """Raises UploadGoneError where the upload is not what its digest says."""
+        """Raises UploadGoneError if the upload does not match its digest."""
         try:
             self._registry.commit(location, digest)
         except UploadGoneError:

@@ -34,7 +34,7 @@ WRONG = (tarfile.TarError, BadZipFile, zlib.error, EOFError, ValueError, Overflo
 
 
 class ArchiveError(ValueError):
-    """No model can be read from it. The message says why."""
+    """No model can be read from it. The message has the reason."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Bytes(Protocol):
-    """A file that lies elsewhere."""
+    """A remote file."""
 
     @property
     def size(self) -> int:
@@ -58,7 +58,7 @@ class Bytes(Protocol):
 
 
 def kind_of(head: bytes) -> Kind | None:
-    """By the first bytes; None: nothing that is taken."""
+    """Returns the kind from the first bytes; None: it is not supported."""
     if head.startswith(b"GGUF"):
         return "GGUF"
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -71,7 +71,7 @@ def kind_of(head: bytes) -> Kind | None:
 
 
 class Forward:
-    """A stream as a file that only goes forward, and of which nobody takes more than a piece at once."""
+    """A stream as a file that only moves forward and is read in bounded pieces."""
 
     def __init__(self, chunks: Iterator[bytes], at: int = 0) -> None:
         self._chunks, self._rest = chunks, b""
@@ -99,7 +99,7 @@ class Forward:
         return bytes(buffer)
 
     def chunk(self, most: int) -> bytes:
-        """Some bytes; none at the end."""
+        """Returns some bytes; none at the end."""
         return self._take(most)
 
     def _take(self, most: int) -> bytes:
@@ -198,7 +198,7 @@ def zip_chunks(archive: ZipFile, info: ZipInfo) -> Iterator[bytes]:
 
 
 class ZipReader:
-    """A file that lies elsewhere, as the library for zips reads it: here and there, mostly forward."""
+    """A remote file for the zip library, which reads it in places, mostly forward."""
 
     NEAR = 1 << 20
     """Bytes that are rather passed over than asked for anew."""

@@ -80,7 +80,7 @@ class Bucket:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """Of another version that came meanwhile nothing is read."""
+        """Reads nothing of another version that appeared meanwhile."""
         raw = self._request(partial(self._object, entry, start), listed=True)
         try:
             yield http.HttpBody(raw, verifiable=not _encrypted(raw))
@@ -176,7 +176,7 @@ class Bucket:
 
 
 class Rows:
-    """The rows of a listing, one after another; after a failure it goes on behind the last one."""
+    """The rows of a listing in order. After a failure it continues behind the last one."""
 
     def __init__(self, start: Callable[[str | None], Iterator[Object]]) -> None:
         self._start = start
@@ -184,7 +184,7 @@ class Rows:
         self._last: str | None = None
 
     def following(self) -> Object | None:
-        """The next row; None after the last."""
+        """Returns the next row; None after the last."""
         rows, self._rows = self._rows or self._start(self._last), None
         row = next(rows, None)
         if row is not None:

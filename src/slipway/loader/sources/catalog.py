@@ -29,7 +29,7 @@ REPOSITORY = re.compile(r"[a-z0-9]+([._/-]+[a-z0-9]+)*")
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What the depot hands over."""
+    """The grant that the depot returns."""
 
     registry: str
     repository: str

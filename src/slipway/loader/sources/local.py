@@ -69,7 +69,7 @@ class LocalFiles:
 
 
 def unreadable(path: Path, error: OSError) -> LoadError:
-    """What a person is told of a file that cannot be read."""
+    """Returns the message for a file that cannot be read."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return FaultError("SourceNotFound", f"{path} does not exist")
     return LoadError(f"cannot read {path}: {(error.strerror or type(error).__name__).lower()}")

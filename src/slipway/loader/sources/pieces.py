@@ -42,7 +42,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def session_of(registry: Registry, retry: Retry) -> Session | None:
-    """The repository's upload; None: there is none. Raises LoadError for one that is not complete."""
+    """Returns the repository's upload; None: there is none. Raises LoadError for an incomplete one."""
     manifest = retry(lambda: registry.manifest(session.TAG))
     if manifest is None:
         return None
@@ -86,7 +86,7 @@ class Pieces:
 
 
 class Upload:
-    """A source: what was uploaded. Its files are to be read one after another, not several at once."""
+    """A source: the uploaded files. Read them one after another, not several at once."""
 
     def __init__(self, registry: Registry, session: Session) -> None:
         self._session, self._pieces = session, Pieces(registry, session.pieces)

@@ -28,7 +28,7 @@ LARGEST_TAR = 1 << 30
 
 
 class Artifact:
-    """A source of what a registry has in these layers."""
+    """A source: the content of these layers in a registry."""
 
     def __init__(self, registry: Registry, layers: Sequence[Layer] = (), digest: str = "") -> None:
         """``digest``: of the manifest, where the layers are not known yet."""
@@ -118,7 +118,7 @@ class _Checked:
         return f"sha256:{self._sha256.hexdigest()}"
 
     def chunks(self) -> Iterator[bytes]:
-        """What is still to come."""
+        """Returns the remaining bytes."""
         while self.position < self._size and (chunk := self._body.read(min(CHUNK, self._size - self.position))):
             self._sha256.update(chunk)
             self.position += len(chunk)
@@ -146,7 +146,7 @@ class _Part:
 
 
 def reference_of(url: str) -> Reference:
-    """Raises LoadError for what does not name an artifact by its digest."""
+    """Raises LoadError if the text does not name an artifact by its digest."""
     try:
         reference = references.parse(url.partition("://")[2])
     except ValueError as error:

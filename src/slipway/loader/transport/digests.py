@@ -26,7 +26,7 @@ class Digest(msgspec.Struct, frozen=True):
 
 class Hasher(Protocol):
     def update(self, data: bytes, /) -> None:
-        """Takes the next part of the content."""
+        """Adds the next part of the content."""
 
     def hexdigest(self) -> str:
         """Of all that it took, in lower case."""

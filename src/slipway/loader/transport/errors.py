@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class LoadError(Exception):
-    """The load ends. The message says the reason and what to do about it."""
+    """The load ends. The message has the reason and the fix."""
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)

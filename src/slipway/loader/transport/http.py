@@ -120,7 +120,7 @@ class HttpBody:
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """Raises TransientError where a body ends before its time."""
+    """Raises TransientError if a body ends too early."""
     try:
         yield
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
@@ -128,7 +128,7 @@ def connected() -> Iterator[None]:
 
 
 def content(response: requests.Response, most: int = LARGEST_DOCUMENT) -> bytes:
-    """The whole body. Raises LoadError where it has more than ``most`` bytes, TransientError where it breaks off."""
+    """Returns the whole body. Raises LoadError if it has more than ``most`` bytes, TransientError if it breaks off."""
     body = bytearray()
     with connected():
         for piece in response.iter_content(PIECE):
@@ -147,7 +147,8 @@ def send(
     body: Any = None,
     timeout: tuple[float, float] = TIMEOUT,
 ) -> requests.Response:
-    """The answer to a request, its body not read yet. Raises LoadError, or TransientError for what may pass."""
+    """Returns the response, with its body unread. Raises LoadError, or TransientError for errors that another attempt
+    may overcome."""
     try:
         response = client.request(method, url, headers=headers, data=body, stream=True, timeout=timeout)
     except requests.exceptions.SSLError as error:
@@ -202,7 +203,7 @@ def open_body(
 
 
 def document(client: requests.Session, url: str, explain: Explain) -> Any:
-    """The JSON that an address gives. Raises TransientError when it is none."""
+    """Returns the JSON document of an address. Raises TransientError for an invalid one."""
     with get(client, url, explain) as response:
         try:
             return decode_json(content(response), most=LARGEST_DOCUMENT)
@@ -227,7 +228,7 @@ def _retry_after(response: requests.Response) -> float:
 
 
 def _plain(error: BaseException) -> str:
-    """The reason deepest inside of a chain of errors, in words without addresses."""
+    """Returns the innermost reason of a chain of errors, without addresses."""
     seen: list[BaseException] = []
     pending: list[object] = [error]
     while pending:

@@ -51,7 +51,7 @@ class Identity(Provider):
 
 
 def find(env: Mapping[str, str], region: str, access: Access) -> Provider | None:
-    """Whoever the environment names, in the order of AWS's own libraries; None where there is nobody.
+    """Returns the provider that the environment names, in the order of AWS's own libraries; None if there is none.
 
     The machine's role is its nodes', not the pod's: it is asked for only where ``access`` says so. Raises LoadError or
     TransientError.

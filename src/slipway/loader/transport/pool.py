@@ -24,7 +24,7 @@ LARGEST_PAGE = 16 << 20
 
 
 class WrongRegionError(Exception):
-    """The bucket is to be asked in another region."""
+    """The bucket is in another region."""
 
     def __init__(self, region: str) -> None:
         super().__init__(region)
@@ -32,7 +32,7 @@ class WrongRegionError(Exception):
 
 
 class HttpStatusError(Exception):
-    """An answer that says no, and not in the protocol's words."""
+    """An error response that does not follow the protocol."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)

@@ -14,7 +14,7 @@ AHEAD = 8
 
 
 class Ahead:
-    """Chunks that another thread reads and hashes, a few at most before they are wanted."""
+    """Chunks that another thread reads and hashes, at most a few in advance."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -34,14 +34,14 @@ class Ahead:
             yield chunk
 
     def leave(self) -> None:
-        """Nothing more is wanted. What is being read at the moment is read to the end of its chunk."""
+        """Stops reading after the current chunk."""
         self._stopped.set()
         with suppress(queue.Empty):
             while True:
                 self._queue.get_nowait()
 
     def stop(self) -> None:
-        """The same, and returns when nothing is read any more."""
+        """Stops reading, and returns when the thread has ended."""
         self._stopped.set()
         while self._thread.is_alive():
             with suppress(queue.Empty):

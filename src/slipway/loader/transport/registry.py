@@ -63,7 +63,7 @@ _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 
 
 class UploadGoneError(Exception):
-    """The registry knows nothing of an upload, or not what was expected: it begins anew."""
+    """The registry does not know an upload, or has another state of it: it starts again."""
 
 
 class BlobsGoneError(LoadError):
@@ -92,7 +92,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """By what a token service is asked; none: as anybody."""
+    """The credentials for a token service; none: anonymous."""
 
     token_file: str = ""
     """Read for each token, as Kubernetes renews it."""
@@ -100,7 +100,7 @@ class Credentials(msgspec.Struct, frozen=True):
     """Gives a token for the registry itself, where somebody else asks for it."""
 
     def header(self) -> dict[str, str]:
-        """For the token service. Raises LoadError where the file cannot be read."""
+        """Returns the header for the token service. Raises LoadError if the file cannot be read."""
         if not self.token_file:
             return {}
         try:
@@ -140,7 +140,7 @@ class Registry:
         self._scopes: dict[str, set[str]] = defaultdict(set)
 
     def size(self, digest: str) -> int | None:
-        """Bytes of a blob; None where the registry has none of this digest."""
+        """Returns the bytes of a blob; None if the registry has none with this digest."""
         with self._request("HEAD", f"blobs/{digest}", allowed=MISSING) as answer:
             length = answer.headers.get("Content-Length", "")
             return int(length) if answer.ok and length.isdigit() else None
@@ -209,7 +209,7 @@ class Registry:
             self.commit(self.send(Progress(self.begin(), 0), iter([content]), len(content)).location, digest)
 
     def manifest(self, version: str) -> Manifest | None:
-        """By a tag or a digest, which is checked; None where there is none."""
+        """Returns the manifest with a tag or a digest, which is checked; None if there is none."""
         headers = {"Accept": ", ".join(MANIFESTS)}
         with self._request("GET", f"manifests/{version}", headers, allowed=MISSING) as answer:
             if not answer.ok:
@@ -387,7 +387,7 @@ def _room(response: requests.Response, **_options: Any) -> None:
 
 
 def _codes(response: requests.Response) -> list[str]:
-    """The registry's codes of what is wrong, such as ``DENIED``."""
+    """Returns the registry's error codes, such as ``DENIED``."""
     try:
         reply = decode_json(http.content(response, LARGEST_ANSWER), _Errors, most=LARGEST_ANSWER)
     except (DecodingError, LoadError, TransientError):
@@ -404,7 +404,7 @@ class _Errors(msgspec.Struct, frozen=True):
 
 
 def loopback(host: str) -> bool:
-    """Whether it is this machine, which is asked without TLS as other clients do."""
+    """Whether the host is this machine, which is contacted without TLS as by other clients."""
     return (urlsplit(f"//{host}").hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 

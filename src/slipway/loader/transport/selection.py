@@ -26,14 +26,14 @@ LONGEST_ETAG = 200
 
 
 class FaultError(LoadError):
-    """A load that ends for good. The message begins with a word for programs that says why."""
+    """A permanent failure of a load. The message begins with a code for programs."""
 
     def __init__(self, word: Fault, message: str) -> None:
         super().__init__(f"{word}: {message}")
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """What is wanted of a source."""
+    """The files to load from a source."""
 
     files: tuple[str, ...] = ()
     """Paths or patterns, the main one first; empty: all."""
@@ -90,7 +90,7 @@ def part_name(stored_as: str, path: str) -> str:
 
 
 class Selection:
-    """A source that has nothing but what was chosen."""
+    """A source limited to the selected files."""
 
     def __init__(self, source: Source, chosen: Chosen) -> None:
         self._source, self._chosen = source, chosen

@@ -63,12 +63,12 @@ class Listing(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all files whose size is known."""
+        """Bytes of all files with a known size."""
         return sum(entry.size or 0 for entry in self.entries)
 
 
 def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
-    """All entries, taken one after another. Raises LoadError where there are too many."""
+    """Returns all entries, read one after another. Raises LoadError if there are too many."""
     files = tuple(islice(entries, MOST_FILES + 1))
     if len(files) > MOST_FILES:
         raise LoadError(f"{name} has more than {MOST_FILES} files, more than the limit: name a folder in it")
@@ -76,7 +76,7 @@ def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Where a source may be asked, and as whom. Whoever starts the loader decides; a spec does not."""
+    """The addresses and the identity that a source may use. The caller of the loader decides, not a spec."""
 
     address_policy: AddressPolicy | None = None
     """Of the addresses that a spec, or a Secret beside it, names; None: they are asked wherever they are."""
@@ -101,28 +101,29 @@ class Body(Protocol):
     """False where the digest that was promised turns out to be of something else than these bytes."""
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes, as soon as there are some; none at the end."""
+        """Returns at most ``size`` bytes, as soon as there are some; none at the end."""
 
 
 class Retry(Protocol):
     """Calls a function until it does not raise TransientError, within limits; then LoadError is raised."""
 
     def __call__(self, function: Callable[[], T], /) -> T:
-        """What the function returned at last."""
+        """Returns the function's last result."""
 
 
 class Source(Protocol):
     """Calls raise LoadError or TransientError and may come from several threads at once."""
 
     def listing(self, retry: Retry) -> Listing:
-        """All files, as they are now. Each request is made ``retry``: a page that fails costs no other one."""
+        """Lists all files as they are now. Each request is wrapped in ``retry``: a page that fails affects no other
+        one."""
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """The bytes of a file from ``start`` on."""
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access | None = None) -> Source:
-    """The source that a URL names, with the credentials of ``env``. Raises LoadError for a URL that names none.
+    """Opens the source of a URL, with the credentials of ``env``. Raises LoadError for an invalid URL.
 
     ``access``: by default any address is asked, and none as the machine."""
     match = URL.fullmatch(url)

@@ -17,7 +17,7 @@ PREFIXES = ("amd.com/", "gpu.intel.com/", SHARED)
 
 
 def device_resources(container: Object) -> dict[str, str]:
-    """The resources of a container whose devices belong to a group -> how many it has."""
+    """Returns resource -> count for a container's devices that belong to a group."""
     resources = container.get("resources") or {}
     amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return {str(name): str(amount) for name, amount in amounts.items() if str(name).startswith(PREFIXES)}

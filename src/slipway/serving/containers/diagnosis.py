@@ -79,7 +79,7 @@ WAITING = NO_NODE | {"PVCNotFound"}
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One reason (a CamelCase word that stays the same over releases) and one message for people."""
+    """A reason (a CamelCase word that is stable across releases) and a message for users."""
 
     reason: str
     message: str
@@ -90,7 +90,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """``failure`` is None while everything goes its usual way; ``recheck_seconds``: when time alone may change that."""
+    """``failure`` is None while everything is normal. ``recheck_seconds``: when time alone may change that."""
 
     failure: Failure | None = None
     recheck_seconds: float | None = None
@@ -128,7 +128,7 @@ def diagnose(
 
 
 def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Those that may have something to say, the newest first."""
+    """Returns the pods that may explain the state, the newest first."""
     digest = template_digest(deployment["spec"].get("template", {})) if deployment else None
     current = [pod for pod in pods if not deleting(pod) and template_digest(pod) == digest]
     alive = [pod for pod in current if pod.get("status", {}).get("phase") != "Failed"]
@@ -137,13 +137,13 @@ def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> li
 
 
 def template_digest(templated: Object) -> str | None:
-    """The mark that a pod has from the template that it was made of (see slipway.serving.pods.workload)."""
+    """Returns the digest of the template that a pod was created from (see slipway.serving.pods.workload)."""
     mark: str | None = templated.get("metadata", {}).get("annotations", {}).get(TEMPLATE)
     return mark
 
 
 def sentence(text: str) -> str:
-    """What a program said, with its end."""
+    """Returns a program's message with a period."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
@@ -187,7 +187,7 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
 
 
 def _missing(message: str, rows: Sequence[Missing] = MISSING) -> Failure | None:
-    """The object that does not exist; None: the message is not about one."""
+    """Returns the missing object; None: the message does not name one."""
     for row in rows:
         if match := row.pattern.search(message):
             text = f"There is no {row.noun} {match[1]!r}. Create it, or fix its name in the spec."

@@ -54,7 +54,7 @@ done
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a pod that is to go may go on, and how it is known that it need not."""
+    """How long a terminating pod may continue, and how its idleness is detected."""
 
     seconds: int
     """At most."""
@@ -83,6 +83,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounded(probes: Object) -> Object:
-    """Probes by their fields. Those that end a container leave it ``FAILED_SECONDS``, unless they say another time."""
+    """Returns probes by their fields. Those that end a container leave it ``FAILED_SECONDS``, unless they set another
+    time."""
     bound = {"terminationGracePeriodSeconds": FAILED_SECONDS}
     return {field: {**bound, **probe} if field in ENDED_BY and probe else probe for field, probe in probes.items()}

@@ -99,7 +99,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """Rows by the fields on their way, so that only what an object has is looked at."""
+    """Rows by the fields on their path, so that only existing fields of an object are examined."""
 
     fields: tuple[tuple[str, Row, bool], ...]
     """Rows about fields of this very value, by their names; True: absent, they need trust."""
@@ -176,7 +176,8 @@ POD_RULES, CONTAINER_RULES, SERVICE_RULES = map(rules_of, (IN_PODS, IN_CONTAINER
 
 
 def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
-    """All that needs trust in these children, whoever put it there. ``reserved``: labels that pods must not have."""
+    """Returns everything in these children that needs trust, from any author. ``reserved``: labels that pods must not
+    have."""
     return frozenset(one for child in children for one in _of(child, reserved))
 
 
@@ -191,8 +192,8 @@ def _of(manifest: Object, reserved: Labels) -> Iterable[Freedom]:
 
 
 def templates(workload: Object) -> tuple[tuple[str, Object], ...]:
-    """The pod templates of a workload, each with what the places in it begin with: a group of several nodes has one for
-    its leader and one for its workers."""
+    """Returns the pod templates of a workload, each with the beginning of the paths in it: a group of several nodes has
+    one for its leader and one for its workers."""
     spec = workload.get("spec") or {}
     group = spec.get("leaderWorkerTemplate") or {}
     pairs = (
@@ -222,7 +223,7 @@ def _matching(rules: Rules, value: Object, child: str, place: str) -> Iterable[F
 
 
 def _broken(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
-    """The rows that a value breaks, each with what it has there; None: nothing."""
+    """Returns the rows that a value violates, with their values; None: none."""
     if not isinstance(value, dict | Mapping):
         return [(row, None) for row in rules.required]
     broken = []

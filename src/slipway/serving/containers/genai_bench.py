@@ -69,7 +69,7 @@ logs and in what is written beside results."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured, and how."""
+    """The parameters of a measurement."""
 
     backend: str
     """Protocol of the API, such as ``openai``."""
@@ -98,7 +98,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fault(benchmark: Benchmark) -> str:
-    """What the tool would not take, and what to write instead; empty: nothing."""
+    """Returns what the tool would reject, and the fix; empty: nothing."""
     if (benchmark.task in OF_OPENAI) != (benchmark.backend == OPENAI) and "image" in benchmark.task:
         return f"genai-bench cannot measure {benchmark.task} with the API format {benchmark.backend}"
     pattern, example = SCENARIOS[benchmark.task]
@@ -113,7 +113,7 @@ def fault(benchmark: Benchmark) -> str:
 
 
 def arguments(benchmark: Benchmark) -> tuple[str, ...]:
-    """Of the command ``genai-bench``. Whatever precedes an option that depends on it comes before that."""
+    """Returns the arguments of ``genai-bench``. An option comes before those that depend on it."""
     params = request_params(benchmark.params)
     return (
         *("benchmark", "--api-backend", benchmark.backend, "--api-base", benchmark.url),
@@ -132,14 +132,14 @@ def arguments(benchmark: Benchmark) -> tuple[str, ...]:
 
 
 def request_params(params: Mapping[str, str]) -> dict[str, object]:
-    """With numbers and truth values as such. ``ignore_eos: false`` is what an API does by itself, and would have the
-    tool ask a person."""
+    """Converts numbers and booleans. ``ignore_eos: false`` is an API's default, and would make the tool ask the
+    user."""
     typed = {name: _typed(value) for name, value in params.items()}
     return {name: value for name, value in typed.items() if (name, value) != ("ignore_eos", False)}
 
 
 def command(variables: Collection[str]) -> tuple[str, ...]:
-    """What runs the tool. ``variables``: those of its container that have secrets."""
+    """Returns the command that runs the tool. ``variables``: its container's variables with secrets."""
     return ("python3", "-c", HIDING, ",".join(sorted({*variables, *CREDENTIAL_VARIABLES}))) if variables else (COMMAND,)
 
 

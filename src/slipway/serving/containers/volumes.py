@@ -30,7 +30,7 @@ def image(name: str, reference: str) -> Object:
 
 
 def secret(name: str, secret_name: str, files: Mapping[str, str]) -> Object:
-    """Keys of a Secret as files of these names; none where there is no such Secret."""
+    """Mounts keys of a Secret as files of these names; none if the Secret does not exist."""
     items = [{"key": key, "path": file} for key, file in files.items()]
     return {"name": name, "secret": {"secretName": secret_name, "optional": True, "items": items}}
 
@@ -41,12 +41,12 @@ def config_map(name: str, config_map_name: str) -> Object:
 
 
 def key_of_config_map(name: str, config_map_name: str, key: str) -> Object:
-    """One key of a ConfigMap as a file of its name; none where there is no such ConfigMap or key."""
+    """Mounts one key of a ConfigMap as a file of its name; none if the ConfigMap or the key does not exist."""
     items = [{"key": key, "path": key}]
     return {"name": name, "configMap": {"name": config_map_name, "optional": True, "items": items}}
 
 
 def of_the_node(name: str, path: str, kind: Literal["File", "Directory", "DirectoryOrCreate"]) -> Object:
-    """A file or folder of the node. The pod does not start where it does not exist, unless it is made, or is of the
-    other kind."""
+    """Mounts a file or folder of the node. The pod does not start if it does not exist, unless it is created, or has
+    the other type."""
     return {"name": name, "hostPath": {"path": path, "type": kind}}

@@ -60,13 +60,13 @@ class Listers(Protocol):
         """The values that an index function gave for any object."""
 
     def pods_of(self, owner: Kind, index: str, value: str) -> Sequence[Object]:
-        """The pods for which an index function gave a value, if the value can be trusted: a workload of a resource of
-        the kind ``owner`` made them. A terminating pod whose workload is gone counts if it was known before. If the
-        controller started later, the pod counts if it mounts a folder of its node or a claim."""
+        """Returns the pods for which an index function gave a value, if the value can be trusted: a workload of a
+        resource of the kind ``owner`` created them. A terminating pod whose workload is gone counts if it was known
+        before. If the controller started later, the pod counts if it mounts a folder of its node or a claim."""
 
     def pods_of_workload(self, workload: Kind, name: Key) -> Sequence[Object]:
-        """The pods that name a workload as their origin, also while it is gone. Authors can create such pods in their
-        own namespaces."""
+        """Returns the pods that name a workload as their origin, even if it is gone. Authors can create such pods in
+        their own namespaces."""
 
 
 Trim = Callable[[Object], Object | None]
@@ -76,7 +76,7 @@ Enqueue = Callable[[Change, Listers], Iterable[Key]]
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind that an API reads, and what follows from a change of an object of it.
+    """A kind that an API reads, and the resources that a change of an object affects.
 
     Whatever number of APIs watch a kind, the process has one informer of it. Of Pods it has those of workloads that
     resources own, whichever API watches them. See :mod:`slipway.serving.contract.watches` for the usual ones.
@@ -106,8 +106,8 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a plan or a status may depend on. Objects are as the API server sent them. What is read from the caches
-    is as of now, so a world is used before anything else is waited for."""
+    """Everything that a plan or a status may depend on. Objects are as the API server sent them. The caches are read
+    now, so use a world before the next await."""
 
     resource: Object
     children: Mapping[tuple[Kind, Key], Object]
@@ -139,17 +139,17 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
         return self.children.get((kind, Key(key(self.resource).namespace, name)))
 
     def get(self, reference: Reference) -> Object | None:
-        """Another object, if it is there. Raises LookupError for a kind that nobody watches."""
+        """Returns another object, if it exists. Raises LookupError for a kind that is not watched."""
         return self.listers.get(reference.kind, Key(reference.namespace, reference.name))
 
     def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
-        """The objects for which an index function of ``Watch.indexes`` gave a value, ordered by key; without an index
-        all of the kind, in no particular order. Raises LookupError for a kind that nobody watches."""
+        """Returns the objects for which an index function of ``Watch.indexes`` gave a value, ordered by key; without an
+        index all of the kind, in no particular order. Raises LookupError for a kind that is not watched."""
         return self.listers.list(kind, index, value)
 
 
 class MetadataPatch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Annotations and labels that a referenced object shall carry; None removes one."""
+    """Annotations and labels to set on a referenced object; None removes one."""
 
     reference: Reference
     annotations: Mapping[str, str | None] = {}
@@ -157,7 +157,7 @@ class MetadataPatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a resource wants of the cluster."""
+    """The desired objects of a resource."""
 
     children: tuple[Object, ...]
     """All that it owns; a child that is not named is removed, but for those of kinds that are not listed."""
@@ -219,7 +219,7 @@ class StatusResult(msgspec.Struct, frozen=True):
 
 
 class Api(Protocol[View]):
-    """One kind of a serving API: data types and pure functions. ``View`` is what they work on."""
+    """One kind of a serving API: data types and pure functions. ``View`` is the type that they share."""
 
     @property
     def name(self) -> str:
@@ -231,12 +231,12 @@ class Api(Protocol[View]):
 
     @property
     def finalizers(self) -> frozenset[str]:
-        """The finalizers that its plans write, and those that the original system wrote. ``finalize`` is asked on the
-        deletion of resources that have one of them; when it wants nothing more they are taken off."""
+        """The finalizers that its plans write, and those of the original system. ``finalize`` is called when a resource
+        with one of them is deleted. When it returns None, they are removed."""
 
     @property
     def pod_labels(self) -> frozenset[str]:
-        """Labels that it gives to pods itself, whatever a spec says of them."""
+        """Labels that the API itself sets on pods, whatever a spec sets."""
 
     @property
     def condition_types(self) -> frozenset[str]:
@@ -244,32 +244,33 @@ class Api(Protocol[View]):
 
     @property
     def readiness(self) -> Readiness | None:
-        """What its status means, from which the controller adds those of Ready, Reconciling and Stalled to the
-        conditions that the status does not have itself; None: it has no conditions, or these three already."""
+        """The meaning of its status, from which the controller adds Ready, Reconciling and Stalled to the conditions,
+        unless the status has them; None: it has no conditions, or these three already."""
 
     def watches(self, settings: Settings) -> Sequence[Watch]:
-        """What it reads beside the resource itself, its children among it. A watch of its own kind adds indexes."""
+        """Returns what it reads in addition to the resource itself, including its children. A watch of its own kind
+        adds indexes."""
 
     def resolve(self, world: World) -> View:
-        """What the other functions work on: read, typed and checked once for each world. Raises nothing: what is wrong
-        with the spec is part of the view, as a status needs one in any case."""
+        """Returns the view that the other functions use: read, typed and checked once for each world. Raises nothing:
+        problems of the spec are part of the view, because a status needs one in any case."""
 
     def plan(self, view: View) -> Plan:
-        """What a resource wants. Raises InvalidSpecError."""
+        """Returns the desired objects of a resource. Raises InvalidSpecError."""
 
     def granted(self, view: View, plan: Plan) -> frozenset[Freedom]:
-        """What needs trust in the children of this plan of the resource, made or pending, and is the operator's own: it
-        would be there whatever the author had left out of the spec."""
+        """Returns the freedoms in the children of this plan, existing or pending, that are the operator's own: they
+        would be there whatever the author had omitted from the spec."""
 
     def remedy(self, view: View, refused: frozenset[Freedom]) -> str:
-        """What the author can do where these freedoms are refused: sentences that end the message."""
+        """Returns what the author can do if these freedoms are refused: sentences that end the message."""
 
     def finalize(self, view: View) -> Plan | None:
-        """What a resource that is being deleted still wants; None: nothing, its finalizer can go. Raises
-        InvalidSpecError."""
+        """Returns what a resource that is being deleted still needs; None: nothing, and its finalizer can be removed.
+        Raises InvalidSpecError."""
 
     def scaling(self, view: View) -> Scaling | None:
-        """How the resource's replicas follow its requests; None: they do not."""
+        """Returns how the resource's replicas follow its requests; None: they do not."""
 
     def status(self, view: View, rejection: Rejection | None) -> StatusResult:
-        """The status of a resource; ``rejection`` tells that its plan was invalid or could not be applied."""
+        """Returns the status of a resource. ``rejection``: its plan was invalid or could not be applied."""

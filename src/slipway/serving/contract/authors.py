@@ -29,8 +29,8 @@ USER = re.compile("//[^/]*@")
 
 
 def build_allowed_plan(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
-    """Returns the API's plan for a resource, if the resource's author may have it. ``view``: what the API resolved from
-    the world; ``reserved``: labels that no author may give to pods.
+    """Returns the API's plan for a resource, if the resource's author may have it. ``view``: the API's view of the
+    world; ``reserved``: labels that no author may set on pods.
 
     Raises InvalidSpecError, with the reason ``NOT_ALLOWED`` where the author may not.
     """
@@ -53,7 +53,7 @@ def trusts(settings: Settings, namespace: str, name: str = ANY) -> bool:
 
 
 def _refuse_system(namespace: str, settings: Settings) -> None:
-    """Raises InvalidSpecError where something is to be served in our own namespace."""
+    """Raises InvalidSpecError if a resource would serve in our own namespace."""
     if namespace and namespace == settings.system_namespace and not settings.authors.system_namespace:
         text = f"Nothing is served in {namespace}, the namespace of Slipway. Create the resource in another namespace."
         raise InvalidSpecError(
@@ -62,13 +62,13 @@ def _refuse_system(namespace: str, settings: Settings) -> None:
 
 
 def _refused(plan: Plan, world: World, reserved: Labels) -> frozenset[Freedom]:
-    """What no setting allows, whoever put it there."""
+    """Returns the freedoms that no setting allows, for any author."""
     children = [child for child in (*plan.children, *plan.pending) if not _stays(child, world.children)]
     return frozenset(one for one in freedoms(children, reserved) if not _allowed(one, world.settings, plan))
 
 
 def _stays(workload: Object, observed: Mapping[tuple[Kind, Key], Object]) -> bool:
-    """Whether a workload is only kept as it is: what the spec asks for now is not in it."""
+    """Whether a workload is only kept unchanged, without the current spec."""
     expected, name = templates(workload), (workload["apiVersion"], workload["kind"], key(workload))
     there = (child for (kind, place), child in observed.items() if (kind.api_version, kind.kind, place) == name)
     return bool(expected) and any(templates(child) == expected for child in there)
@@ -79,7 +79,7 @@ def _allowed(freedom: Freedom, settings: Settings, plan: Plan) -> bool:
 
 
 def _makes(plan: Plan, kind: Kind | None, name: str) -> bool:
-    """Whether a plan makes an object of this kind and name."""
+    """Whether a plan creates an object of this kind and name."""
     if kind is None:
         return False
     identity = kind.api_version, kind.kind, name
@@ -106,7 +106,7 @@ def _image(reference: str, settings: Settings) -> bool:
 
 
 def _begins(reference: str, prefix: str) -> bool:
-    """Whether an image is of a registry or a repository: ``ghcr.io/acme`` is no part of ``ghcr.io/acme-corp``."""
+    """Whether an image belongs to a registry or a repository: ``ghcr.io/acme`` does not cover ``ghcr.io/acme-corp``."""
     rest = reference.removeprefix(prefix)
     return reference.startswith(prefix) and (not rest or prefix[-1:] in "/:@" or rest[0] in "/:@")
 

@@ -65,7 +65,7 @@ class DeliveryWorld(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocked(NamedTuple):
-    """Why a workload does not get what it asks for; it stays as it is, and what waits goes on waiting."""
+    """Why a workload does not get what it requests. It stays unchanged, and waiting pods continue to wait."""
 
     reason: str
     message: str
@@ -82,7 +82,7 @@ class NotDeliverableError(Exception):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What there ought to be."""
+    """The desired state."""
 
     workload: Object
     """As it ought to be; equal to the one that was read where it is so already."""
@@ -100,7 +100,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Protocol):
-    """How an API brings its models into workloads."""
+    """How an API delivers its models to workloads."""
 
     @property
     def name(self) -> str:
@@ -112,12 +112,12 @@ class Delivery(Protocol):
 
     @property
     def users(self) -> str:
-        """Name of the index of workloads by the models that they ask for: ``namespace/name``, or ``/name`` of a model
+        """Name of the index of workloads by the models that they request: ``namespace/name``, or ``/name`` of a model
         without a namespace."""
 
     @property
     def label(self) -> str:
-        """Of claims and Jobs that are made for deliveries, and of no others."""
+        """The label of claims and Jobs that are created for deliveries."""
 
     @property
     def gate(self) -> str:
@@ -128,17 +128,17 @@ class Delivery(Protocol):
         """Annotations of a workload with the reason and the message for which it gets nothing."""
 
     def offered(self, model: Object) -> object:
-        """What of a model matters to who reads it: equal as long as nothing of that changes."""
+        """Returns the fields of a model that matter to its readers: equal while none of them changes."""
 
     def deliver(self, world: DeliveryWorld) -> Outcome:
-        """What a workload gets. Raises nothing: what is wrong is told by the outcome."""
+        """Returns what a workload gets. Raises nothing: problems are part of the outcome."""
 
 
 # Workloads
 
 
 def template_path(kind: Kind) -> tuple[str, ...]:
-    """Where a workload has its pod template."""
+    """Returns the path of a workload's pod template."""
     return ("spec", "jobTemplate", "spec", "template") if kind == CRON_JOB else ("spec", "template")
 
 
@@ -156,7 +156,7 @@ def with_template(kind: Kind, workload: Object, template: Object) -> Object:
 
 
 def is_rolled_out(kind: Kind, workload: Object) -> bool:
-    """Whether no pod of an earlier template is left, as far as the workload's status tells."""
+    """Whether no pod of an earlier template remains, according to the workload's status."""
     status: Mapping[str, Any] = workload.get("status") or {}
     if kind == CRON_JOB:
         return not status.get("active")
@@ -168,7 +168,8 @@ def is_rolled_out(kind: Kind, workload: Object) -> bool:
 
 
 def operations(kind: Kind, before: Object, after: Object) -> list[Object]:
-    """The JSON patch that makes a workload as it ought to be, if nobody changed it meanwhile; empty: it is so."""
+    """Returns the JSON patch that gives a workload its desired state if nothing changed it meanwhile; empty: it has
+    it."""
     patch: list[Object] = []
     annotations = before["metadata"].get("annotations"), after["metadata"].get("annotations")
     if (annotations[0] or {}) != (annotations[1] or {}):
@@ -195,7 +196,7 @@ def _replaced(obj: Object, path: Sequence[str], value: Any) -> Object:
 
 
 def owner(kind: Kind, workload: Object) -> Object:
-    """The owner reference by which a claim goes with the last workload that reads it."""
+    """Returns the owner reference with which a claim is deleted together with its last workload."""
     name = workload["metadata"]["name"]
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid(workload)}
 

@@ -28,7 +28,7 @@ SUMMARY_SOURCES = ("Suspended", "Available")
 
 
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A status condition has this status and, where given, one of ``reasons``, or none of ``other_than``."""
+    """A condition with this status and, if given, one of ``reasons``, or none of ``other_than``."""
 
     type: str
     status: str = "True"
@@ -89,7 +89,7 @@ FAILED = AnyOf(
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the status of a kind means."""
+    """The meaning of a kind's status."""
 
     ready: Rule
     """It is as its newest spec asks, and in use."""
@@ -179,8 +179,8 @@ def _reconciling(reason: str, message: str, *, current: bool, stalled: bool) -> 
 
 
 def _why(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, str]:
-    """Reason and message of the condition that tells most: the first that is not as it should be, among those with the
-    reason of a failure where there is one."""
+    """Returns reason and message of the most relevant condition: the first one that does not match, preferably with the
+    reason of a failure."""
     pairs = [(usual, status.conditions.get(usual.type)) for usual in readiness.telling]
     amiss = [condition for usual, condition in pairs if condition and not _is(usual, condition)]
     fatal = {condition["reason"] for condition in _failures(readiness.failed, status)} if stalled else set()
@@ -189,7 +189,7 @@ def _why(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, 
 
 
 def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
-    """The conditions because of which a rule holds; none where it does not."""
+    """Returns the conditions because of which a rule holds; empty if it does not."""
     if not _holds(rule, status):
         return
     if isinstance(rule, AllOf | AnyOf):
@@ -215,7 +215,7 @@ def _good(status: _Status) -> str:
 
 
 def _value(value: object, path: str) -> object:
-    """The value at a dotted path; None where there is none."""
+    """Returns the value at a dotted path; None if there is none."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -1,4 +1,4 @@
-"""Settings: the operator's choices for every serving API, from the controller's settings file (YAML, camelCase)."""
+"""Settings: the operator's settings for all APIs, from the controller's settings file (YAML, camelCase)."""
 
 from __future__ import annotations
 

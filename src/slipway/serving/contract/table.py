@@ -1,4 +1,4 @@
-"""Table: an Api whose functions stand in modules, by their names. What it leaves out, its resources do not want."""
+"""Table: an Api whose functions are in modules. Omitted functions have defaults."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Watches: the usual ways in which a change of an object leads to a resource, and the usual indexes. Pure.
+"""Watches: common functions from a change of an object to the affected resources, and common indexes. Pure.
 
-What controller-runtime calls Owns, EnqueueRequestsFromMapFunc and IndexField.
+controller-runtime calls them Owns, EnqueueRequestsFromMapFunc and IndexField.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def owned_by(
 
 
 def of_owner(owner: Kind) -> Enqueue:
-    """The object's controller, if it is of the kind ``owner``."""
+    """Returns the object's controller, if it is of the kind ``owner``."""
     keys = owner_keys(owner)
 
     def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
@@ -46,7 +46,8 @@ def of_owner(owner: Kind) -> Enqueue:
 
 
 def referenced_by(owner: Kind, kind: Kind, index: str = REFERENCES) -> Enqueue:
-    """The resources of the kind ``owner`` that refer to an object of ``kind``; :func:`by_reference` makes the index."""
+    """Returns the resources of the kind ``owner`` that refer to an object of ``kind``; :func:`by_reference` builds the
+    index."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         return [key(resource) for resource in listers.list(owner, index, _place(kind, change.key))]
@@ -74,7 +75,7 @@ def stops(change: Change) -> bool:
 
 
 def first_or_last(change: Change, listers: Listers, kind: Kind, index: str, values: IndexFunction) -> bool:
-    """Whether this change of an object of ``kind`` brings the first one with some value of an index, or takes the last.
+    """Whether this change of an object of ``kind`` adds the first one with some value of an index, or removes the last.
     ``values``: the index's function."""
     before, after = (set(values(obj)) if obj else set() for obj in (change.old, change.new))
     return any(listers.count(kind, index, value) == (value in after) for value in before ^ after)

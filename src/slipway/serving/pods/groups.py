@@ -1,8 +1,8 @@
-"""Groups: pods that serve one replica of a model together, a leader and its workers, as a LeaderWorkerSet. Pure.
+"""Groups: pods that together serve one replica of a model, a leader and its workers, as a LeaderWorkerSet. Pure.
 
-The controller of LeaderWorkerSets (sigs.k8s.io/lws) need not be installed: who needs it says so in a condition, see
-``Watch.optional``. It starts a group anew as a whole, tells each pod its place by ``LWS_LEADER_ADDRESS``,
-``LWS_GROUP_SIZE`` and ``LWS_WORKER_INDEX``, and labels it with it.
+The controller of LeaderWorkerSets (sigs.k8s.io/lws) is optional: without it, a condition reports that (see
+``Watch.optional``). It restarts a group as a whole, gives each pod its place in ``LWS_LEADER_ADDRESS``,
+``LWS_GROUP_SIZE`` and ``LWS_WORKER_INDEX``, and labels it accordingly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ with that name and a hash of eleven characters: 63 in all, with room for a milli
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """What a LeaderWorkerSet has beside its pods' templates."""
+    """The fields of a LeaderWorkerSet without its pod templates."""
 
     name: str
     """Of LONGEST_NAME characters at most."""
@@ -91,8 +91,8 @@ def as_workload(observed: Object) -> Object:
 
 
 def owner_name(controller: str, labels: Mapping[str, str]) -> str:
-    """The LeaderWorkerSet of a pod that the StatefulSet ``controller`` made; empty: none. Leaders' StatefulSet has its
-    name, that of workers their leader's, which begins with it."""
+    """Returns the LeaderWorkerSet of a pod that the StatefulSet ``controller`` created; empty: none. The leaders'
+    StatefulSet has its name; that of workers has their leader's, which begins with it."""
     name = labels.get(NAME, "")
     return name if name and (controller == name or controller.startswith(f"{name}-")) else ""
 

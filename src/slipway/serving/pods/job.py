@@ -1,4 +1,4 @@
-"""Jobs: one container that runs to its end, tried again within bounds. Pure."""
+"""Jobs: one container that runs to completion, with a limited number of retries. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PODLESS_SECONDS = 20
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Job's pod is made of."""
+    """The parts of a Job's pod."""
 
     name: str
     namespace: str
@@ -40,7 +40,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job(task: Task) -> Object:
-    """Its pods are kept when they failed, as their last words say why; a node that is drained counts for nothing."""
+    """Builds a Job. Failed pods are kept, because their last lines explain the failure; a drained node does not count
+    as a failure."""
     pod: Object = {
         "serviceAccountName": task.service_account,
         "securityContext": task.security,
@@ -75,7 +76,7 @@ def job(task: Task) -> Object:
 
 
 def ended(job: Object | None, how: str) -> float | None:
-    """Unix seconds at which the Job became ``Complete`` or ``Failed``; None: it has not."""
+    """Returns the time at which the Job became ``Complete`` or ``Failed``, in Unix seconds; None: it has not."""
     conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     for condition in conditions:
         if condition["type"] == how and condition["status"] == "True":
@@ -84,21 +85,22 @@ def ended(job: Object | None, how: str) -> float | None:
 
 
 def exceeded(job: Object | None) -> int | None:
-    """The deadline in seconds that a Job has exceeded; None: it has not."""
+    """Returns the deadline in seconds that a Job has exceeded; None: it has not."""
     conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     late = any(one["type"] == "Failed" and one.get("reason") == "DeadlineExceeded" for one in conditions)
     return (job or {})["spec"].get("activeDeadlineSeconds") if late else None
 
 
 def job_of(pod: Object) -> OwnerReference | None:
-    """The Job that made a pod; None: none did."""
+    """Returns the Job that created a pod; None: no Job did."""
     owner = controller_owner(pod)
     of_a_job = owner is not None and (owner.api_version.partition("/")[0], owner.kind) == (JOB.group, JOB.kind)
     return owner if of_a_job else None
 
 
 def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Those of these pods that this very Job made, the newest first: not one of its name that was before it."""
+    """Returns those of these pods that this Job created, the newest first, without those of an earlier Job with its
+    name."""
     if job is None:
         return []
     mine = [pod for pod in pods if (maker := job_of(pod)) and maker.uid == job["metadata"].get("uid")]
@@ -115,8 +117,8 @@ def is_active(job: Object, now: float) -> bool:
 
 
 def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
-    """What is wrong with a Job that has no pod: it says nowhere but in its events that the cluster refuses them.
-    ``does``: what its pods would do, such as ``loads the weights``."""
+    """Diagnoses a Job without a pod: only its events report that the cluster rejects its pods. ``does``: what its pods
+    would do, such as ``loads the weights``."""
     if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return Diagnosis()
     remaining = created_unix(job) + PODLESS_SECONDS - now
@@ -128,7 +130,7 @@ def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
 
 
 def last_error(pods: Sequence[Object]) -> str:
-    """What the newest pod that failed wrote last, on one line; empty: nothing."""
+    """Returns the last message of the newest failed pod, on one line; empty: there is none."""
     for pod in sorted(pods, key=created_unix, reverse=True):
         status = pod.get("status", {})
         for container in status.get("containerStatuses", []):
@@ -142,7 +144,7 @@ def last_error(pods: Sequence[Object]) -> str:
 
 
 def termination_message(pods: Sequence[Object]) -> str:
-    """What the newest pod that succeeded wrote last; empty: nothing."""
+    """Returns the last message of the newest successful pod; empty: there is none."""
     for pod in sorted(pods, key=created_unix, reverse=True):
         if pod.get("status", {}).get("phase") == "Succeeded":
             for container in pod["status"].get("containerStatuses", []):

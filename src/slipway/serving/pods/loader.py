@@ -1,5 +1,5 @@
-"""Loader: what makes a container one that the controller, and nobody else, may ask and tell, and how one stands beside
-an engine, whose adapters it looks after. Pure."""
+"""Loader: a container that only the controller can query and command, and its place beside an engine whose adapters it
+manages. Pure."""
 
 from __future__ import annotations
 

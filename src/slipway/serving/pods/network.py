@@ -1,7 +1,7 @@
-"""Network: who reaches the pods of a server, as a NetworkPolicy. Pure.
+"""Network: which clients reach the pods of a server, as a NetworkPolicy. Pure.
 
-Policies are additive: a selected pod accepts what any of them allows. So the policy that closes a loader's port, which
-must allow all other ports, would open what the policies of a namespace close, and is left out where there are any.
+Policies are additive: a selected pod accepts what any of them allows. The policy that closes a loader's port must allow
+all other ports, which would open what a namespace's policies close. It is therefore omitted if there are any.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def ingress(server: ModelServer, settings: Settings, *, policed: bool) -> tuple[
 
 
 def among(name: str, namespace: str, selector: Mapping[str, str], port: int, settings: Settings) -> tuple[Object, ...]:
-    """The policy for several workloads that answer together, if they are to have one: their pods reach each other at
-    any port, and those who send requests reach this one. ``selector``: of all their pods."""
+    """Returns the policy for several workloads that answer together, if they need one: their pods reach each other at
+    any port, and clients reach this one. ``selector``: of all their pods."""
     if not settings.network_policies.models:
         return ()
     rules = [{"from": [{"podSelector": {"matchLabels": dict(selector)}}]}, _clients(port, settings)]

@@ -1,6 +1,4 @@
-"""Policies: what Kubernetes itself is asked to do for a server: how many replicas it has, which pods come first when
-there is not room for all, and which ones are not to be moved. Pure.
-"""
+"""Policies: a server's Kubernetes objects for autoscaling, priority and disruption. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ UNMOVED = {
 
 
 class Served(Protocol):
-    """What a policy needs to know of pods and of the Deployment that makes them: a ModelServer, or a Rollout."""
+    """The fields of pods and of their Deployment that a policy needs: a ModelServer, or a Rollout."""
 
     @property
     def name(self) -> str: ...
@@ -56,7 +54,7 @@ class Served(Protocol):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What replicas shall have on average."""
+    """The target average of the replicas."""
 
     type: Literal["Pods", "Resource"]
     name: str
@@ -88,8 +86,8 @@ def _metric(target: Target) -> Object:
 def disruption_budget(
     server: Served, scale: Scale, settings: Settings, *, protected: bool = False, limit: Object | None = None
 ) -> tuple[Object, ...]:
-    """No more than one of several pods that serve is put off its node on purpose at a time; of a protected server none.
-    A pod that does not serve is in nobody's way. One alone needs no budget: it may go.
+    """Allows at most one of several serving pods to be evicted at a time, and of a protected server none. Pods that do
+    not serve are always evictable. A single pod needs no budget.
 
     ``limit``: ``minAvailable`` or ``maxUnavailable`` as the spec has it, in place of all that.
     """

@@ -1,6 +1,6 @@
-"""ModelServer: the pods that serve one model, in words of Kubernetes but of no API and no engine.
+"""ModelServer: the pods that serve one model, described independently of APIs and engines.
 
-An API maps its spec to a ModelServer with the help of an engine; :mod:`slipway.serving.pods.workload` makes the
+An API maps its spec to a ModelServer with the help of an engine, and :mod:`slipway.serving.pods.workload` creates the
 objects.
 """
 
@@ -16,8 +16,8 @@ from slipway.serving.routing.route import Route
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """One question that the kubelet asks again and again: an HTTP path of the container's port, a command in it, or
-    with neither whether the port takes connections. All times are seconds."""
+    """A check that the kubelet repeats: an HTTP path of the container's port, a command in it, or otherwise whether the
+    port accepts connections. All times are seconds."""
 
     port: int = 0
     """0: the engine's."""
@@ -46,7 +46,7 @@ def failure_window_seconds(probe: Object) -> int:
 
 
 class Probes(msgspec.Struct, frozen=True):
-    """When a container has started, when it is sent requests, and when it is started anew."""
+    """When a container has started, when it gets requests, and when it is restarted."""
 
     startup: Probe
     readiness: Probe
@@ -63,7 +63,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of the pod. What is empty is left to the image, or to Kubernetes."""
+    """One process of the pod. Empty fields are left to the image, or to Kubernetes."""
 
     name: str
     image: str
@@ -95,8 +95,8 @@ class File(msgspec.Struct, frozen=True):
 
 
 class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the pods of a model need. Its objects lie in ``namespace`` and are called ``name`` where nothing
-    else is said."""
+    """Everything that the pods of a model need. Its objects are in ``namespace`` and have the name ``name`` unless
+    noted."""
 
     name: str
     namespace: str
@@ -151,7 +151,7 @@ class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """How many replicas are wanted, and how they are replaced."""
+    """The desired replicas, and how they are replaced."""
 
     replicas: int | None
     """None: somebody else says it, and the Deployment keeps what it has."""
@@ -164,7 +164,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class ServiceSpec(msgspec.Struct, frozen=True):
-    """A Service: a name for those of the pods that ``selector`` finds, and what the gateway is told of it."""
+    """A Service: a name for the pods that ``selector`` finds, and its route at the gateway."""
 
     name: str
     selector: Mapping[str, str]

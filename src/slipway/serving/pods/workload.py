@@ -1,8 +1,8 @@
-"""Builders: a ModelServer, its Scale and its ServiceSpecs become a Deployment, Services, a ConfigMap and a
+"""Builders: turn a ModelServer, its Scale and its ServiceSpecs into a Deployment, Services, a ConfigMap and a
 ServiceAccount. Pure.
 
-Every field here is one that slipway owns; what others set stays theirs, as the applier sends these objects by
-server-side apply.
+Slipway owns every field here. Fields of other owners stay, because the applier sends these objects with server-side
+apply.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FILE_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 def restricted(user: int | None) -> Object:
-    """A pod's security context as the restricted Pod Security Standard asks. None: the cluster says who it runs as."""
+    """Returns a pod's security context for the restricted Pod Security Standard. None: the cluster assigns the user."""
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     return {"runAsNonRoot": True, **ids, **CONFINED}
 
@@ -73,7 +73,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workload(server: ModelServer, scale: Scale, addresses: Sequence[ServiceSpec]) -> Workload:
-    """What serves one model. Raises InvalidSpecError where the server's patches cannot be applied."""
+    """Builds the objects that serve one model. Raises InvalidSpecError if the server's patches cannot be applied."""
     return Workload(
         accounts=(service_account(server),) if server.own_account and not server.service_account else (),
         services=tuple(service(server, address) for address in addresses),
@@ -88,18 +88,18 @@ def child(kind: Kind, name: str, namespace: str, labels: Mapping[str, str], **fi
 
 
 def service_account(server: ModelServer) -> Object:
-    """An account that may do nothing and hands no token to the engine."""
+    """Builds an account without rights, whose token the engine does not get."""
     return child(SERVICE_ACCOUNT, server.name, server.namespace, server.labels, automountServiceAccountToken=False)
 
 
 def service(server: ModelServer, address: ServiceSpec) -> Object:
-    """The model's address in the cluster, which is also what tells the gateway of it."""
+    """Builds the model's address in the cluster, which also announces it to the gateway."""
     whole = address if address.port else msgspec.structs.replace(address, port=server.port)
     return service_of(server.namespace, server.labels, whole)
 
 
 def service_of(namespace: str, labels: Mapping[str, str], address: ServiceSpec) -> Object:
-    """A Service that leads to pods which somebody else's workload makes. Its port is given."""
+    """Builds a Service for the pods of another owner's workload. Its port is given."""
     port = {"name": PORT_NAME, "port": address.port, "targetPort": PORT_NAME, "protocol": "TCP"}
     if address.node_port is not None:
         port["nodePort"] = address.node_port
@@ -122,7 +122,8 @@ def files_name(server: ModelServer) -> str:
 
 
 def file_keys(files: Sequence[File]) -> dict[str, File]:
-    """ConfigMap key -> file: the path with ``_`` for ``/``, or its digest where that is no key or another file's."""
+    """Returns ConfigMap key -> file: the path with ``_`` for ``/``, or its digest if that is not a valid key or another
+    file's."""
     keys: dict[str, File] = {}
     for file in files:
         plain = file.path.replace("/", "_")
@@ -132,7 +133,7 @@ def file_keys(files: Sequence[File]) -> dict[str, File]:
 
 
 def deployment(server: ModelServer, scale: Scale) -> Object:
-    """A Deployment of the server's pods. Raises InvalidSpecError where its patches cannot be applied."""
+    """Builds a Deployment of the server's pods. Raises InvalidSpecError if its patches cannot be applied."""
     rollout = Rollout(
         name=server.name,
         namespace=server.namespace,
@@ -145,7 +146,7 @@ def deployment(server: ModelServer, scale: Scale) -> Object:
 
 
 def pod_template(server: ModelServer) -> Object:
-    """The pod of a ModelServer. Raises InvalidSpecError where its patches cannot be applied."""
+    """Builds the pod of a ModelServer. Raises InvalidSpecError if its patches cannot be applied."""
     labels = {**server.labels, **server.selector} | {MANAGED_BY: MANAGER} | dict(server.pod_labels)
     pod = _patched(
         server, {"metadata": {"labels": labels, "annotations": dict(server.pod_annotations)}, "spec": _pod(server)}
@@ -155,7 +156,7 @@ def pod_template(server: ModelServer) -> Object:
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Deployment has beside its pods' template."""
+    """The fields of a Deployment without its pod template."""
 
     name: str
     namespace: str
@@ -167,8 +168,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deployment_of(template: Object, rollout: Rollout) -> Object:
-    """A Deployment of pods as a finished template has them. What finds them is added to it: the selector's labels, our
-    label, and the digest that tells them from pods of an older spec."""
+    """Builds a Deployment of pods with a finished template. It adds the selector's labels, our label, and the digest
+    that distinguishes them from pods of an older spec."""
     spec = {
         **({} if rollout.scale.replicas is None else {"replicas": rollout.scale.replicas}),
         "selector": {"matchLabels": dict(rollout.selector)},
@@ -194,7 +195,7 @@ def with_selector_labels(template: Object, selector: Mapping[str, str]) -> Objec
 
 
 def _marked(template: Object) -> Object:
-    """With the digest that tells its pods from those of an older spec, unless it has one."""
+    """Adds the digest that distinguishes its pods from those of an older spec, unless it has one."""
     annotations = annotations_of(template)
     if TEMPLATE in annotations:
         return template
@@ -212,7 +213,8 @@ def _revision_input(server: ModelServer, spec: Object) -> Object | list[Object]:
 
 
 def with_labels_of(desired: Object, observed: Object | None) -> Object:
-    """The Deployment with the pods' labels and annotations as observed, where their spec and files are as observed.
+    """Returns the Deployment with the pods' labels and annotations as observed, if their spec and files are as
+    observed.
 
     A label alone is no reason to replace pods; it comes to them with the next change that is one.
     """
@@ -248,8 +250,8 @@ def digest(value: object) -> str:
 
 
 def _patched(server: ModelServer, pod: Object) -> Object:
-    """The pod after the author's patches and the operator's, which may change anything but what the Deployment finds it
-    by."""
+    """Returns the pod after the author's patches and the operator's, which may change anything but the Deployment's
+    selector labels."""
     patched_pod = _apply_patches(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
     return _apply_patches(server, patched_pod, server.patches, "InvalidConfig", server.patches_field)
 
@@ -301,7 +303,7 @@ def _file_mounts(server: ModelServer) -> list[Mount]:
 
 
 def _answering(server: ModelServer) -> Object:
-    """What only a container that answers requests has."""
+    """Returns the fields of a container that answers requests."""
     probes, hook = server.probes, server.drain.hook(server.port)
     defaults = {
         "startupProbe": _probe(probes.startup),

@@ -43,7 +43,7 @@ class Rules(NamedTuple):
         return self.namespaces is None or namespace in self.namespaces
 
     def refusal(self, namespace: str, model: str) -> str:
-        """Why no Service of the namespace may have this id; empty where one may."""
+        """Returns why no Service of the namespace may have this ID; empty if one may."""
         if not self.serves(namespace):
             return NOT_ROUTED
         owner = self.owners.get(model)
@@ -78,7 +78,7 @@ def _first(name: str) -> bool:
 
 
 def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: str) -> list[str]:
-    """What is wrong with the operator's choices, each with the name of its setting."""
+    """Returns the problems of the operator's settings, each with the setting's name."""
     messages = [f"idOwners: {model!r} is not a model ID" for model in owners if not MODEL_ID.fullmatch(model)]
     messages += [f"idOwners: {name!r} is not a namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
     messages += [
@@ -120,7 +120,7 @@ def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
 
 
 def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
-    """Decides which Service answers for each qualified id; two may share one when they are of two APIs."""
+    """Decides which Service answers for each qualified ID. Two of different APIs may share one."""
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
         if service.qualified and not service.why_not(service.qualified):

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What all gateways together report about one Service."""
+    """The report of all gateways together about one Service."""
 
     busy: bool
     """Whether requests for it are in flight or waiting."""
@@ -15,7 +15,7 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 def observe(before: Demand | None, requests: int, now: float, *, complete: bool) -> Demand | None:
-    """The demand after one more look; None: not known yet.
+    """Returns the demand after another observation; None: unknown yet.
 
     ``complete``: whether all gateways answered. A gateway that did not may have requests, so no Service becomes idle.
     """

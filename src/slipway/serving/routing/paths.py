@@ -1,4 +1,4 @@
-"""Paths: what a model can be asked, each once. The gateway serves them; engines and routes say which they know."""
+"""Paths: the request paths of models. The gateway serves them; engines and routes list the ones that they support."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ModelPath(NamedTuple):
-    """A path that takes POST with the model's id in its body."""
+    """A path that takes POST with the model ID in its body."""
 
     path: str
     form: bool = False

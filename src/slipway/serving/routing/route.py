@@ -1,8 +1,8 @@
-"""Routes: how a Service says which public model names it answers for.
+"""Routes: the model names for which a Service answers.
 
-The controller writes them, a user may write one by hand, the gateway reads them. A Service takes part when it carries
-the label ``slipway.inference/route: "true"``. Its annotation of the same name holds a :class:`Route` as JSON; every
-field has a default, so that an engine deployed by hand needs the label alone.
+The controller writes them, users may write them by hand, and the gateway reads them. A Service takes part if it has the
+label ``slipway.inference/route: "true"``. Its annotation with the same name holds a :class:`Route` as JSON. Every field
+has a default, so that an engine deployed by hand needs only the label.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class When(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which requests a target is for. All that is said has to hold."""
+    """The requests that a target is for. All conditions must hold."""
 
     headers: Annotated[Mapping[_HeaderName, _HeaderValues], msgspec.Meta(max_length=8)] = {}
     """Values of which a header has to have one, by its name."""
@@ -102,7 +102,7 @@ class When(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Target(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A routed Service of the same namespace that answers requests for another one's ids.
+    """A routed Service of the same namespace that answers requests for another one's IDs.
 
     Of each order one target gets its turn, by weight among those that have an endpoint. The next order follows where it
     fails before its answer begins. Targets of a target are not asked.
@@ -124,14 +124,14 @@ class Target(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, rename="camel"):
-    """Requests for these ids are told, where nobody else has them, why nothing answers."""
+    """Requests for these IDs get the reason why nothing answers, unless another Service has them."""
 
     reason: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,99}\Z")]
     models: Annotated[tuple[str, ...], msgspec.Meta(max_length=2)]
 
 
 class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the gateway needs to know of one Service beyond its endpoints.
+    """What the gateway needs to know about a Service in addition to its endpoints.
 
     Unknown fields are ignored, so that an older gateway reads what a newer controller writes.
     """
@@ -178,11 +178,11 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class InvalidRouteError(ValueError):
-    """The annotation is not a route; the message says where it is wrong."""
+    """The annotation is not a valid route. The message names the place."""
 
 
 class Refused(NamedTuple):
-    """An id that a Service asks for and may not have."""
+    """An ID that a Service requests and may not have."""
 
     model: str
     why: str
@@ -190,7 +190,7 @@ class Refused(NamedTuple):
 
 
 class RoutedService(NamedTuple):
-    """A Service that takes part in routing, with every default of its route filled in."""
+    """A Service that takes part in routing, with all defaults of its route."""
 
     namespace: str
     name: str
@@ -214,7 +214,7 @@ class RoutedService(NamedTuple):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The public model ids that it asks for and may have."""
+        """The public model IDs that it requests and may have."""
         if not self.refused:
             return self.route.models
         refused = {model for model, _unused in self.refused}
@@ -222,7 +222,7 @@ class RoutedService(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """What is wrong with its ids, in one sentence that names the first few; empty where nothing is."""
+        """What is wrong with its IDs, in one sentence that names the first few; empty if nothing is."""
         complaints = [f"model id {_short(model)} {why}" for model, why in self.refused[:_MAX_LISTED_IDS]]
         rest = len(self.refused) - len(complaints)
         return "; ".join([*complaints, *([f"and {rest} more IDs cannot be served"] if rest else [])])
@@ -235,7 +235,7 @@ class RoutedService(NamedTuple):
 
 
 def routed_service(service: Object) -> RoutedService:
-    """Reads the route of a labelled Service. Ids that cannot stand in a table are refused; the others count.
+    """Reads the route of a labelled Service. Invalid IDs are refused; the others count.
 
     Raises InvalidRouteError where the annotation is not a route or names a port that the Service lacks.
     """
@@ -287,12 +287,12 @@ def _target_characters(route: Route) -> int:
 
 
 def _aliases(aliases: Iterable[str], models: Sequence[str]) -> tuple[str, ...]:
-    """Each that can stand in a request, once, and no name of its own."""
+    """Returns each valid alias once, without the Service's own names."""
     return tuple(model for model in dict.fromkeys(aliases) if model not in models and MODEL_ID.fullmatch(model))
 
 
 def _short(text: str) -> str:
-    """Someone else's text in a message, quoted and without what a terminal would obey."""
+    """Quotes untrusted text for a message, without terminal control characters."""
     return ascii(text if len(text) <= _MAX_ID_CHARACTERS else f"{text[:_MAX_ID_CHARACTERS]}...")
 
 

@@ -1,9 +1,9 @@
-"""Scaling: how many replicas a model's requests ask for. Pure; the controller's autoscaler feeds it.
+"""Scaling: how many replicas a model's requests need. Pure; the controller's autoscaler calls it.
 
-Two looks at the same requests. The steady one is the mean over the window, in requests of one replica. The
-quick one is what every sample of the last seconds had, so that a burst is met at once and a single odd sample is not;
-what is hardly more than the replicas are made for is no burst. Up goes what either wants. Down goes only what neither
-wanted for as long as the delay says.
+There are two measures of the same requests. The steady one is the mean over the window, in requests of one replica. The
+quick one is the minimum of the last seconds' samples, so that a burst counts at once and a single outlier does not; a
+load slightly above the replicas' target is not a burst. The replicas rise if either measure needs more. They fall only
+if neither has needed them for the delay.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class High(NamedTuple):
-    """What was wanted last at a time, where nothing after it wanted as much."""
+    """The highest desired number at a time, if nothing later was as high."""
 
     at: float
     replicas: int
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What is remembered of one model's requests."""
+    """The stored measurements of one model's requests."""
 
     window: tuple[float, ...]
     """The mean of each interval, oldest first."""
@@ -96,7 +96,7 @@ def intervals(scaling: Scaling) -> int:
 
 
 def begin(scaling: Scaling, average: float, now: float) -> Load:
-    """The memory of a model that was not looked at before; ``average`` is what is known of it, else 0."""
+    """Returns the load of a model that was not measured before. ``average``: its stored average, else 0."""
     return Load(window=(average,) * intervals(scaling), began=now)
 
 

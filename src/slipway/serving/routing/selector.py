@@ -47,7 +47,7 @@ class Requirement(NamedTuple):
 
 
 def parse(*selectors: str) -> tuple[Requirement, ...]:
-    """Reads selectors of which all count; one without any text asks for nothing. Raises InvalidSelectorError."""
+    """Parses selectors that must all match. One without text matches everything. Raises InvalidSelectorError."""
     return tuple(requirement for text in selectors if text.strip() for requirement in _parse(text))
 
 

@@ -1,4 +1,4 @@
-"""Adapters: how far those of a resource are, over all of its pods. Pure."""
+"""Adapters: the state of a resource's adapters over all of its pods. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Standing(msgspec.Struct, frozen=True):
 def standings(
     adapters: Iterable[Adapter], pods: Iterable[Object], reports: Mapping[str, AgentReport]
 ) -> tuple[Standing, ...]:
-    """Of each adapter. ``reports``: what the loaders in the pods told last, by uid of the pod."""
+    """Returns the state of each adapter. ``reports``: the last reports of the loaders in the pods, by uid of the
+    pod."""
     serving = [pod for pod in pods if not deleting(pod) and is_ready(pod)]
     states = {(uid(pod), state.name): state for pod in serving for state in _states(reports, pod)}
     return tuple(_standing(adapter, serving, states) for adapter in adapters)

@@ -1,8 +1,8 @@
-"""Report: the conditions that every served model shows, whatever API declared it. Pure.
+"""Report: the conditions of every served model, in all APIs. Pure.
 
-Accepted: the spec can be served and its objects are in place. Available: at least one replica answers. Progressing:
-pods of the newest spec are on their way; ``False/Complete`` once all of them answer, ``False/<failure>`` when they will
-not by themselves. Routed: the gateway serves the model under its name.
+Accepted: the spec can be served and its objects exist. Available: at least one replica answers. Progressing: pods of
+the newest spec are starting; ``False/Complete`` once all of them answer, ``False/<failure>`` if they cannot without a
+change. Routed: the gateway serves the model under its name.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ MAX_LISTED = 3
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What has to come before pods are made, or why there are none; nothing is wrong."""
+    """What must happen before pods are created, or why there are none. It is not a failure."""
 
     reason: str
     message: str
 
 
 class Component(msgspec.Struct, frozen=True):
-    """One workload of a resource, as last observed, and what is wrong with it."""
+    """One workload of a resource, as last observed, and its failure."""
 
     workload: Object | None
     """None while there is none."""
@@ -159,7 +159,7 @@ def _counts(deployment: Object) -> tuple[int, int, int, int]:
 
 
 def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
-    """Whether the Service ``namespace/name`` answers for the public names that it asks for."""
+    """Whether the Service ``namespace/name`` answers for the public names that it requests."""
     own = next((service for service in services if service.key == key), None)
     if own is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")

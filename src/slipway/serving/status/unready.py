@@ -1,7 +1,8 @@
-"""Unready: why nothing answers for a model, as the gateway tells whoever asks for it. Pure.
+"""Unready: why a model does not answer, for the gateway's error responses. Pure.
 
-The controller writes it into an annotation of the model's Services, as one word: those who ask may read no status. A
-resource that is refused has no Service; one without pods stands in for it, which takes no id from anybody.
+The controller writes it into an annotation of the model's Services, as one word, because clients may not be allowed to
+read the status. A rejected resource has no Service; a Service without pods stands in for it, which takes no model ID
+from others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Unready(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Explanation(NamedTuple):
-    """What is told of a resource, and in how many seconds that may change by itself."""
+    """The explanation of a resource, and in how many seconds it may change without an event."""
 
     unready: Unready | None = None
     recheck_seconds: float | None = None
@@ -76,7 +77,7 @@ def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
 
 
 def annotation(unready: Unready | None) -> str | None:
-    """The annotation's text; None: there is to be none."""
+    """Returns the annotation's text; None: there should be none."""
     return msgspec.json.encode(unready).decode() if unready else None
 
 
@@ -92,7 +93,7 @@ def stand_in(api: str, resource: Object, unready: Unready) -> Object:
 
 
 def _word(reason: str, *, final: bool) -> Unready | None:
-    """None for what is no word: of other writers' conditions it may be anything."""
+    """Returns None for an invalid reason: conditions of other writers may contain anything."""
     try:
         return msgspec.convert({"reason": reason, "final": final}, Unready)
     except msgspec.ValidationError:
@@ -104,7 +105,7 @@ def _is_true(condition: Object | None) -> bool:
 
 
 def _unscheduled_since(pod: Object) -> float:
-    """Unix seconds; 0 of a pod that has a node, or is on its way out."""
+    """Unix seconds; 0 for a pod that has a node, or is being deleted."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     condition = next((one for one in conditions if one["type"] == "PodScheduled"), None)
     waits = condition is not None and condition["status"] == "False" and not deleting(pod)

@@ -1,9 +1,10 @@
-"""Agent: what controller and loader say to each other. The loader runs beside an engine, or alone in a Job that fills a
-cache; it answers HTTP on :data:`PORT`, and whoever is not the controller is refused (see
+"""Agent: the protocol between controller and loader. The loader runs beside an engine, or alone in a Job that fills a
+cache. It serves HTTP on :data:`PORT`, and rejects all clients but the controller (see
 :mod:`slipway.serving.wire.proof`).
 
-``GET /v1/state`` gives an :class:`AgentReport`. ``PUT /v1/adapters`` takes a list of :class:`Adapter`, the complete
-wish, and gives the report too: the work goes on after the answer. ``GET /healthz`` is for the kubelet, without a proof.
+``GET /v1/state`` returns an :class:`AgentReport`. ``PUT /v1/adapters`` takes a list of :class:`Adapter`, all desired
+ones, and returns the report as well: the work continues after the response. ``GET /healthz`` is for the kubelet,
+without a proof.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def version(url: str) -> str:
-    """What tells two versions of an adapter apart: the SHA-256 of its url, in hexadecimal digits. Each side computes it
-    itself, so that nobody can pass one url off as another."""
+    """Identifies a version of an adapter: the SHA-256 of its URL, in hexadecimal digits. Each side computes it itself,
+    so that one URL cannot pass as another."""
     return hashlib.sha256(url.encode()).hexdigest()
 
 
 def label(url: str) -> str:
-    """Value of a pod's label for an adapter, as the original has it: FNV-1a of 32 bits. Anybody can find another url of
-    the same value, so it identifies nothing; it is for people and dashboards."""
+    """Returns the value of a pod's label for an adapter, as in the original: FNV-1a of 32 bits. It is easy to find
+    another URL with the same value, so it identifies nothing; it is for users and dashboards."""
     value = 0x811C9DC5
     for byte in url.encode():
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
@@ -51,7 +52,7 @@ def label(url: str) -> str:
 
 
 class Adapter(msgspec.Struct, frozen=True, rename="camel"):
-    """A LoRA adapter that an engine shall have loaded."""
+    """A LoRA adapter that an engine should have loaded."""
 
     name: str
     """Its name at the engine, which is the model id of requests: ``model_adapter``."""
@@ -61,12 +62,12 @@ class Adapter(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def digest(self) -> str:
-        """Of the url; tells two versions under one name apart."""
+        """Of the URL. Distinguishes two versions with the same name."""
         return version(self.url)
 
 
 class AdapterSet(msgspec.Struct, frozen=True, kw_only=True):
-    """The adapters that every ready pod of a resource shall have loaded, and how its labels show them."""
+    """The adapters that every ready pod of a resource should have loaded, and how its labels show them."""
 
     adapters: tuple[Adapter, ...] = ()
     prefix: str = ""
@@ -96,7 +97,7 @@ class AdapterState(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):
-    """How much of a download is done. ``total_bytes`` is 0 while it is not known."""
+    """The progress of a download. ``total_bytes`` is 0 while it is unknown."""
 
     done_bytes: int = 0
     total_bytes: int = 0
@@ -104,7 +105,7 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AgentReport(msgspec.Struct, frozen=True, rename="camel"):
-    """Everything that a loader tells."""
+    """A loader's report."""
 
     adapters: tuple[AdapterState, ...] = ()
     progress: Progress | None = None

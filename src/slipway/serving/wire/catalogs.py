@@ -1,9 +1,9 @@
-"""Catalogs of models that other clusters give away: the wire format as far as it is read here, and what is known of
-each catalog. Pure.
+"""Catalogs of models that other clusters share: the wire format as far as it is read here, and the state of each
+catalog. Pure.
 
-``GET <url>/v1/catalog`` gives a :class:`Document`. ``POST <url>/v1/grants`` takes a :class:`GrantRequest` and gives a
-:class:`Grant`, which opens one repository of the other cluster's registry for a few minutes. Fields that are not known
-are passed over, so that a catalog may say more. The documentation describes both for other implementations.
+``GET <url>/v1/catalog`` returns a :class:`Document`. ``POST <url>/v1/grants`` takes a :class:`GrantRequest` and returns
+a :class:`Grant`, which opens one repository of the other cluster's registry for a few minutes. Unknown fields are
+ignored. The documentation describes both for other implementations.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class GrantRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which entry somebody wants to pull."""
+    """The entry to pull."""
 
     name: Name
     version: Version = ""
@@ -71,7 +71,7 @@ class GrantRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where an entry's bytes are, and what opens them for a few minutes. Not to be shown to anybody."""
+    """The location of an entry's bytes, and the credentials that open them for a few minutes. It is secret."""
 
     api_version: Literal["catalog.slipway.inference/v1"]
     registry: Registry
@@ -85,14 +85,14 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Import(Grant, frozen=True, kw_only=True, rename="camel"):
-    """A grant as the depot hands it to a publisher."""
+    """A grant as the depot returns it to a publisher."""
 
     ca: str = ""
     """PEM of the certificate authority that the registry is known by. Empty: the public ones."""
 
 
 class CatalogAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A catalog that a resource wants read, again and again."""
+    """A catalog that a resource reads at intervals."""
 
     url: str
     """Without a slash at its end."""
@@ -104,7 +104,7 @@ class CatalogAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Catalog(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one catalog. Before it was asked for the first time there is none."""
+    """The state of one catalog. Before its first request there is none."""
 
     address: CatalogAddress
     revision: str = ""
@@ -124,12 +124,12 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def active(self) -> Sequence[Entry]:
-        """What is there for new imports."""
+        """The entries for new imports."""
         return [entry for entry in self.entries if entry.active]
 
 
 class UndecidedError(Exception):
-    """Nothing can be chosen. The message says why, and what to write."""
+    """No choice is possible. The message has the reason and the fix."""
 
     def __init__(self, message: str, *, passing: bool) -> None:
         super().__init__(message)
@@ -139,8 +139,9 @@ class UndecidedError(Exception):
 
 
 def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -> str:
-    """The name of the catalog to choose from: the one called ``source``, or the only one that is ready. None for a
-    catalog: it was not asked yet, and before all were nobody knows that there is only one. Raises UndecidedError."""
+    """Returns the name of the catalog to choose from: the one called ``source``, or the only one that is ready. A
+    catalog that is None has not been read; until all have been, it is unknown whether there is only one. Raises
+    UndecidedError."""
     candidates = catalogs if source is None else {source: catalogs[source]} if source in catalogs else {}
     unread = next((name for name, catalog in candidates.items() if catalog is None), None)
     if unread is not None:
@@ -175,7 +176,7 @@ def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -
 
 
 def read_catalog(body: bytes | bytearray) -> Document:
-    """Raises DecodingError for what is no catalog, or names one version of a model twice."""
+    """Raises DecodingError for an invalid catalog, or one that names a version of a model twice."""
     document = decode_json(body, Document, most=CATALOG_BYTES)
     seen: set[tuple[str, str]] = set()
     for entry in document.entries:
@@ -186,7 +187,7 @@ def read_catalog(body: bytes | bytearray) -> Document:
 
 
 def read_grant(body: bytes | bytearray, request: GrantRequest) -> Grant:
-    """Raises DecodingError for what is no grant for what was asked for."""
+    """Raises DecodingError for an invalid grant, or one for another entry."""
     grant = decode_json(body, Grant, most=GRANT_BYTES)
     if grant.digest != request.digest:
         raise DecodingError("it is for a different digest than requested")

@@ -25,11 +25,12 @@ _CONTEXT = b"slipway-depot-token-v1\n"
 
 
 class TokenError(Exception):
-    """The token is not ours, is for something else, or has expired. The message says which, and shows nothing of it."""
+    """The token is not ours, has another purpose, or has expired. The message says which, and contains nothing of
+    it."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a token permits."""
+    """The permissions of a token."""
 
     use: Literal["upload", "pull"]
     namespace: str

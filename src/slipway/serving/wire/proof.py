@@ -35,7 +35,7 @@ _FORM = re.compile(rf"{SCHEME} issued=([0-9]{{1,20}}),digest=([0-9a-f]{{64}}),si
 
 
 class ProofError(Exception):
-    """The request does not come from the controller, or not now. The message says what is wrong."""
+    """The request does not come from the controller, or not now. The message has the reason."""
 
     def __init__(self, message: str, *, missing: bool = False) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class ProofError(Exception):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What a valid signature vouches for, beyond the request line."""
+    """What a valid signature proves, in addition to the request line."""
 
     issued: int
     """Unix time in nanoseconds, by the controller's clock."""
@@ -84,7 +84,7 @@ def body_digest(body: bytes) -> str:
 
 
 def public_key(text: str) -> Ed25519PublicKey:
-    """Raises ValueError for what is no public key as ``SigningKey.public`` writes it."""
+    """Raises ValueError for an invalid public key, which ``SigningKey.public`` writes."""
     if not CONTROLLER_KEY.fullmatch(text):
         raise ValueError(f"{text!r} is not an Ed25519 public key (43 characters of base64url)")
     return Ed25519PublicKey.from_public_bytes(_bytes(text))
@@ -112,7 +112,7 @@ def verify_proof(key: Ed25519PublicKey, header: str | None, method: str, path: s
 
 
 def _statement(method: str, path: str, pod: str, issued: int, digest: str) -> bytes:
-    """What is signed: one line each, and none of them can contain a line's end."""
+    """Returns the signed text: one line for each part, none of which can contain a line break."""
     return "\n".join((_CONTEXT, method, path, digest, pod, str(issued))).encode()
 
 

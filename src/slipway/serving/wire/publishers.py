@@ -20,7 +20,7 @@ _RANDOM = re.compile(r"[a-z0-9]{5,10}")
 
 
 def job_name(name: str, uid: str, what: str, attempt: int = 0) -> str:
-    """Of a model's Job. ``what``: PUBLISH or UNPUBLISH."""
+    """Returns the name of a model's Job. ``what``: PUBLISH or UNPUBLISH."""
     digest = hashlib.sha256(f"{uid}\0{what}\0{attempt}".encode()).hexdigest()[:10]
     return with_ending(name, f"-{what}-{digest}")
 

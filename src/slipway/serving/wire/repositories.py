@@ -1,4 +1,4 @@
-"""Repositories of the registry: where the artifact of each model lies. Pure."""
+"""Repositories of the registry: the repository of each model's artifact. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Notes of uploads: the length for which the depot has room, and its proof, in an annotation of the model. Pure.
+"""Notes of uploads: the length that the depot has reserved, and its proof, in an annotation of the model. Pure.
 
-Depot and controller read them, so that neither gives away room that the other one counts on.
+Depot and controller read them, so that neither gives away space that the other one has reserved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOTE_BYTES = 1024
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What stands in the annotation."""
+    """The content of the annotation."""
 
     length: int
     """Bytes of the file: so much of the storage is taken."""
@@ -34,7 +34,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def note(model: Object) -> Note | None:
-    """What an upload noted on a model; None if there is none, or if it is not valid."""
+    """Returns an upload's note on a model; None if it is missing or invalid."""
     try:
         return decode_json(annotations_of(model).get(UPLOAD, ""), Note, most=_NOTE_BYTES)
     except DecodingError:
@@ -47,7 +47,7 @@ def proof(key: bytes, model: str, length: int, expires: int) -> str:
 
 
 def request_proof(key: bytes, model: str, length: int, until: int) -> str:
-    """Of a note whose length must still be checked against the room of the storage."""
+    """Returns the proof of a note whose length must still be checked against the available space."""
     return hmac.digest(key, f"slipway-depot-request-v1\n{model}\n{length}\n{until}".encode(), hashlib.sha256).hex()
 
 
@@ -72,7 +72,7 @@ def _is_one_of(given: str, valid: Sequence[str]) -> bool:
 
 
 def reserved(model: Object, key: bytes, now: float) -> int:
-    """Bytes that an unfinished upload takes of the storage, or asks for just now. Without a key nothing is proven."""
+    """Returns the bytes that an unfinished upload has reserved, or requests now. Without a key nothing is proven."""
     noted = note(model)
     if noted is None or not key:
         return 0

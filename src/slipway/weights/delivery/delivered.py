@@ -1,4 +1,4 @@
-"""Delivered: models that are brought into workloads of others, and by what. Pure."""
+"""Delivered models: models that are added to workloads of other owners, and the means. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from slipway.kube.objects import Object
 from slipway.serving.contract.delivery import Blocked
 
 
-class Brought(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that can be brought."""
+class DeliveredModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that can be delivered."""
 
     name: str
     """Of its folder in the pods."""
@@ -25,7 +25,7 @@ class Brought(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's, and the API's, for all workloads."""
+    """The operator's settings, and the API's, for all workloads."""
 
     folder: str
     """Where containers find their models, each in a folder of its name."""
@@ -49,7 +49,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
-    """By what models come into pods."""
+    """How models get into pods."""
 
     mode: str = ""
     reason: str = ""

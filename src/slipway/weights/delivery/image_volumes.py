@@ -1,4 +1,4 @@
-"""Image volumes: models that Kubernetes mounts as images, where the nodes can. Pure."""
+"""Image volumes: models that Kubernetes mounts as images, if the nodes can. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slipway.serving.contract.delivery import Blocked, DeliveryWorld, NotDeliver
 from slipway.serving.contract.watches import enqueue_nothing
 from slipway.serving.pods.workload import child
 from slipway.serving.wire.depot_token import KEY_BYTES, Claim, sign
-from slipway.weights.delivery.delivered import Brought, Choices, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
 
 UNAVAILABLE = "ImageVolumeUnavailable"
 KUBELET = (1, 33)
@@ -27,8 +27,8 @@ UNKNOWN_SECONDS = 5.0
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
-def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> Means:
-    """Raises NotDeliverableError where nodes cannot mount these models."""
+def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> Means:
+    """Returns the means. Raises NotDeliverableError if nodes cannot mount these models."""
     if not choices.node_registry:
         raise NotDeliverableError(UNAVAILABLE, "No registry that nodes can reach is configured.")
     if len(choices.key) != KEY_BYTES:
@@ -65,7 +65,7 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
 
 
 def _unable(node: Object) -> str:
-    """Why a node mounts no images; empty: it does."""
+    """Returns why a node cannot mount images; empty: it can."""
     node_info, name = node["status"]["nodeInfo"], key(node).name
     runtime, _unused, version = str(node_info.get("containerRuntimeVersion", "")).partition("://")
     if _version(node_info.get("kubeletVersion", "")) < KUBELET:
@@ -81,14 +81,15 @@ def _version(text: str) -> tuple[int, int]:
 
 
 def _expires(world: DeliveryWorld) -> int:
-    """Unix seconds at which the token in a workload's pull Secret ends. They stay the same until it is renewed, at
-    another time for each workload."""
+    """Returns the expiry of the token in a workload's pull Secret, in Unix seconds. It stays the same until the token
+    is renewed, at another time for each workload."""
     offset = int(hashlib.sha256(uid(world.workload).encode()).hexdigest(), 16) % RENEWAL
     return (int(world.now) - offset) // RENEWAL * RENEWAL + offset + LIFE
 
 
 def _pull_secret(world: DeliveryWorld, choices: Choices, claim: Claim) -> Object:
-    """Opens the registry for the kubelet, as far as pods of this namespace may read it; good for nothing else."""
+    """Builds the pull Secret with which the kubelet reads the registry, limited to what pods of this namespace may
+    read."""
     namespace, password = claim.namespace, sign(choices.key, claim)
     login = {"username": "slipway", "password": password, "auth": _text(f"slipway:{password}".encode())}
     config = json.dumps({"auths": {choices.node_registry: login}}).encode()
@@ -102,7 +103,7 @@ def _text(raw: bytes) -> str:
 
 
 def _node(node: Object) -> Object:
-    """What is read of a node."""
+    """Returns the fields of a node that are read."""
     metadata = {field: node["metadata"].get(field) for field in ("name", "uid", "resourceVersion", "labels")}
     node_info = (node.get("status") or {}).get("nodeInfo") or {}
     kept = {field: str(node_info.get(field, "")) for field in ("kubeletVersion", "containerRuntimeVersion")}

@@ -1,4 +1,4 @@
-"""Shared claims: models on a claim that Jobs fill and all workloads of a namespace with these models read. Pure."""
+"""Shared claims: models on a claim that Jobs fill, shared by all workloads of a namespace with these models. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slipway.serving.containers import volumes
 from slipway.serving.contract.delivery import Blocked, DeliveryWorld, owner, owners, template_of
 from slipway.serving.pods.job import pods_of
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
-from slipway.weights.delivery.delivered import Brought, Choices, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
 from slipway.weights.jobs import loads as jobs
 from slipway.weights.jobs.loads import Run, Runner
 from slipway.weights.place import claim, claim_reference
@@ -31,8 +31,8 @@ GIB, MARGIN = 1 << 30, 1.1
 REASONS = {"ReadWriteMany": "RWXSharedVolume", "ReadWriteOnce": "RWOSharedVolume"}
 
 
-def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> Means:
-    """The claim, and what still has to be done to fill it."""
+def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> Means:
+    """Returns the claim, and the remaining work to fill it."""
     digests = {one.digest: one for one in models}
     set_digest = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()[:12]
     place = Key(key(world.workload).namespace, f"{choices.prefix}cache-{set_digest}")
@@ -40,9 +40,9 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
     if pvc is not None and deleting(pvc):
         return Means(claims=(pvc,), blocked=Blocked(CLAIM_PENDING, f"The claim {place.name} is being deleted.", True))
     runs = {one: _run(world, pvc, place.name, one) for one in sorted(digests)}
-    recorded = _filled(pvc)
+    recorded = _filled_digests(pvc)
     filled = recorded | {one for one, run in runs.items() if run.complete_since is not None}
-    over = tuple(run.made for one, run in runs.items() if run.made is not None and one in recorded)
+    over = tuple(run.job for one, run in runs.items() if run.job is not None and one in recorded)
     spec = _spec(choices, sum(one.size for one in digests.values()))
     desired_pvc = _claim(world, choices, pvc or claim(claim_reference(*place), spec), filled & digests.keys())
     missing = next((one for one in sorted(digests) if one not in filled), None)
@@ -61,8 +61,8 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
             finished_jobs=over,
         )
     run, again = runs[missing], runs[missing].retried_at()
-    if run.made is not None and run.outlived(world.now):
-        return Means(claims=(desired_pvc,), finished_jobs=(*over, run.made), blocked=_progress(pvc, place.name, run))
+    if run.job is not None and run.outlived(world.now):
+        return Means(claims=(desired_pvc,), finished_jobs=(*over, run.job), blocked=_progress(pvc, place.name, run))
     new_jobs = () if pvc is None else (_job(world, choices, pvc, digests[missing], run),)
     delay = None if again is None else max(again - world.now, 0.0)
     blocked = _progress(pvc, place.name, run)
@@ -74,13 +74,13 @@ def _volume(choices: Choices) -> str:
     return f"{choices.prefix}shared-pvc"
 
 
-def _filled(pvc: Object | None) -> set[str]:
+def _filled_digests(pvc: Object | None) -> set[str]:
     annotations = (pvc or {"metadata": {}})["metadata"].get("annotations") or {}
     return {one for one in annotations.get(FILLED, "").split(",") if one}
 
 
 def _claim(world: DeliveryWorld, choices: Choices, pvc: Object, filled: set[str]) -> Object:
-    """The claim with this workload among its owners, and what is known of its content."""
+    """Returns the claim with this workload among its owners, and the record of its content."""
     metadata, mine = pvc["metadata"], owner(world.kind, world.workload)
     others = [one for one in owners(pvc) if one.get("uid") != mine["uid"]]
     annotations = {**(metadata.get("annotations") or {}), **({FILLED: ",".join(sorted(filled))} if filled else {})}
@@ -103,16 +103,16 @@ def _folder(digest: str) -> str:
 
 
 def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str) -> Run:
-    """The Job that brings a model onto this very claim, not onto one of its name that was there before."""
+    """Returns the Job that loads a model onto this claim, not onto an earlier one with its name."""
     name = f"{claim_name}-{digest.partition(':')[2][:8]}"
     job = world.jobs.get(name)
     if job is None or pvc is None or deleting(job) or all(one.get("uid") != uid(pvc) for one in owners(job)):
         return Run(name=name)
-    return Run(name=name, made=job, pods=pods_of(job, world.pods(name)))
+    return Run(name=name, job=job, pods=pods_of(job, world.pods(name)))
 
 
-def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: Brought, run: Run) -> Object:
-    """It runs where the workload may run: where its pod is, a claim may find its volume for good."""
+def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: DeliveredModel, run: Run) -> Object:
+    """The Job runs where the workload may run: a claim's volume may be bound to the place of its first pod for good."""
     settings, pod = world.settings, template_of(world.kind, world.workload)["spec"]
     runner = Runner(
         image=settings.loader_image,

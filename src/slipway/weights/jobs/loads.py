@@ -1,6 +1,6 @@
-"""Jobs: the runs of the loader that bring weights, look at them, ask their source or remove them. Pure.
+"""Loads: Jobs of the loader that load, inspect, check or remove weights. Pure.
 
-A Job is looked at only if it does what is wanted now: one of an earlier spec is in the way, and goes.
+A Job counts only if it does what is needed now. A Job of an earlier spec is deleted first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVERYWHERE: Object = {"operator": "Exists"}
 
 
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
-    """As whom an API runs the loader, and with what image."""
+    """The user and the image with which an API runs the loader."""
 
     image: str
     manager: str
@@ -64,8 +64,8 @@ def container(
     name: str = agent.CONTAINER,
     env_from: Sequence[Object] = (),
 ) -> Container:
-    """One that runs a command of the loader. The controller asks it how far it is if it has the loader's own ``name``;
-    of others the port stays closed."""
+    """Returns a container that runs a command of the loader. The controller reads its progress if it has the loader's
+    own ``name``; the port of others stays closed."""
     loader_container = Container(
         name=name,
         image=runner.image,
@@ -81,7 +81,7 @@ def container(
 def task(
     runner: Runner, name: str, namespace: str, container: Container, volumes: tuple[Object, ...], **others: object
 ) -> Object:
-    """A Job of this container. ``others``: further fields of :class:`slipway.serving.pods.job.Task`."""
+    """Returns a Job of this container. ``others``: further fields of :class:`slipway.serving.pods.job.Task`."""
     loader_task = Task(
         name=name,
         namespace=namespace,
@@ -99,7 +99,7 @@ def task(
 def evict(
     runner: Runner, name: str, namespace: str, place: Place, volume: str, *, options: Sequence[str] = ()
 ) -> Object:
-    """Removes a place's folder, on whatever node its claim can be reached from."""
+    """Returns a Job that removes a place's folder, on any node that can mount its claim."""
     access = place.access_to_all(volume)
     words = ("evict", place.path, *options)
     evictor = container(runner, words, access, name="evictor")
@@ -107,10 +107,10 @@ def evict(
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A Job, and what is known of the one that there is."""
+    """A Job and its observed state."""
 
     name: str
-    made: Object | None = None
+    job: Object | None = None
     """None: there is none, or it does something else than what is wanted now."""
     pods: Sequence[Object] = ()
     """Of this Job, the newest first."""
@@ -118,12 +118,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def complete_since(self) -> float | None:
         """Unix seconds; None: it is not."""
-        return ended(self.made, "Complete")
+        return ended(self.job, "Complete")
 
     @property
     def failed_since(self) -> float | None:
         """Unix seconds; None: it has not."""
-        return ended(self.made, "Failed")
+        return ended(self.job, "Failed")
 
     @property
     def over(self) -> bool:
@@ -135,13 +135,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fault(self) -> tuple[Fault | None, str]:
-        """Why its last pod failed: a word, if there is one, and a sentence."""
-        if (limit := exceeded(self.made)) is not None:
+        """Returns why its last pod failed: a code, if there is one, and a sentence."""
+        if (limit := exceeded(self.job)) is not None:
             return None, f"it did not finish within {limit // 60} min"
         return fault(last_error(self.pods))
 
     def retried_at(self) -> float | None:
-        """Unix seconds at which it is time for another one; None: it is not over, or it is of no use."""
+        """Unix seconds of the next Job; None: this one has not ended, or another one would not help."""
         if self.complete_since is not None and self.report is None:
             return self.complete_since + REPORT_SECONDS
         if self.complete_since is not None and self.report is not None and self.report.fault:
@@ -151,25 +151,25 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def outlived(self, now: float) -> bool:
-        """Whether it is time for another one: then this one goes first."""
+        """Whether it is time for another Job: this one is then deleted first."""
         retried = self.retried_at()
         return retried is not None and now >= retried
 
     def children(self, child: Object, now: float) -> tuple[Object, ...]:
-        """The Job ``child``, unless it is time for another one."""
+        """Returns the Job ``child``, unless it is time for another one."""
         return () if self.outlived(now) else (child,)
 
 
-def observed(world: World, name: Key, words: Sequence[str]) -> Run:
-    """What is known of the Job of this name, as far as its program is told these words."""
+def observe_run(world: World, name: Key, words: Sequence[str]) -> Run:
+    """Returns the state of the Job of this name if its program has these arguments."""
     existing = world.children.get((JOB, name))
     if existing is None or deleting(existing) or words_of(existing) != [*words]:
         return Run(name=name.name)
-    return Run(name=name.name, made=existing, pods=pods_of(existing, world.pods))
+    return Run(name=name.name, job=existing, pods=pods_of(existing, world.pods))
 
 
 def words_of(manifest: Object) -> list[str]:
-    """What tells a Job from another of its name: what its program is told."""
+    """Returns the program's arguments, which distinguish a Job from another with its name."""
     words: list[str] = manifest["spec"]["template"]["spec"]["containers"][0].get("args", [])
     return words
 
@@ -184,5 +184,5 @@ def in_place(manifest: Object, owners: Iterable[Kind], namespace: str) -> bool:
 
 
 def is_late(since: str | None, now: float) -> bool:
-    """Whether what was asked for at this time, as Kubernetes writes it, has waited long enough for Jobs."""
+    """Whether enough time for Jobs has passed since this time, which is in Kubernetes' format."""
     return since is not None and now - unix_time(since) > EVICTION_SECONDS

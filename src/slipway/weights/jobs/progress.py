@@ -1,4 +1,4 @@
-"""Progress: how far the weights are that a Job brings, in words. Pure."""
+"""Progress: describes the progress of a load. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGAIN = "It is retried automatically."
 
 
 class Moving(msgspec.Struct, frozen=True, kw_only=True):
-    """A load that has not come to its end."""
+    """A load that has not ended."""
 
     message: str
     progress: Progress | None
@@ -30,8 +30,8 @@ class Moving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: str = LOADING) -> Moving:
-    """``without``: the diagnosis of a Job that has no pod, where it is not the usual one. ``does``: a clause that says
-    what the Job does."""
+    """Describes a load that has not ended. ``without``: the diagnosis of a Job that has no pod, if not the usual one.
+    ``does``: a clause for what the Job does."""
     running = [pod for pod in run.pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
     reports = (world.agents.get(uid(pod)) for pod in running)
     progress = next((report.progress for report in reports if report and report.progress), None)
@@ -44,23 +44,23 @@ def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: st
     if run.pods:
         diagnosis = _diagnosis(running, world)
     else:
-        diagnosis = without_pods(run.made, "loads the weights", world.now) if without is None else without
+        diagnosis = without_pods(run.job, "loads the weights", world.now) if without is None else without
     return Moving(message=" ".join(parts), progress=progress, diagnosis=diagnosis, running=running)
 
 
 def _last_sentence(run: Run) -> str:
-    """What the newest pod that failed wrote last."""
+    """Returns the last sentence of the newest failed pod."""
     return sentence(run.fault[1] or "no reason is given")
 
 
 def failed(does: str, run: Run) -> str:
-    """Of a run that gave up, and whether it is tried again. ``does``: what could not be done, such as ``be read``."""
+    """Describes a failed run, and whether it is retried. ``does``: what failed, such as ``be read``."""
     again = AGAIN if run.retried_at() is not None else f"Change the spec, or delete the Job {run.name} to try again."
     return f"The weights could not {does}: {_last_sentence(run)} {again}"
 
 
 def _diagnosis(running: Sequence[Object], world: World) -> Diagnosis:
-    """None of their containers is an engine's."""
+    """Their containers are not engines."""
     patience = Limits(
         startup_seconds=0,
         unschedulable_grace_seconds=world.settings.unschedulable_grace_seconds,

@@ -1,7 +1,7 @@
-"""Publications: the Jobs that bring a model into the cluster's registry, or out of it again. Pure.
+"""Publications: the Jobs that add a model to the cluster's registry, or remove it. Pure.
 
-A Job has one pod, so that the next one is told where this one was; how often that is tried stands in a record, which an
-API keeps on the model.
+A Job has one pod. The next Job gets the progress of the last one. The number of attempts is in a record, which an API
+keeps on the model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of a publication outlives its pods."""
+    """The part of a publication's state that outlives its pods."""
 
     attempt: Count = 0
     """Counts its Jobs; 0: there was none."""
@@ -55,8 +55,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 FIRST = Record(attempt=1)
 
 
-def read(text: str | None) -> Record:
-    """An empty one where the text is none, or not sound."""
+def parse_record(text: str | None) -> Record:
+    """Returns an empty record if the text is missing or invalid."""
     try:
         return decode_json(text or "", Record, most=MOST_BYTES)
     except DecodingError:
@@ -64,16 +64,16 @@ def read(text: str | None) -> Record:
 
 
 def name(model: Object, what: str, attempt: int = 0) -> str:
-    """Of a Job."""
+    """Returns the name of a Job."""
     return job_name(key(model).name, uid(model), what, attempt)
 
 
-def observed(world: World, place: Key) -> Run:
-    """What is known of the Job that there is."""
+def observe_run(world: World, place: Key) -> Run:
+    """Returns the state of the existing Job."""
     existing = world.children.get((JOB, place))
     if existing is None or deleting(existing):
         return Run(name=place.name)
-    return Run(name=place.name, made=existing, pods=pods_of(existing, world.pods))
+    return Run(name=place.name, job=existing, pods=pods_of(existing, world.pods))
 
 
 def job(
@@ -86,9 +86,9 @@ def job(
     *,
     retries: int = 0,
 ) -> Object:
-    """The Job that is wanted. One that there is keeps its own words: a Job cannot be changed."""
+    """Returns the desired Job. An existing one keeps its own arguments, because a Job cannot be changed."""
     settings = world.settings
-    command = words if run.made is None else jobs.words_of(run.made)[1:]
+    command = words if run.job is None else jobs.words_of(run.job)[1:]
     runner = Runner(
         image=settings.loader_image,
         manager=MANAGER,
@@ -102,12 +102,12 @@ def job(
 
 
 def result(run: Run) -> Publication | None:
-    """What it tells; None: it is not complete, or its last words are lost."""
+    """Returns the publication that a run reports; None: it is not complete, or its message is lost."""
     return publication.parse_publication(termination_message(run.pods)) if run.complete_since is not None else None
 
 
-def heard(record: Record, run: Run, world: World, progress: str) -> Record:
-    """With what its loader told last. ``progress``: of the status, such as ``17%``."""
+def update_record(record: Record, run: Run, world: World, progress: str) -> Record:
+    """Returns the record with the loader's last report. ``progress``: of the status, such as ``17%``."""
     if percent_of(progress) > record.percent:
         record = msgspec.structs.replace(record, failures=0)
     report = _report(run, world)
@@ -123,7 +123,7 @@ def heard(record: Record, run: Run, world: World, progress: str) -> Record:
 
 
 def size(run: Run, world: World) -> int:
-    """Bytes that there will be, as its loader reports now; 0: not known."""
+    """Returns the final number of bytes, according to the loader's current report; 0: unknown."""
     report = _report(run, world)
     return max(report.progress.total_bytes, 0) if report and report.progress else 0
 
@@ -133,18 +133,18 @@ def _report(run: Run, world: World) -> AgentReport | None:
     return next((report for report in reports if report and report.progress), None)
 
 
-def gave_up(record: Record, run: Run) -> bool:
-    """Whether an attempt failed for a reason that has a name, or as one too many."""
+def has_given_up(record: Record, run: Run) -> bool:
+    """Whether an attempt failed with a known code, or was the last one."""
     return run.failed_since is not None and (run.fault[0] is not None or record.failures >= RETRIES)
 
 
 def retried_at(record: Record, run: Run) -> float | None:
-    """Unix seconds of the next attempt; None: this one is not over, or another one would find the same."""
+    """Unix seconds of the next attempt; None: this one has not ended, or another one would fail the same way."""
     if run.complete_since is not None and result(run) is None:
         return run.complete_since + REPORT_SECONDS
     if run.failed_since is None or run.fault[0] in LASTING:
         return None
-    pause = RETRY_SECONDS if gave_up(record, run) else FIRST_PAUSE * 2**record.failures
+    pause = RETRY_SECONDS if has_given_up(record, run) else FIRST_PAUSE * 2**record.failures
     return run.failed_since + min(pause, RETRY_SECONDS)
 
 
@@ -154,14 +154,14 @@ def is_time(record: Record, run: Run, now: float) -> bool:
     return at is not None and now >= at
 
 
-def again(record: Record, progress: str) -> Record:
-    """The record of the next attempt. ``progress``: of the status, such as ``17%``."""
+def next_attempt(record: Record, progress: str) -> Record:
+    """Returns the record of the next attempt. ``progress``: of the status, such as ``17%``."""
     attempt, failures = record.attempt + 1, record.failures + 1
     return msgspec.structs.replace(record, attempt=attempt, failures=failures, percent=percent_of(progress))
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a publication is that has come to no result."""
+    """The progress of a publication without a result."""
 
     message: str
     failed: bool = False
@@ -176,11 +176,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 def state(record: Record, run: Run, world: World) -> State:
     at = retried_at(record, run)
     seconds = [max(at - world.now, 1.0)] if at is not None else []
-    if gave_up(record, run):
+    if has_given_up(record, run):
         again = progress.AGAIN if at is not None else "Delete the model and create it again to retry."
         text = f"The model could not be published: {sentence(run.fault[1] or 'no reason is given')} {again}"
         return State(message=text, failed=True, fault=run.fault[0], recheck=min(seconds, default=None))
-    without = without_pods(run.made, "publishes the model", world.now)
+    without = without_pods(run.job, "publishes the model", world.now)
     moving = progress.moving(run, world, without, does="The model is being published")
     failure, checked = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
     return State(
@@ -192,8 +192,8 @@ def state(record: Record, run: Run, world: World) -> State:
 
 
 def percent(done: int, total: int, before: str) -> str:
-    """Such as ``17%``. It never goes back from ``before``: an attempt that begins anew has not yet found what is there
-    already. 100 is said by a result alone."""
+    """Returns a percentage such as ``17%``. It is never below ``before``: a new attempt has not yet found what is
+    already stored. Only a result gives 100."""
     return f"{min(max(percent_of(before), done * 100 // total if total > 0 else 0), 99)}%"
 
 

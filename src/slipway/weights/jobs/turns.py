@@ -1,8 +1,8 @@
-"""Turns: which models may be published now, and how much room there is for them. Pure.
+"""Turns: which models may be published now, and how much space there is for them. Pure.
 
-Turns follow from the status of models alone, which their authors may not write; Jobs can be forged. Each namespace has
-its own queue, the oldest model first. Its first model waits in one line with the first models of all other
-namespaces. So a look at a model costs the same however many models other authors have.
+Turns depend on the status of models alone, which their authors may not write; Jobs can be forged. Each namespace has
+its own queue, the oldest model first. Its first model waits in one line with the first models of all other namespaces.
+The cost of examining a model therefore does not depend on the number of other authors' models.
 """
 
 from __future__ import annotations
@@ -71,14 +71,15 @@ def by_turn(model: Object) -> Iterable[str]:
 
 
 def watches(kind: Kind, kinds: Sequence[Kind], at_once: int) -> tuple[Watch, ...]:
-    """What models of one kind read of those that share their turns."""
+    """Returns the watches of one kind for the models that share its turns."""
     indexes: dict[str, IndexFunction] = {TURN: by_turn}
     enqueue = _woken(kind, kinds, at_once)
     return (*owned_by(kind, JOB), *(Watch(kind=one, enqueue=enqueue, indexes=indexes) for one in kinds))
 
 
 def place(world: World, queue: Queue) -> Place:
-    """Where the resource is: it has its turn by its status, is the first one of its namespace, or waits behind it."""
+    """Returns the resource's position: it has its turn according to its status, is first in its namespace, or waits
+    behind another."""
     mine = world.resource
     namespace, now = key(mine).namespace, set(by_turn(mine))
     if HAS in now:
@@ -90,8 +91,8 @@ def place(world: World, queue: Queue) -> Place:
 
 
 def has_turn(world: World, queue: Queue) -> bool:
-    """Whether the resource may be published now. If there is a limit of all sizes, one begins at a time: the size of a
-    model that begins is unknown at first, so that a namespace that begins again and again would keep others waiting."""
+    """Whether the resource may be published now. With a limit on the total size, one starts at a time: the size of a
+    model that starts is unknown at first, so a namespace that starts again and again would keep others waiting."""
     at = place(world, queue)
     if at != "next":
         return at == "has"
@@ -103,8 +104,8 @@ def has_turn(world: World, queue: Queue) -> bool:
     return any(one is mine for one in first)
 
 
-def yields(world: World, queue: Queue) -> bool:
-    """Whether the resource has had its turn for so long that it makes way for another namespace's model."""
+def must_yield(world: World, queue: Queue) -> bool:
+    """Whether the resource has had its turn for so long that it yields to another namespace's model."""
     mine, begun = world.resource, _listed(world.listers, queue.kinds, HAS)
     held = _held(begun)
     if _since(mine) is None or _free(held, queue.at_once) > 0 or place(world, queue) != "has":
@@ -112,20 +113,20 @@ def yields(world: World, queue: Queue) -> bool:
     own, most = key(mine).namespace, _most_of_one(queue.at_once)
     waiting = [key(one).namespace for one in _listed(world.listers, queue.kinds, NEXT)]
     others = sum(one != own and held[one] < most for one in waiting)
-    expired = [one for one in begun if slice_left(one, world) <= 0]
+    expired = [one for one in begun if remaining_slice(one, world) <= 0]
     expired.sort(key=lambda one: (-held[key(one).namespace], _since(one) or 0.0, age(one)))
     return any(uid(one) == uid(mine) for one in expired[:others])
 
 
-def slice_left(model: Object, world: World) -> float:
-    """Seconds that a model with a turn keeps it in any case."""
+def remaining_slice(model: Object, world: World) -> float:
+    """Seconds for which a model with a turn certainly keeps it."""
     since = _since(model)
     return SLICE_SECONDS - (world.now - since) if since is not None else SLICE_SECONDS
 
 
 def room(world: World, queue: Queue) -> int | None:
-    """Bytes that the resource can use beside all other models, and within the share of its namespace; None: there is
-    no limit. Raises LookupError while it is not known."""
+    """Bytes that the resource can use in addition to all other models, within the share of its namespace; None: there
+    is no limit. Raises LookupError while it is unknown."""
     if not queue.capacity:
         return None
     limit, namespace = math.floor(amount(queue.capacity)), key(world.resource).namespace
@@ -166,7 +167,7 @@ def _size_in_turn(model: Object, world: World, limit: int) -> int:
 
 
 def may_begin(world: World, queue: Queue) -> bool:
-    """Whether it is the resource's turn, and known how much room there is."""
+    """Whether it is the resource's turn, and the available space is known."""
     if not has_turn(world, queue):
         return False
     try:
@@ -190,12 +191,12 @@ def _listed(listers: Listers, kinds: Iterable[Kind], value: str) -> list[Object]
 
 
 def _held(begun: Iterable[Object]) -> Counter[str]:
-    """How many turns each namespace has. Models of the cluster are one namespace."""
+    """Counts the turns of each namespace. Models of the cluster are one namespace."""
     return Counter(key(one).namespace for one in begun)
 
 
 def _most_of_one(at_once: int) -> int:
-    """How many turns one namespace may have: one is left for the others."""
+    """Returns the most turns of one namespace: one is left for the others."""
     return max(at_once - 1, 1)
 
 
@@ -210,8 +211,8 @@ def _since(model: Object) -> float | None:
 
 
 def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now: str) -> list[Object]:
-    """In the order of their turns: first the model whose namespace has the fewest, of equals the one that has been the
-    first one of its namespace for the longest time. So namespaces have turns one after the other."""
+    """Returns the models in the order of their turns: first the model whose namespace has the fewest; among equals, the
+    one that has been first in its namespace for the longest time. Namespaces therefore take turns."""
 
     def since(model: Object) -> str:
         turn = find(model, TURN) or {}
@@ -227,7 +228,7 @@ def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now
 
 
 def _woken(kind: Kind, kinds: Sequence[Kind], at_once: int) -> Enqueue:
-    """The models of a kind that a change of a model of any kind may give a turn, or take it."""
+    """Returns the models of a kind that a change of a model of any kind may give a turn, or take it from."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         before, after = (set(by_turn(one)) if one else set() for one in (change.old, change.new))

@@ -1,8 +1,9 @@
-"""Asks other clusters' catalogs, for the controller and the depot: a catalog's entries, and grants for one of them.
+"""Requests to other clusters' catalogs, for the controller and the depot: a catalog's entries, and grants for one of
+them.
 
-Whoever is asked is a stranger: the answer has a limit in bytes and in time, redirects are not followed, and addresses
-that would be taken for this machine, or give its identity away, are not contacted. The credential goes to the catalog's
-own address and nowhere else.
+The server is untrusted: a response has a limit in bytes and in time, redirects are not followed, and addresses that
+belong to this machine, or hand out its identity, are not contacted. The credential is sent to the catalog's own address
+only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from slipway.artifacts.locations.address_policy import EVERYWHERE, METADATA, AddressPolicy
-from slipway.decoding import DecodingError, said
+from slipway.decoding import DecodingError, describe_error
 from slipway.serving.wire.catalogs import (
     CATALOG,
     CATALOG_BYTES,
@@ -45,8 +46,8 @@ _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 
 class CatalogError(Exception):
-    """The catalog did not answer as it should. The message shows no credential and nothing that the answer had in it
-    beyond a short reason."""
+    """The catalog returned an error or an invalid response. The message contains no credentials, and of the response
+    only a short reason."""
 
     def __init__(self, reason: str, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
@@ -56,7 +57,7 @@ class CatalogError(Exception):
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
-    """How a catalog is reached."""
+    """The address and credentials of a catalog."""
 
     url: str
     """Without a slash at its end."""
@@ -69,8 +70,8 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
         return f"Door({self.url!r})"
 
 
-class Read(NamedTuple):
-    """What became of a look at a catalog."""
+class CatalogResponse(NamedTuple):
+    """The result of a request for a catalog."""
 
     document: Document | None
     """None: it is as it was."""
@@ -79,21 +80,21 @@ class Read(NamedTuple):
 
 
 def policy(blocked: Sequence[str] = ()) -> AddressPolicy:
-    """Which addresses a catalog may have: other clusters have private ones, so all but this machine's own, the services
-    by which clouds hand out identities, and the networks that the operator blocks."""
+    """Returns the addresses that a catalog may have: other clusters have private ones, so all are allowed except this
+    machine's own, the services with which clouds hand out identities, and the networks that the operator blocks."""
     return AddressPolicy(allowed=EVERYWHERE, blocked=(*METADATA, *HERE, *blocked))
 
 
 def loader_words(blocked: Sequence[str] = ()) -> list[str]:
-    """What tells the loader the same policy."""
+    """Returns the loader's arguments for the same policy."""
     rules = policy(blocked)
     allowed = (f"--allow-host={one}" for one in rules.allowed)
     return ["--guard", *allowed, *(f"--block-network={one}" for one in rules.blocked)]
 
 
 def authorization(secret: Mapping[str, str]) -> str:
-    """The header that the data of a Secret (base64) make: ``token``, or ``username`` and ``password``. Raises
-    CatalogError where they make none."""
+    """Returns the header for the data of a Secret (base64): ``token``, or ``username`` and ``password``. Raises
+    CatalogError if they are invalid."""
     given = {name: _text(secret[name]) for name in ("token", "username", "password") if secret.get(name)}
     if given.get("token"):
         return f"Bearer {given['token']}"
@@ -104,7 +105,7 @@ def authorization(secret: Mapping[str, str]) -> str:
 
 
 def authority(secret: Mapping[str, str]) -> str:
-    """PEM in the data of a Secret. Raises CatalogError where there is none."""
+    """Returns the PEM in the data of a Secret. Raises CatalogError if there is none."""
     text = _text(secret.get("ca.crt", ""))
     if not text:
         raise CatalogError("InvalidAuthority", "The Secret has no ca.crt.")
@@ -123,8 +124,8 @@ def _text(value: str) -> str:
     return text
 
 
-async def read(door: Door, allowed: AddressPolicy, tag: str = "") -> Read:
-    """The catalog, or the word that it has the ETag ``tag`` still. Raises CatalogError."""
+async def fetch_catalog(door: Door, allowed: AddressPolicy, tag: str = "") -> CatalogResponse:
+    """Returns the catalog, or that it still has the ETag ``tag``. Raises CatalogError."""
     headers = {"If-None-Match": tag} if tag else {}
     answer = await _ask(door, allowed, "GET", CATALOG, CATALOG_BYTES, headers=headers)
     if answer.status == HTTPStatus.NOT_MODIFIED:
@@ -132,15 +133,15 @@ async def read(door: Door, allowed: AddressPolicy, tag: str = "") -> Read:
             raise CatalogError(
                 "InvalidCatalog", "The catalog answered 304 Not Modified, though it was asked without an ETag."
             )
-        return Read(None, tag)
+        return CatalogResponse(None, tag)
     try:
-        return Read(read_catalog(answer.body), answer.tag)
+        return CatalogResponse(read_catalog(answer.body), answer.tag)
     except DecodingError as error:
         raise CatalogError("InvalidCatalog", f"{door.url} did not send a valid catalog: {error}.") from error
 
 
 async def exchange(door: Door, allowed: AddressPolicy, request: GrantRequest) -> Grant:
-    """A grant for one entry. Raises CatalogError."""
+    """Returns a grant for one entry. Raises CatalogError."""
     answer = await _ask(door, allowed, "POST", GRANTS, GRANT_BYTES, json=msgspec.to_builtins(request))
     try:
         return read_grant(answer.body, request)
@@ -155,7 +156,7 @@ class _Answer(NamedTuple):
 
 
 async def _ask(door: Door, allowed: AddressPolicy, method: str, path: str, most: int, **options: Any) -> _Answer:
-    """One request on a connection of its own. Raises CatalogError."""
+    """Sends one request on its own connection. Raises CatalogError."""
     try:
         address = URL(door.url + path)
     except ValueError:
@@ -175,7 +176,7 @@ async def _ask(door: Door, allowed: AddressPolicy, method: str, path: str, most:
         raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {error}.") from None
     except aiohttp.ClientSSLError as error:
         raise CatalogError(
-            "InvalidCertificate", f"The certificate of {door.url} is not trusted: {said(error)}."
+            "InvalidCertificate", f"The certificate of {door.url} is not trusted: {describe_error(error)}."
         ) from error
     except TimeoutError:
         raise CatalogError(
@@ -185,7 +186,9 @@ async def _ask(door: Door, allowed: AddressPolicy, method: str, path: str, most:
         cause = error.__cause__ or error.__context__
         if isinstance(cause, _NotAllowedError):
             raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {cause}.") from None
-        raise CatalogError("Unreachable", f"{door.url} cannot be reached: {said(error)}.", passing=True) from error
+        raise CatalogError(
+            "Unreachable", f"{door.url} cannot be reached: {describe_error(error)}.", passing=True
+        ) from error
 
 
 def _checked(door: Door, response: aiohttp.ClientResponse, body: bytearray) -> _Answer:
@@ -203,7 +206,7 @@ def _checked(door: Door, response: aiohttp.ClientResponse, body: bytearray) -> _
 
 
 async def _body(door: Door, response: aiohttp.ClientResponse, most: int) -> bytearray:
-    """The answer, which may have ``most`` bytes after decompression. Raises CatalogError."""
+    """Returns the response body, of at most ``most`` bytes after decompression. Raises CatalogError."""
     body = bytearray()
     if response.status != HTTPStatus.OK:
         return body
@@ -215,11 +218,13 @@ async def _body(door: Door, response: aiohttp.ClientResponse, most: int) -> byte
 
 
 async def _trust(pem: str) -> ssl.SSLContext:
-    """Raises CatalogError for what is no certificate."""
+    """Raises CatalogError for an invalid certificate."""
     try:
         return await asyncio.to_thread(ssl.create_default_context, cadata=pem or None)
     except (ssl.SSLError, ValueError) as error:
-        raise CatalogError("InvalidAuthority", f"ca.crt is not a valid certificate: {said(error)}.") from error
+        raise CatalogError(
+            "InvalidAuthority", f"ca.crt is not a valid certificate: {describe_error(error)}."
+        ) from error
 
 
 class _NotAllowedError(OSError):
@@ -227,8 +232,8 @@ class _NotAllowedError(OSError):
 
 
 class _Guarded(AbstractResolver):
-    """Looks names up, and refuses those of which one address may not be contacted: what was looked at is what is
-    connected to."""
+    """Resolves names, and rejects those with an address that may not be contacted. The checked addresses are those that
+    it connects to."""
 
     def __init__(self, allowed: AddressPolicy) -> None:
         self._allowed, self._inner = allowed, ThreadedResolver()

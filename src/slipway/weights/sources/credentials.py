@@ -1,7 +1,7 @@
 """Credentials: what a container needs to read a source: variables, volumes, mounts and pull secrets. Pure.
 
-They come from Secrets of the resource's namespace, which the controller never reads. One that is missing is no error,
-as what is public needs none, unless a key is needed.
+They come from Secrets of the resource's namespace, which the controller never reads. A missing Secret is not an error,
+because public sources need none, unless a key is required.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GOOGLE_FOLDER, GOOGLE_VOLUME = "/secrets/gcp-credentials", "gcp-credentials"
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What is added to a container, and to its pod."""
+    """What is added to a container and to its pod."""
 
     env: tuple[Object, ...] = ()
     volumes: tuple[Object, ...] = ()
@@ -45,13 +45,13 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mounted(volume: Object, path: str, *, sub_path: str = "", read_only: bool = False) -> Access:
-    """A volume of the pod, or one path inside it, at a path of the container."""
+    """Returns access to a volume of the pod, or one path inside it, at a path of the container."""
     return Access(volumes=(volume,), mounts=(Mount(volume["name"], path, sub_path=sub_path, read_only=read_only),))
 
 
 def from_secret(name: str, keys: Mapping[str, str], needed: Collection[str] = ()) -> tuple[Object, ...]:
-    """Variable -> key of a Secret, as a container has them; none without a ``name``. ``needed``: variables without
-    which the pod does not start, and says so before anybody is asked."""
+    """Returns variable -> key of a Secret, in the form of a container; empty without a ``name``. ``needed``: variables
+    without which the pod does not start."""
     if not name:
         return ()
     sources = {
@@ -62,7 +62,7 @@ def from_secret(name: str, keys: Mapping[str, str], needed: Collection[str] = ()
 
 
 def from_google(secret: str, key: str) -> Access:
-    """A service account's key file; nothing without a ``secret``."""
+    """Returns access to a service account's key file; empty without a ``secret``."""
     if not secret:
         return Access()
     file = mounted(volumes.secret(GOOGLE_VOLUME, secret, {key: GOOGLE_FILE}), GOOGLE_FOLDER, read_only=True)
@@ -70,7 +70,7 @@ def from_google(secret: str, key: str) -> Access:
 
 
 def of_operator(loader: Loader) -> Access:
-    """What the operator gives to every loader that asks a source."""
+    """Returns what the operator gives to every loader that reads a source."""
     own = Access(env=variables(loader.env))
     if not loader.ca_config_map:
         return own
@@ -80,7 +80,7 @@ def of_operator(loader: Loader) -> Access:
 
 
 def hub_mirror(endpoint: str) -> tuple[Object, ...]:
-    """What points a loader at a mirror of the hub; nothing without one."""
+    """Returns the variable for a mirror of the hub; empty without one."""
     return variables(huggingface.environment(endpoint))
 
 

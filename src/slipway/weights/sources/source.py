@@ -1,7 +1,7 @@
-"""Sources: what the text of a spec names, and which texts are refused and why. Pure.
+"""Sources: parses the address of weights in a spec, and rejects invalid ones. Pure.
 
-A schema's pattern lets many a text pass that names nothing, or something that must not be read; so everything is
-looked at here again. What a loader is told is made of the parts that were found, never of the text itself.
+A schema's pattern accepts some addresses that name nothing, or something that must not be read, so everything is
+checked here again. The loader's arguments are built from the parsed parts, never from the text itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ of the node."""
 
 Fault = Literal["InvalidSource", "SourceNotAllowed", "InvalidFileSet"]
 SUFFIX = ".gguf"
-KEPT = re.compile(r"[^A-Za-z0-9._-]+")
+UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 SCHEMES = ("http", "https", "hf", "s3", "pvc", "file")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/|$)")
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,254}")
@@ -47,7 +47,7 @@ class SourceError(ValueError):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A text, and what of the weights that it names is wanted."""
+    """A text, and the requested files of the weights that it names."""
 
     text: str
     name: str = ""
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A source in parts."""
+    """A parsed source."""
 
     kind: Kind
     url: str = ""
@@ -82,15 +82,15 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def main(self) -> str:
-        """The file that the engine is told, inside the cache's folder. Empty: that is seen when the files are listed,
-        or it is the folder itself."""
+        """The file for the engine's command line, inside the cache's folder. Empty: it is known when the files are
+        listed, or it is the folder itself."""
         if self.stored_as:
             return self.stored_as
         return self.files[0] if self.files and not GLOB.search(self.files[0]) else ""
 
     @property
     def cached(self) -> bool:
-        """Whether a loader brings it into a cache."""
+        """Whether a loader loads it into a cache."""
         return self.kind in ("web", "hub", "bucket", "host")
 
 
@@ -213,7 +213,7 @@ def _host(path: str, request: Request, rules: Sources) -> Source:
 
 
 def on_node(path: str, rules: Sources) -> bool:
-    """Whether the operator allows a path of the nodes: one of these folders, or what is below it."""
+    """Whether the operator allows a path of the nodes: one of these folders, or a path below it."""
     place = path.rstrip("/")
     named = any(root.rstrip("/") == place for root in rules.allowed_host_path_roots)
     return not _fault(place[1:]) and (named or any(_below(place, root) for root in rules.allowed_host_path_roots))
@@ -229,15 +229,15 @@ def _stored(name: str, request: Request) -> str:
 
 
 def file_name(source_name: str, name: str) -> str:
-    """Name of a GGUF file where it is kept: what its source calls it, without what shells and engines trip over, else
-    the resource's ``name``, else ``model``."""
+    """Returns the name of a stored GGUF file: its name in the source, without characters that shells and engines cannot
+    handle, else the resource's ``name``, else ``model``."""
     stem = source_name[: -len(SUFFIX)] if source_name.lower().endswith(SUFFIX) else source_name
     return (clean(stem) or clean(name) or "model") + SUFFIX
 
 
 def clean(text: str) -> str:
-    """Letters, digits, dots, underscores and hyphens; one hyphen for whatever lies between."""
-    return KEPT.sub("-", text).strip("-._")
+    """Keeps letters, digits, dots, underscores and hyphens, and replaces each other sequence with a hyphen."""
+    return UNSAFE_CHARACTERS.sub("-", text).strip("-._")
 
 
 def _with_files(source: Source, request: Request) -> Source:

@@ -31,7 +31,7 @@ OWN = {
 }
 
 
-def told(size: int = 100, **facts: Any) -> Publication:
+def publication(size: int = 100, **facts: Any) -> Publication:
     return Publication(
         digest=DIGEST,
         media_type="application/vnd.cncf.model.manifest.v1+json",
@@ -89,7 +89,7 @@ class Cluster:
             routed=[],
             settings=self.settings,
             now=self.now,
-            listers=worlds.known(self._api(name), self.settings, {}, self.models.values()),
+            listers=worlds.known_world(self._api(name), self.settings, {}, self.models.values()),
             agents=self.reports,
             file=lambda _path: self.key,
         )

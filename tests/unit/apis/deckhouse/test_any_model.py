@@ -16,7 +16,7 @@ from slipway.artifacts.documents.publication import Facts, Publication, encode_p
 from slipway.serving.contract.api import InvalidSpecError, Rejection
 from slipway.serving.wire.agent import AgentReport, Progress
 from tests import worlds
-from tests.schemas import MadeUp, definition_of, faults, schema_of
+from tests.schemas import RandomObjects, definition_of, faults, schema_of
 from tests.tables import each, seeds
 
 from .cluster import BY_KIND, DIGEST, Cluster
@@ -68,7 +68,7 @@ PUBLICATIONS = (
 def case(seed: int) -> tuple[Cluster, str]:
     """A model somewhere on its way, and what others wrote on it."""
     dice = Random(seed)
-    generator = MadeUp(dice, TEXTS, dice.choice((0.01, 0.05, 0.2)))
+    generator = RandomObjects(dice, TEXTS, dice.choice((0.01, 0.05, 0.2)))
     cluster = Cluster(capacityLimit=dice.choice(("", "", "100", "5Gi")), image=dice.random() < 0.5)
     source = dice.choice(({"url": dice.choice(TEXTS[".url"])}, {"upload": {}}, {"catalog": {"name": "a"}}))
     cluster.create("tiny", kind=dice.choice(("Model", "ClusterModel")), **source)

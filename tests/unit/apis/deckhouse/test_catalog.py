@@ -33,7 +33,7 @@ WRITTEN = {
 }
 
 
-def world(known: Catalog | None = None, spec: Object | None = None, status: Object | None = None) -> World:
+def world(is_known: Catalog | None = None, spec: Object | None = None, status: Object | None = None) -> World:
     listers: Any = None
     resource = {"metadata": {"name": "east", "uid": "u", "generation": 1}, "spec": spec or SPEC, "status": status or {}}
     return World(
@@ -44,7 +44,7 @@ def world(known: Catalog | None = None, spec: Object | None = None, status: Obje
         settings=Settings(),
         now=0.0,
         listers=listers,
-        catalogs={"east": known} if known else {},
+        catalogs={"east": is_known} if is_known else {},
     )
 
 

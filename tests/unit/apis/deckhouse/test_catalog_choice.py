@@ -43,12 +43,19 @@ def model(catalog: Object | None = None, namespace: str = "team", **fields: Any)
     return {"metadata": metadata, "spec": {"source": {"catalog": {"name": "tiny"}}}, **status, **fields}
 
 
-def world(resource: Object, known: dict[str, Catalog], listing: Listing | None = None) -> World:
-    listers: Any = listing or Listing(*known)
+def world(resource: Object, is_known: dict[str, Catalog], listing: Listing | None = None) -> World:
+    listers: Any = listing or Listing(*is_known)
     apis = {"deckhouse": {"depotUrl": "https://slipway-depot.system.svc:8443"}}
     settings = msgspec.convert({"apis": apis}, Settings)
     return World(
-        resource=resource, children={}, pods=(), routed=(), settings=settings, now=0.0, listers=listers, catalogs=known
+        resource=resource,
+        children={},
+        pods=(),
+        routed=(),
+        settings=settings,
+        now=0.0,
+        listers=listers,
+        catalogs=is_known,
     )
 
 

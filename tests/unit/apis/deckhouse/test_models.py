@@ -21,7 +21,7 @@ from slipway.serving.wire.depot_token import verify_token
 from slipway.weights.jobs import turns
 from tests import worlds
 
-from .cluster import DIGEST, HUB, KEY, OWN, START, SYSTEM, Cluster, told, words
+from .cluster import DIGEST, HUB, KEY, OWN, START, SYSTEM, Cluster, publication, words
 
 TARGET = f"{OWN['registry']}/namespaced/chat/tiny/uid-tiny"
 
@@ -33,7 +33,7 @@ def cluster() -> Cluster:
 
 def published(cluster: Cluster, name: str = "tiny", **facts: Any) -> None:
     cluster.reconcile(name)
-    cluster.ends(name, told(**facts))
+    cluster.ends(name, publication(**facts))
     cluster.reconcile(name)
 
 
@@ -48,7 +48,7 @@ def test_a_model_is_published_by_a_job_of_its_namespace(cluster: Cluster) -> Non
     assert words(job) == ["loader", "publish", "hf://acme/tiny", TARGET]
     assert job["spec"]["backoffLimit"] == 0
     assert cluster.phase("tiny") == "Publishing"
-    cluster.ends("tiny", told(format="Safetensors", family="llama", parameters=5))
+    cluster.ends("tiny", publication(format="Safetensors", family="llama", parameters=5))
     assert cluster.phase("tiny") == "Ready"
     status = cluster.status("tiny")
     assert status["artifact"] == {
@@ -126,7 +126,7 @@ def test_the_image_form_is_asked_for_where_it_is_wanted_and_its_digest_kept(clus
     cluster.create("tiny")
     cluster.reconcile("tiny")
     assert words(cluster.job("tiny"))[4:] == ["--image"]
-    cluster.ends("tiny", msgspec.structs.replace(told(), image=DIGEST))
+    cluster.ends("tiny", msgspec.structs.replace(publication(), image=DIGEST))
     cluster.reconcile("tiny")
     cluster.reconcile("tiny")
     assert cluster.annotations("tiny") == {names.IMAGE_DIGEST: DIGEST}
@@ -179,7 +179,7 @@ def test_four_are_published_at_a_time_over_both_kinds_the_oldest_first(cluster: 
     assert (cluster.phase("m4"), cluster.condition("m4")) == ("Pending", ("False", "Pending"))
     assert "waits for other publications" in cluster.message("m4")
     assert cluster.recheck("m4") == 30
-    cluster.ends("m2", told())
+    cluster.ends("m2", publication())
     cluster.reconcile("m2")
     cluster.reconcile("m5")
     cluster.reconcile("m4")
@@ -283,7 +283,7 @@ def test_a_publisher_that_gets_nowhere_fails_and_is_tried_more_slowly(cluster: C
     cluster.now += 300
     cluster.reconcile("tiny")
     assert cluster.phase("tiny") == "Publishing"
-    cluster.ends("tiny", told())
+    cluster.ends("tiny", publication())
     assert cluster.phase("tiny") == "Ready"
 
 
@@ -359,7 +359,7 @@ def test_progress_never_goes_back(cluster: Cluster) -> None:
         cluster.reconcile("tiny")
         seen.append(cluster.status("tiny")["progress"])
     assert seen == ["0%", "30%", "60%", "60%", "99%"]
-    cluster.ends("tiny", told())
+    cluster.ends("tiny", publication())
     assert cluster.status("tiny")["progress"] == "100%"
 
 
@@ -547,8 +547,8 @@ def test_a_model_that_is_an_image_too_takes_twice_its_size() -> None:
         cluster.reconcile_all(2)
 
 
-@pytest.mark.parametrize(("signer", "left"), [(KEY, 300), (bytes(32), 1000)], ids=["proven", "forged"])
-def test_an_upload_keeps_the_room_that_the_depot_found_for_it(signer: bytes, left: int) -> None:
+@pytest.mark.parametrize(("signer", "remaining"), [(KEY, 300), (bytes(32), 1000)], ids=["proven", "forged"])
+def test_an_upload_keeps_the_room_that_the_depot_found_for_it(signer: bytes, remaining: int) -> None:
     cluster = Cluster(capacityLimit="1000", namespaceShare=100)
     cluster.create("upload", upload={})
     cluster.reconcile("upload")
@@ -558,7 +558,7 @@ def test_an_upload_keeps_the_room_that_the_depot_found_for_it(signer: bytes, lef
     assert cluster.phase("upload") == "WaitForUpload"
     cluster.create("tiny", namespace="other")
     cluster.reconcile("tiny")
-    assert words(cluster.job("tiny"))[4:] == [f"--capacity-free={left}"]
+    assert words(cluster.job("tiny"))[4:] == [f"--capacity-free={remaining}"]
 
 
 def test_a_namespace_that_has_its_share_gets_no_more() -> None:
@@ -623,7 +623,7 @@ def test_what_was_uploaded_is_published(cluster: Cluster) -> None:
     status = cluster.status("mine")
     assert (status["phase"], "upload" in status) == ("Publishing", False)
     assert words(cluster.job("mine"))[2] == "pieces://"
-    cluster.ends("mine", told())
+    cluster.ends("mine", publication())
     cluster.reconcile("mine")
     cluster.reconcile("mine")
     assert (cluster.phase("mine"), cluster.annotations("mine").keys()) == ("Ready", {names.UPLOADED})
@@ -633,7 +633,7 @@ def test_a_model_whose_artifact_vanished_fails_until_it_is_back(cluster: Cluster
     cluster.create("tiny")
     cluster.reconcile("tiny")
     cluster.reconcile("tiny")
-    cluster.ends("tiny", told())
+    cluster.ends("tiny", publication())
     cluster.reconcile("tiny")
     there = cluster.status("tiny")
     cluster.annotations("tiny")[names.VANISHED] = there["artifact"]["digest"]
@@ -811,5 +811,7 @@ def test_what_a_model_is_called_fits_wherever_it_stands(cluster: Cluster) -> Non
 
 @pytest.mark.parametrize("api", MODELS)
 def test_the_indexes_read_whatever_there_is(api: Any) -> None:
-    listers = worlds.known(api, others=[{"kind": "Model", "metadata": {"name": "a", "namespace": "b", "uid": "c"}}])
+    listers = worlds.known_world(
+        api, others=[{"kind": "Model", "metadata": {"name": "a", "namespace": "b", "uid": "c"}}]
+    )
     assert listers.list(names.MODEL, "Turn", "waits/b")

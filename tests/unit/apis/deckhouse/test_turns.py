@@ -18,7 +18,7 @@ from slipway.serving.contract.api import Rejection
 from slipway.weights.jobs import publications, turns
 from tests import worlds
 
-from .cluster import DIGEST, Cluster, told
+from .cluster import DIGEST, Cluster, publication
 
 
 def turn(cluster: Cluster, name: str) -> str:
@@ -28,7 +28,7 @@ def turn(cluster: Cluster, name: str) -> str:
 def publish(cluster: Cluster, name: str) -> None:
     """Ends a publication, after which all models are looked at."""
     cluster.now += 1
-    cluster.ends(name, told())
+    cluster.ends(name, publication())
     cluster.reconcile(name)
     cluster.reconcile_all()
     cluster.reconcile_all()
@@ -103,7 +103,7 @@ def test_a_namespace_that_deletes_its_published_models_has_no_more_turns() -> No
     for name in ("a0", "a1"):
         assert cluster.busy() == [name]
         cluster.now += 1
-        cluster.ends(name, told())
+        cluster.ends(name, publication())
         cluster.reconcile(name)
         del cluster.models[name]
         cluster.jobs.clear()
@@ -200,7 +200,7 @@ def test_a_model_makes_way_for_another_namespace_after_an_hour_and_continues_lat
     assert (cluster.busy(), cluster.phase("endless"), turn(cluster, "endless")) == (["tiny"], "Pending", "Unknown")
     publish(cluster, "tiny")
     assert cluster.busy() == ["endless"]
-    assert publications.read(cluster.annotations("endless")[names.PUBLICATION]).resume == "the same upload"
+    assert publications.parse_record(cluster.annotations("endless")[names.PUBLICATION]).resume == "the same upload"
     assert cluster.models["endless"]["status"]["progress"] == "1%"
 
 

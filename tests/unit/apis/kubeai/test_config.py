@@ -8,8 +8,9 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis.kubeai import settings as module
-from slipway.apis.kubeai.settings import InvalidConfigError, ResourceProfile, SharedFilesystem, SystemConfig, parse
+from slipway.apis.kubeai import system_yaml
+from slipway.apis.kubeai.settings import InvalidConfigError, ResourceProfile, SharedFilesystem, SystemConfig
+from slipway.apis.kubeai.system_yaml import parse
 from slipway.decoding import decode_yaml
 from slipway.serving.contract.api import InvalidSpecError
 from tests import documents
@@ -40,7 +41,7 @@ def refused(text: str) -> str:
 def test_a_text_is_read_once_be_it_valid_or_not(text: str, fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     text, read = f"# read once\n{text}", []
     monkeypatch.setattr(
-        module, "decode_yaml", lambda given, *, most: read.append(given) or decode_yaml(given, most=most)
+        system_yaml, "decode_yaml", lambda given, *, most: read.append(given) or decode_yaml(given, most=most)
     )
     outcomes = {refused(text) if fault else str(parse(text)) for _unused in range(5)}
     assert read.count(text) == 1
@@ -84,11 +85,11 @@ def test_numbers_of_yaml_are_quantities_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", ["", "cpu", ":1", "cpu:", "cpu:0", "cpu:-1", "cpu:1.5", "cpu:one", "cpu:1:1", "cpu: 1"]
+    "requested", ["", "cpu", ":1", "cpu:", "cpu:0", "cpu:-1", "cpu:1.5", "cpu:one", "cpu:1:1", "cpu: 1"]
 )
-def test_a_resource_profile_is_a_name_and_a_count(asked: str) -> None:
+def test_a_resource_profile_is_a_name_and_a_count(requested: str) -> None:
     with pytest.raises(InvalidSpecError, match="is not of the form name:count, such as cpu:1") as caught:
-        parse("").resource_profile(asked)
+        parse("").resource_profile(requested)
     assert caught.value.reason == "InvalidSpec"
 
 
@@ -261,7 +262,7 @@ def test_a_key_that_is_not_known_is_told_and_the_others_count(text: str, unknown
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("a: b: c", "it is not YAML: "),
         ("[]", "it must be a mapping"),
@@ -316,8 +317,8 @@ def test_a_key_that_is_not_known_is_told_and_the_others_count(text: str, unknown
         ("modelServerPods: {jsonPatches: [{op: move, path: /a}]}", "modelServerPods.jsonPatches[0]: move needs from"),
     ],
 )
-def test_a_fault_is_told_with_its_key_and_what_is_expected(text: str, told: str) -> None:
-    assert refused(text).startswith(told)
+def test_a_fault_is_told_with_its_key_and_what_is_expected(text: str, expected: str) -> None:
+    assert refused(text).startswith(expected)
 
 
 @pytest.mark.skipif(not SAMPLES.exists(), reason="the original's files do not lie beside this checkout")

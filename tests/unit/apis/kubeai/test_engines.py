@@ -37,7 +37,7 @@ def test_with_a_cache_every_engine_but_ollama_takes_what_the_loader_can_fetch(en
 
 
 @pytest.mark.parametrize(
-    ("url", "engine", "cached", "told"),
+    ("url", "engine", "cached", "expected"),
     [
         ("gs://bucket/folder", "vllm", False, "Set cacheProfile"),
         ("s3://bucket/folder", "infinity", False, "Set cacheProfile"),
@@ -50,10 +50,10 @@ def test_with_a_cache_every_engine_but_ollama_takes_what_the_loader_can_fetch(en
         ("hf://acme/tiny", "llamacpp", True, r"\?model=<path of the GGUF file>"),
     ],
 )
-def test_a_refusal_says_what_to_write_instead(url: str, engine: str, cached: bool, told: str) -> None:
+def test_a_refusal_says_what_to_write_instead(url: str, engine: str, cached: bool, expected: str) -> None:
     reason = refusal(parse(url), ENGINES[engine], cached=cached)
     assert reason is not None
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         raise ValueError(reason)
     assert reason.startswith(repr(url))
 

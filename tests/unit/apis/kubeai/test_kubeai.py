@@ -41,46 +41,46 @@ def world(name: str = "tiny", config: str = CONFIG, settings: Settings | None = 
         routed=[],
         settings=settings,
         now=NOW,
-        listers=worlds.known(KUBEAI, settings, {reference: {"data": {"system.yaml": config}}}),
+        listers=worlds.known_world(KUBEAI, settings, {reference: {"data": {"system.yaml": config}}}),
     )
 
 
-def plan(asked: World) -> Plan:
-    return worlds.plan(KUBEAI, asked)
+def plan(world: World) -> Plan:
+    return worlds.plan(KUBEAI, world)
 
 
-def child(asked: World, kind: str) -> dict[str, Any]:
-    return next(child for child in plan(asked).children if child["kind"] == kind)
+def child(world: World, kind: str) -> dict[str, Any]:
+    return next(child for child in plan(world).children if child["kind"] == kind)
 
 
-def service_of(asked: World) -> dict[str, Any]:
+def service_of(world: World) -> dict[str, Any]:
     """The Model's Service as the API server would show it."""
-    service = child(asked, "Service")
+    service = child(world, "Service")
     return {**service, "metadata": {**service["metadata"], "creationTimestamp": DELETED}}
 
 
-def container(asked: World) -> dict[str, Any]:
-    server: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+def container(world: World) -> dict[str, Any]:
+    server: dict[str, Any] = child(world, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     return server
 
 
-def condition(asked: World, type_: str) -> dict[str, Any] | None:
-    return next((one for one in worlds.status(KUBEAI, asked).status["conditions"] if one["type"] == type_), None)
+def condition(world: World, type_: str) -> dict[str, Any] | None:
+    return next((one for one in worlds.status(KUBEAI, world).status["conditions"] if one["type"] == type_), None)
 
 
-def environment(asked: World) -> dict[str, Any]:
-    return {variable["name"]: variable for variable in container(asked)["env"]}
+def environment(world: World) -> dict[str, Any]:
+    return {variable["name"]: variable for variable in container(world)["env"]}
 
 
-def with_claim(asked: World, annotations: dict[str, str], **metadata: Any) -> World:
-    reference = references(asked.resource, asked.settings)[1]
+def with_claim(world: World, annotations: dict[str, str], **metadata: Any) -> World:
+    reference = references(world.resource, world.settings)[1]
     claim = {"metadata": {"name": reference.name, "annotations": annotations, **metadata}}
-    return worlds.with_objects(asked, {reference: claim})
+    return worlds.with_objects(world, {reference: claim})
 
 
-def leaving(asked: World, now: float = NOW) -> World:
-    metadata = asked.resource["metadata"] | {"deletionTimestamp": DELETED, "finalizers": [names.FINALIZER]}
-    return msgspec.structs.replace(asked, resource=asked.resource | {"metadata": metadata}, now=now)
+def leaving(world: World, now: float = NOW) -> World:
+    metadata = world.resource["metadata"] | {"deletionTimestamp": DELETED, "finalizers": [names.FINALIZER]}
+    return msgspec.structs.replace(world, resource=world.resource | {"metadata": metadata}, now=now)
 
 
 def test_the_digest_of_an_adapters_url_is_the_originals() -> None:
@@ -293,7 +293,7 @@ def test_patches_of_a_model_change_its_pods_before_those_of_the_operator() -> No
 
 
 @pytest.mark.parametrize(
-    ("patch", "told"),
+    ("patch", "expected"),
     [
         ({"op": "remove", "path": "/spec/nothing"}, "spec.jsonPatches cannot be applied to the pod: operation 0"),
         ({"op": "add", "path": "/spec/hostname"}, "spec.jsonPatches cannot be applied to the pod: operation 0"),
@@ -301,11 +301,11 @@ def test_patches_of_a_model_change_its_pods_before_those_of_the_operator() -> No
         ({"op": "replace", "path": "/spec", "value": 1}, "spec.jsonPatches must keep the pod's spec"),
     ],
 )
-def test_patches_of_a_model_that_cannot_be_applied_are_refused(patch: dict[str, Any], told: str) -> None:
+def test_patches_of_a_model_that_cannot_be_applied_are_refused(patch: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidSpecError) as refused:
         plan(world(jsonPatches=[patch]))
     assert refused.value.reason == "InvalidSpec"
-    assert told in refused.value.message
+    assert expected in refused.value.message
 
 
 def test_a_changed_file_makes_other_pods_and_a_changed_label_does_not() -> None:
@@ -387,9 +387,9 @@ def test_a_load_of_the_url_of_before_has_neither_filled_the_cache_nor_failed_to(
     assert child(changed, "Job")["spec"]["template"] != observed["spec"]["template"]
 
 
-def load_job(asked: World, **status: Any) -> dict[str, Any]:
+def load_job(world: World, **status: Any) -> dict[str, Any]:
     """The Job that loads the cache, as the API server would show it."""
-    job = child(asked, "Job")
+    job = child(world, "Job")
     return job | {"metadata": job["metadata"] | {"uid": "job", "creationTimestamp": DELETED}, "status": status}
 
 
@@ -420,8 +420,8 @@ def failed_load(words: str, seconds: float) -> World:
     return msgspec.structs.replace(snapshot, children=jobs, pods=[load_pod("p", words)])
 
 
-def jobs_of(asked: World) -> list[str]:
-    return [manifest["metadata"]["name"] for manifest in plan(asked).children if manifest["kind"] == "Job"]
+def jobs_of(world: World) -> list[str]:
+    return [manifest["metadata"]["name"] for manifest in plan(world).children if manifest["kind"] == "Job"]
 
 
 @pytest.mark.parametrize("fault", ["SourceNotAllowed", "InvalidFileSet", "IntegrityCheckFailed"])
@@ -453,7 +453,7 @@ def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() 
         return {"kind": "PersistentVolumeClaim", "metadata": {**name, "annotations": annotations, **metadata}}
 
     everybody = {name: world(name, **CACHED).resource for name in ("x", "y")}
-    seen = worlds.known(KUBEAI, others=everybody.values())
+    seen = worlds.known_world(KUBEAI, others=everybody.values())
     (watch,) = (one for one in KUBEAI.watches(Settings(system_namespace="s")) if one.kind == PERSISTENT_VOLUME_CLAIM)
 
     def concerned(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
@@ -570,8 +570,8 @@ def without_cache(notes: dict[str, str], **spec: Any) -> World:
     return with_claim(snapshot, notes)
 
 
-def job_of_eviction(asked: World, **status: Any) -> dict[tuple[Kind, Key], Any]:
-    manifest = child(asked, "Job")
+def job_of_eviction(world: World, **status: Any) -> dict[tuple[Kind, Key], Any]:
+    manifest = child(world, "Job")
     assert manifest["metadata"]["name"] == "evict-cache-tiny"
     return {at(JOB, "evict-cache-tiny"): {**manifest, "status": status}}
 
@@ -620,8 +620,8 @@ def test_the_removal_of_weights_is_one_job_and_then_forgotten() -> None:
         assert plan(done).self_patch["metadata"]["annotations"] == {RECORD: None}
 
 
-def world_without_claim(asked: World) -> World:
-    return worlds.without(asked, PERSISTENT_VOLUME_CLAIM)
+def world_without_claim(world: World) -> World:
+    return worlds.without(world, PERSISTENT_VOLUME_CLAIM)
 
 
 def test_a_cache_that_is_asked_for_again_is_filled_after_the_removal() -> None:

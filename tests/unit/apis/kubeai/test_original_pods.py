@@ -80,7 +80,7 @@ def world(model: Any, *, loaded: bool = True) -> World:
         Reference(PERSISTENT_VOLUME_CLAIM, "models", f"shared-model-cache-{profile}"): claim,
     }
     settings = Settings(system_namespace=SYSTEM)
-    listers = worlds.known(KUBEAI, settings, referenced)
+    listers = worlds.known_world(KUBEAI, settings, referenced)
     return World(resource=resource, children={}, pods=[], routed=[], settings=settings, now=0.0, listers=listers)
 
 

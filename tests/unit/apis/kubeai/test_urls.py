@@ -39,7 +39,7 @@ def test_a_url_has_these_parts(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "scheme://place"),
         ("acme/tiny", "scheme://place"),
@@ -67,8 +67,8 @@ def test_a_url_has_these_parts(text: str) -> None:
         ("olama://gemma2", r"Use hf, ollama, pvc, .*; did you mean ollama\?"),
     ],
 )
-def test_a_url_that_names_no_model_is_refused_with_what_is_expected(text: str, told: str) -> None:
-    with pytest.raises(InvalidUrlError, match=told.replace("$", r"\$")) as caught:
+def test_a_url_that_names_no_model_is_refused_with_what_is_expected(text: str, expected: str) -> None:
+    with pytest.raises(InvalidUrlError, match=expected.replace("$", r"\$")) as caught:
         parse(text)
     assert repr(text) in str(caught.value)
 

@@ -38,7 +38,7 @@ def world(*others: dict[str, Any], name: str = "chat", model: dict[str, Any] | N
         routed=[],
         settings=Settings(),
         now=1_795_252_000.0,
-        listers=worlds.known(
+        listers=worlds.known_world(
             SERVICES, objects={Reference(MODEL, "models", one): resource for one, resource in models.items()}
         ),
     )
@@ -48,25 +48,25 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     return model("tiny", spec)
 
 
-def plan(asked: World) -> Plan:
-    return worlds.plan(SERVICES, asked)
+def plan(world: World) -> Plan:
+    return worlds.plan(SERVICES, world)
 
 
-def child(asked: World, kind: str) -> dict[str, Any]:
-    return next(manifest for manifest in plan(asked).children if manifest["kind"] == kind)
+def child(world: World, kind: str) -> dict[str, Any]:
+    return next(manifest for manifest in plan(world).children if manifest["kind"] == kind)
 
 
-def kinds(asked: World) -> list[str]:
-    return [manifest["kind"] for manifest in plan(asked).children]
+def kinds(world: World) -> list[str]:
+    return [manifest["kind"] for manifest in plan(world).children]
 
 
-def pod(asked: World) -> dict[str, Any]:
-    template: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]
+def pod(world: World) -> dict[str, Any]:
+    template: dict[str, Any] = child(world, "Deployment")["spec"]["template"]
     return template
 
 
-def container(asked: World) -> dict[str, Any]:
-    engine_container: dict[str, Any] = pod(asked)["spec"]["containers"][0]
+def container(world: World) -> dict[str, Any]:
+    engine_container: dict[str, Any] = pod(world)["spec"]["containers"][0]
     return engine_container
 
 

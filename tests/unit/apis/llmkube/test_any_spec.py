@@ -17,7 +17,7 @@ from slipway.kube.schemas.core import core_schema
 from slipway.serving.contract.api import Api, InvalidSpecError, Reference, Rejection, World
 from slipway.serving.contract.settings import Settings, Sources
 from tests import worlds
-from tests.schemas import MadeUp, definition_of, faults, filled, schema_of
+from tests.schemas import RandomObjects, definition_of, faults, filled, schema_of
 from tests.tables import each, seeds
 
 SEEDS = seeds(50)
@@ -69,7 +69,7 @@ def resource(kind: str, name: str, spec: Object) -> Object:
 def cases(seed: int) -> tuple[tuple[Api, World], ...]:
     """A Model, and a service that serves it and may have a second one propose tokens."""
     dice = Random(seed)
-    generator = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1, 0.3)))
+    generator = RandomObjects(dice, TEXTS, dice.choice((0.03, 0.1, 0.3)))
     model, draft, service = (
         filled(SPECS[kind], generator.value(SPECS[kind])) for kind in ("Model", "Model", "InferenceService")
     )
@@ -91,8 +91,8 @@ def cases(seed: int) -> tuple[tuple[Api, World], ...]:
     objects = {Reference(KIND, "models", name): model for name, model in models.items()}
     served = resource("InferenceService", dice.choice(NAMES), service)
     return (
-        (MODELS, World(resource=models["tiny"], listers=worlds.known(MODELS, settings, objects), **common)),
-        (SERVICES, World(resource=served, listers=worlds.known(SERVICES, settings, objects), **common)),
+        (MODELS, World(resource=models["tiny"], listers=worlds.known_world(MODELS, settings, objects), **common)),
+        (SERVICES, World(resource=served, listers=worlds.known_world(SERVICES, settings, objects), **common)),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from slipway.apis.llmkube.rules.engines import ENGINES, tensor_split
-from slipway.apis.llmkube.services import resolve as service_resolve
+from slipway.apis.llmkube.services import resolve, service
 from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, Weights
 from slipway.engines.definition.engine import Draft, Engine, Launch, Sharding
 from slipway.engines.definition.flags import Value
@@ -66,7 +66,8 @@ def test_llama_cpp_with_weights_that_are_in_its_image_is_told_of_none() -> None:
 
 def test_a_runtime_is_given_no_repository_that_it_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     blind = replace(VLLM, schemes=frozenset({"pvc"}))
-    monkeypatch.setattr(service_resolve, "ENGINES", {**ENGINES, "vllm": blind})
+    for module in (resolve, service):
+        monkeypatch.setattr(module, "ENGINES", {**ENGINES, "vllm": blind})
     assert refusal(runtime="vllm", model=REPOSITORY).message.startswith(
         "The runtime vllm does not support repositories"
     )

@@ -34,9 +34,9 @@ def second(**spec: Any) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], "name": "younger"}}
 
 
-def with_loras(asked: World, *loras: dict[str, Any]) -> World:
+def with_loras(world: World, *loras: dict[str, Any]) -> World:
     objects = {Reference(KIND, "models", one["metadata"]["name"]): one for one in loras}
-    return worlds.with_objects(asked, objects)
+    return worlds.with_objects(world, objects)
 
 
 def service(*loras: dict[str, Any], **spec: Any) -> World:
@@ -60,23 +60,23 @@ def adapter(
         routed=[],
         settings=Settings(),
         now=1_795_252_000.0,
-        listers=worlds.known(ADAPTERS, others=resources),
+        listers=worlds.known_world(ADAPTERS, others=resources),
     )
 
 
-def conditions(asked: World) -> dict[str, tuple[str, str]]:
-    condition_list = worlds.status(ADAPTERS, asked).status["conditions"]
+def conditions(world: World) -> dict[str, tuple[str, str]]:
+    condition_list = worlds.status(ADAPTERS, world).status["conditions"]
     return {one["type"]: (one["status"], one["reason"]) for one in condition_list}
 
 
-def refused(asked: World) -> InvalidSpecError:
+def refused(world: World) -> InvalidSpecError:
     with pytest.raises(InvalidSpecError) as excinfo:
-        worlds.plan(ADAPTERS, asked)
+        worlds.plan(ADAPTERS, world)
     return excinfo.value
 
 
-def arguments(asked: World) -> str:
-    return " ".join(services.container(asked)["args"])
+def arguments(world: World) -> str:
+    return " ".join(services.container(world)["args"])
 
 
 # The service

@@ -62,7 +62,7 @@ class Cluster:
             routed=[],
             settings=Settings(),
             now=self.now,
-            listers=worlds.known(MODELS, objects={claim: self.claim} if self.claim else {}, others=others),
+            listers=worlds.known_world(MODELS, objects={claim: self.claim} if self.claim else {}, others=others),
         )
 
     def reconcile(self, name: str) -> None:
@@ -165,8 +165,8 @@ class Cluster:
         return f"uid-{self._made}"
 
 
-def annotate(obj: dict[str, Any], told: dict[str, Any]) -> None:
-    kept = obj["metadata"].get("annotations", {}) | told
+def annotate(obj: dict[str, Any], expected: dict[str, Any]) -> None:
+    kept = obj["metadata"].get("annotations", {}) | expected
     obj["metadata"]["annotations"] = {name: text for name, text in kept.items() if text is not None}
 
 

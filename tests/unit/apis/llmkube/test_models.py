@@ -56,7 +56,7 @@ def world_of(resource: dict[str, Any], others: list[dict[str, Any]], settings: S
         settings=settings,
         controller_key=CONTROLLER_KEY,
         now=NOW,
-        listers=worlds.known(MODELS, settings, others=[resource, *others]),
+        listers=worlds.known_world(MODELS, settings, others=[resource, *others]),
     )
 
 
@@ -69,12 +69,12 @@ def carried_over(world: World) -> dict[str, str]:
     return records
 
 
-def with_jobs(world: World, told: dict[str, Any]) -> World:
+def with_jobs(world: World, expected: dict[str, Any]) -> World:
     """The Jobs that the Model wants, as the cluster has them a while later."""
     children, pods = {}, []
     plan, _refusal = planned(world)
     manifests = {child["metadata"]["name"]: child for child in plan.children} if plan else {}
-    for what, description in told.items():
+    for what, description in expected.items():
         name = names.job_name(world.resource["metadata"]["name"], what)
         job = copy.deepcopy(manifests[name])
         job["metadata"] |= {
@@ -195,7 +195,7 @@ def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
         settings=given,
         controller_key=CONTROLLER_KEY,
         now=NOW,
-        listers=worlds.known(MODELS, given, others=[resource]),
+        listers=worlds.known_world(MODELS, given, others=[resource]),
     )
 
 
@@ -211,10 +211,10 @@ OURS = {
 }
 
 
-def env(made: dict[str, Any]) -> list[dict[str, Any]]:
+def env(created: dict[str, Any]) -> list[dict[str, Any]]:
     """The variables of a loader, which has those by which it knows the controller, and these beside them."""
-    assert [{"name": name, **value} for name, value in OURS.items()] == made["env"][-2:]
-    return list(made["env"][:-2])
+    assert [{"name": name, **value} for name, value in OURS.items()] == created["env"][-2:]
+    return list(created["env"][:-2])
 
 
 REMOTE = {

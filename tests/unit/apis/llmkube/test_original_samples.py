@@ -45,7 +45,7 @@ def test_a_sample_is_planned_as_it_is_written(name: str, objects: list[dict[str,
             routed=[],
             settings=SETTINGS,
             now=0.0,
-            listers=worlds.known(
+            listers=worlds.known_world(
                 SERVICES, SETTINGS, {Reference(MODEL, "default", model): manifest for model, manifest in models.items()}
             ),
         )

@@ -70,7 +70,7 @@ class Cluster:
             for (kind, name), one in self.objects.items()
             if kind in watched and (kind != "Pod" or api is POOLS)
         }
-        return worlds.known(api, objects=objects)
+        return worlds.known_world(api, objects=objects)
 
     def world(self, api: Any, kind: str, name: str) -> World:
         deployment = self.deployments.get(name) if kind == "InferenceService" else None

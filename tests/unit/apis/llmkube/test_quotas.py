@@ -32,9 +32,9 @@ LABELS = {"team": "blue"}
 class Cluster:
     """Services, and quotas, as the controller's caches have them."""
 
-    def __init__(self, *found: dict[str, Any]) -> None:
+    def __init__(self, *observed: dict[str, Any]) -> None:
         namespace = {"kind": "Namespace", "metadata": {"name": "models", "labels": LABELS}}
-        self.objects = {(one["kind"], one["metadata"]["name"]): one for one in (*found, namespace)}
+        self.objects = {(one["kind"], one["metadata"]["name"]): one for one in (*observed, namespace)}
         self.deployments: dict[str, dict[str, Any]] = {}
         self.pods: dict[str, list[dict[str, Any]]] = {}
         self.model = model("tiny", GGUF)
@@ -53,7 +53,7 @@ class Cluster:
             routed=[],
             settings=Settings(),
             now=NOW,
-            listers=worlds.known(SERVICES, objects=objects | {Reference(MODEL, "models", "tiny"): self.model}),
+            listers=worlds.known_world(SERVICES, objects=objects | {Reference(MODEL, "models", "tiny"): self.model}),
         )
 
     def decide(self, name: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Cluster:
             routed=[],
             settings=Settings(),
             now=NOW,
-            listers=worlds.known(QUOTAS, others=[resource, *self.services()]),
+            listers=worlds.known_world(QUOTAS, others=[resource, *self.services()]),
         )
         return worlds.status(QUOTAS, world).status
 
@@ -386,15 +386,15 @@ def test_gpus_that_nothing_holds_any_more_are_given_back_while_the_model_is_not_
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("observed", "reason"),
     [
         (service("big", 5, 1, replicas=2), "QuotaTooSmall"),
         (service("big", 1, 1, priority="low"), "PriorityTooLow"),
     ],
 )
-def test_who_never_gets_what_it_wants_is_in_nobodys_way(found: dict[str, Any], reason: str) -> None:
+def test_who_never_gets_what_it_wants_is_in_nobodys_way(observed: dict[str, Any], reason: str) -> None:
     shared = quota(9, "shared", selector={"matchLabels": LABELS})
-    cluster = Cluster(quota(8, minPriority="normal"), shared, found, service("b", 8, 2))
+    cluster = Cluster(quota(8, minPriority="normal"), shared, observed, service("b", 8, 2))
     cluster.settle()
     assert cluster.running() == {"b": 1}
     assert cluster.waits("big") == reason
@@ -592,9 +592,9 @@ def test_fields_without_effect_and_selectors_that_are_none_are_told() -> None:
 # Who is looked at again
 
 
-def stores(*found: dict[str, Any]) -> Stores:
+def stores(*observed: dict[str, Any]) -> Stores:
     services, limits = Store(QUOTA_INDEXES), Store({quotas.COVERS: quotas.by_namespace_ref})
-    for one in found:
+    for one in observed:
         (services if one["kind"] == "InferenceService" else limits).put(one)
     return Stores({INFERENCE_SERVICE: services, KIND: limits})
 
@@ -693,8 +693,8 @@ class Race:
     """Services that are looked at by several workers, whose writes come to the caches in any order. A service is looked
     at where the controller would: after a change of its own, and when a watch says so."""
 
-    def __init__(self, limit: int, *found: dict[str, Any]) -> None:
-        self.found = {one["metadata"]["name"]: one for one in found}
+    def __init__(self, limit: int, *observed: dict[str, Any]) -> None:
+        self.found = {one["metadata"]["name"]: one for one in observed}
         self.limit = quota(limit)
         self.most = limit
         self.watches = [watch for watch in SERVICES.watches(Settings()) if watch.kind == INFERENCE_SERVICE]
@@ -733,9 +733,9 @@ class Race:
         news = () if dict(moment.services)[name] == record else ((name, record),)
         return Moment(moment.services, tuple(sorted((*moment.written, *news))), moment.turns - {name})
 
-    def arrive(self, moment: Moment, name: str, told: str) -> Moment:
+    def arrive(self, moment: Moment, name: str, expected: str) -> Moment:
         """A write comes to the caches."""
-        services = tuple((one, told if one == name else before) for one, before in moment.services)
+        services = tuple((one, expected if one == name else before) for one, before in moment.services)
         written = tuple(write for write in moment.written if write[0] != name)
         return self.woken(moment, Moment(services, written, moment.turns | {name}), name)
 
@@ -746,13 +746,13 @@ class Race:
 
     def woken(self, before: Moment, now: Moment, name: str) -> Moment:
         old, new = (self.cluster(one).objects.get(("InferenceService", name)) for one in (before, now))
-        listers = worlds.known(SERVICES, others=[self.limit, *self.cluster(now).services()])
+        listers = worlds.known_world(SERVICES, others=[self.limit, *self.cluster(now).services()])
         keys = {one for watch in self.watches for one in watch.enqueue(Change(old, new), listers)}
         return Moment(now.services, now.written, now.turns | {one.name for one in keys})
 
 
-def _gpus(told: str) -> int:
-    return int(json.loads(told).get("quota", {}).get("gpus", 0))
+def _gpus(expected: str) -> int:
+    return int(json.loads(expected).get("quota", {}).get("gpus", 0))
 
 
 def granted(moment: Moment) -> list[str]:
@@ -764,7 +764,7 @@ def reserving(moment: Moment) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("limit", "found"),
+    ("limit", "observed"),
     [
         (1, (service("a", 1, 1), service("b", 1, 2))),
         (2, (service("a", 1, 1), service("b", 2, 2))),
@@ -773,9 +773,9 @@ def reserving(moment: Moment) -> list[str]:
     ],
 )
 def test_of_two_that_race_one_starts_and_the_other_when_it_is_gone(
-    limit: int, found: tuple[dict[str, Any], ...]
+    limit: int, observed: tuple[dict[str, Any], ...]
 ) -> None:
-    race = Race(limit, *found)
+    race = Race(limit, *observed)
     ends = race.ends(race.start())
     assert {tuple(granted(end)) for end in ends} == {("a",), ("b",)}
     for end in ends:

@@ -275,7 +275,7 @@ def test_a_model_looks_at_no_more_objects_among_many_than_alone(*, leaving: bool
 
 def test_a_service_is_told_of_its_model_but_not_of_the_records_that_this_has() -> None:
     served = {"metadata": {"name": "chat", "namespace": "models", "uid": "s", "generation": 1}}
-    listers = worlds.known(SERVICES, others=[served | {"kind": "InferenceService", "spec": {"modelRef": "tiny"}}])
+    listers = worlds.known_world(SERVICES, others=[served | {"kind": "InferenceService", "spec": {"modelRef": "tiny"}}])
     (watch,) = (one for one in SERVICES.watches(Settings()) if one.kind == KIND)
     metadata = {"name": "tiny", "namespace": "models", "uid": "m", "generation": 1}
     model = {"kind": "Model", "metadata": metadata, "spec": {"source": SOURCES[0]}}
@@ -287,7 +287,7 @@ def test_a_service_is_told_of_its_model_but_not_of_the_records_that_this_has() -
     assert counts == [0, 1, 1, 1]
 
 
-def told_by(cluster: Cluster, kind: Kind, old: Object | None, new: Object | None) -> set[str]:
+def enqueued_by(cluster: Cluster, kind: Kind, old: Object | None, new: Object | None) -> set[str]:
     (watch,) = (one for one in MODELS.watches(Settings()) if one.kind == kind and not one.owned)
     return {key.name for key in watch.enqueue(Change(old, new), cluster.world("first").listers)}
 
@@ -300,10 +300,10 @@ def test_a_record_on_a_claim_concerns_whom_it_is_about_and_a_claim_that_comes_or
     bare = {**shared.claim, "metadata": {**shared.claim["metadata"], "annotations": {}}}
     noted = {**bare, "metadata": {**bare["metadata"], "annotations": {f"{names.LOADED}{KEY}": "{}", "of": "others"}}}
     going = {**bare, "metadata": {**bare["metadata"], "deletionTimestamp": "2026-11-21T09:00:00Z"}}
-    assert told_by(shared, PERSISTENT_VOLUME_CLAIM, bare, noted) == {"first", "second"}
-    assert told_by(shared, PERSISTENT_VOLUME_CLAIM, bare, bare | {"status": {}}) == set()
-    assert told_by(shared, PERSISTENT_VOLUME_CLAIM, bare, going) == {"first", "second", "other"}
-    assert told_by(shared, PERSISTENT_VOLUME_CLAIM, None, bare) == {"first", "second", "other"}
+    assert enqueued_by(shared, PERSISTENT_VOLUME_CLAIM, bare, noted) == {"first", "second"}
+    assert enqueued_by(shared, PERSISTENT_VOLUME_CLAIM, bare, bare | {"status": {}}) == set()
+    assert enqueued_by(shared, PERSISTENT_VOLUME_CLAIM, bare, going) == {"first", "second", "other"}
+    assert enqueued_by(shared, PERSISTENT_VOLUME_CLAIM, None, bare) == {"first", "second", "other"}
 
 
 def test_a_change_of_a_model_concerns_those_that_share_its_folders_and_its_status_nobody(shared: Cluster) -> None:
@@ -311,7 +311,7 @@ def test_a_change_of_a_model_concerns_those_that_share_its_folders_and_its_statu
     model = shared.models["first"]
     bare = {**model, "metadata": {**model["metadata"], "annotations": {}}}
     turned = {**model, "metadata": {**model["metadata"], "generation": 2}, "spec": {"source": SOURCES[1]}}
-    assert told_by(shared, KIND, bare, model) == {"first", "second"}
-    assert told_by(shared, KIND, model, turned) == {"first", "second", "other"}
-    assert told_by(shared, KIND, model, model | {"status": {"phase": "Ready"}}) == set()
-    assert told_by(shared, KIND, model, None) == {"first", "second"}
+    assert enqueued_by(shared, KIND, bare, model) == {"first", "second"}
+    assert enqueued_by(shared, KIND, model, turned) == {"first", "second", "other"}
+    assert enqueued_by(shared, KIND, model, model | {"status": {"phase": "Ready"}}) == set()
+    assert enqueued_by(shared, KIND, model, None) == {"first", "second"}

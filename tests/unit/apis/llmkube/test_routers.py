@@ -61,7 +61,7 @@ def world(*services: str, **spec: Any) -> World:
         routed=[],
         settings=Settings(),
         now=1_795_252_000.0,
-        listers=worlds.known(ROUTERS, objects=objects),
+        listers=worlds.known_world(ROUTERS, objects=objects),
     )
 
 
@@ -81,8 +81,8 @@ def refused(**spec: Any) -> tuple[str, str]:
     return caught.value.reason, caught.value.message
 
 
-def told(asked: World, rejection: Rejection | None = None) -> dict[str, Any]:
-    return worlds.status(ROUTERS, asked, rejection).status
+def status_of(world: World, rejection: Rejection | None = None) -> dict[str, Any]:
+    return worlds.status(ROUTERS, world, rejection).status
 
 
 def test_the_router_is_one_id_of_a_service_without_pods() -> None:
@@ -148,7 +148,7 @@ def test_backends_that_cannot_do_what_a_rule_needs_are_left_out() -> None:
     needs = {"requiredCapabilities": ["tools"]}
     assert targets(**spec, rules=[rule("a", "b", match=needs)]) == (Target("b"),)
     snapshot = world(**spec, rules=[rule("a", match=needs)], defaultRoute="a")
-    assert told(snapshot)["activeRules"] == 0
+    assert status_of(snapshot)["activeRules"] == 0
 
 
 def test_the_nearest_timeout_counts() -> None:
@@ -187,7 +187,7 @@ def test_what_is_not_served_is_refused_with_the_reason(spec: dict[str, Any], rea
     refusal_reason, message = refused(**fields)
     assert refusal_reason == reason
     assert word in message
-    status = told(world(**fields), Rejection(refusal_reason, message))
+    status = status_of(world(**fields), Rejection(refusal_reason, message))
     assert status["phase"] == "Failed"
     assert {one["type"]: one["reason"] for one in status["conditions"]}["Accepted"] == reason
 
@@ -208,7 +208,7 @@ def test_data_of_a_class_that_is_sensitive_leaves_no_tier_but_the_local_one() ->
     ],
 )
 def test_the_phase_says_how_many_backends_answer(services: tuple[str, ...], phase: str, silent: str) -> None:
-    status = told(world(*services, defaultRoute="a"))
+    status = status_of(world(*services, defaultRoute="a"))
     assert status["phase"] == phase
     [ready] = [one for one in status["conditions"] if one["type"] == "BackendsReady"]
     assert ready["message"] == (f"These do not answer: {silent}." if silent else "Every backend answers.")
@@ -216,12 +216,12 @@ def test_the_phase_says_how_many_backends_answer(services: tuple[str, ...], phas
 
 def test_fields_without_effect_are_told() -> None:
     spec = {"backends": [backend("a", costPerMillionTokens={"promptUSD": "1"})], "defaultRoute": "a"}
-    status = told(world(**spec, endpoint={"type": "NodePort"}, policy={"auditLog": {"sink": "otlp"}}))
+    status = status_of(world(**spec, endpoint={"type": "NodePort"}, policy={"auditLog": {"sink": "otlp"}}))
     [used] = [one for one in status["conditions"] if one["type"] == "FieldsUsed"]
     assert used["status"] == "False"
     assert all(field in used["message"] for field in ("endpoint", "auditLog", "costPerMillionTokens"))
     assert "proxy" not in used["message"]
-    quiet = told(world(defaultRoute="a", proxy={"responseHeaderTimeout": "5s"}))
+    quiet = status_of(world(defaultRoute="a", proxy={"responseHeaderTimeout": "5s"}))
     assert [one["status"] for one in quiet["conditions"] if one["type"] == "FieldsUsed"] == ["True"]
 
 
@@ -249,7 +249,7 @@ def test_every_field_of_the_latest_original_is_taken_and_told_if_it_has_no_effec
     fields = {"backends": [backend("a")], "defaultRoute": "a"} | spec
     assert faults(SCHEMA, fields) == []
     assert targets(**fields)
-    [used] = [one for one in told(world(**fields))["conditions"] if one["type"] == "FieldsUsed"]
+    [used] = [one for one in status_of(world(**fields))["conditions"] if one["type"] == "FieldsUsed"]
     assert used["status"] == ("False" if ignored else "True")
     assert ignored in used["message"]
 
@@ -285,11 +285,11 @@ def test_a_request_may_name_a_backend() -> None:
     )
 
 
-@pytest.mark.parametrize("found", ROUTER_MANIFESTS)
-def test_a_manifest_of_the_original_is_valid_and_read(found: dict[str, Any]) -> None:
-    assert faults(SCHEMA, found["spec"]) == []
-    spec = msgspec.convert(filled(SCHEMA, found["spec"]), ModelRouterSpec)
-    assert spec == msgspec.convert(found["spec"], ModelRouterSpec)
+@pytest.mark.parametrize("observed", ROUTER_MANIFESTS)
+def test_a_manifest_of_the_original_is_valid_and_read(observed: dict[str, Any]) -> None:
+    assert faults(SCHEMA, observed["spec"]) == []
+    spec = msgspec.convert(filled(SCHEMA, observed["spec"]), ModelRouterSpec)
+    assert spec == msgspec.convert(observed["spec"], ModelRouterSpec)
 
 
 @pytest.mark.parametrize("version", ["llmkube", "llmkube-v0.8.7"])

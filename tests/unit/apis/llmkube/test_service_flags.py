@@ -300,10 +300,10 @@ def test_a_name_of_the_users_own_is_one_more_name_of_a_model_of_vllm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "repository"), [("Q8_0", "acme/tiny:Q8_0"), ("4 bits", "acme/tiny"), ("", "acme/tiny")]
+    ("expected", "repository"), [("Q8_0", "acme/tiny:Q8_0"), ("4 bits", "acme/tiny"), ("", "acme/tiny")]
 )
-def test_llama_cpp_fetches_the_file_of_the_models_quantization(told: str, repository: str) -> None:
-    assert f"--hf-repo {repository} " in line(model={"source": "acme/tiny", "quantization": told})
+def test_llama_cpp_fetches_the_file_of_the_models_quantization(expected: str, repository: str) -> None:
+    assert f"--hf-repo {repository} " in line(model={"source": "acme/tiny", "quantization": expected})
 
 
 @pytest.mark.parametrize(

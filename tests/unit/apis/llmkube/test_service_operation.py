@@ -54,17 +54,17 @@ def aged(*starts: str, deployment: Object | None = None, **spec: Any) -> World:
     return msgspec.structs.replace(snapshot, pods=pods, children={(kind, Key("models", "chat")): workload})
 
 
-def with_settings(asked: World, **own: Any) -> World:
-    return msgspec.structs.replace(asked, settings=Settings(apis={"llmkube": own}))
+def with_settings(world: World, **own: Any) -> World:
+    return msgspec.structs.replace(world, settings=Settings(apis={"llmkube": own}))
 
 
-def reasons(asked: World) -> dict[str, str]:
-    conditions = worlds.status(SERVICES, asked, None).status["conditions"]
+def reasons(world: World) -> dict[str, str]:
+    conditions = worlds.status(SERVICES, world, None).status["conditions"]
     return {one["type"]: f"{one['status']}/{one['reason']}" for one in conditions}
 
 
-def template(asked: World) -> Object:
-    annotations: Object = pod(asked)["metadata"]["annotations"]
+def template(world: World) -> Object:
+    annotations: Object = pod(world)["metadata"]["annotations"]
     return annotations
 
 

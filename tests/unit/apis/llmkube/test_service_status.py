@@ -46,7 +46,7 @@ def world(
         routed=[],
         settings=Settings(),
         now=NOW,
-        listers=worlds.known(SERVICES, objects={Reference(MODEL, "models", "tiny"): weights}, others=kin),
+        listers=worlds.known_world(SERVICES, objects={Reference(MODEL, "models", "tiny"): weights}, others=kin),
     )
 
 
@@ -74,21 +74,21 @@ def broken(**state: Any) -> dict[str, Any]:
     return pod(containerStatuses=[{"name": "llama-server", "image": "own:1", "restartCount": 4, "state": state}])
 
 
-def verdict(asked: World, rejection: Rejection | None = None) -> StatusResult:
-    return worlds.status(SERVICES, asked, rejection)
+def verdict(world: World, rejection: Rejection | None = None) -> StatusResult:
+    return worlds.status(SERVICES, world, rejection)
 
 
-def condition(asked: World, name: str) -> dict[str, Any]:
-    named_condition: dict[str, Any] = next(one for one in told(asked)["conditions"] if one["type"] == name)
+def condition(world: World, name: str) -> dict[str, Any]:
+    named_condition: dict[str, Any] = next(one for one in status_of(world)["conditions"] if one["type"] == name)
     return named_condition
 
 
-def told(asked: World, rejection: Rejection | None = None) -> dict[str, Any]:
-    return verdict(asked, rejection).status
+def status_of(world: World, rejection: Rejection | None = None) -> dict[str, Any]:
+    return verdict(world, rejection).status
 
 
-def reasons(asked: World, rejection: Rejection | None = None) -> dict[str, str]:
-    conditions = told(asked, rejection)["conditions"]
+def reasons(world: World, rejection: Rejection | None = None) -> dict[str, str]:
+    conditions = status_of(world, rejection)["conditions"]
     return {condition["type"]: f"{condition['status']}/{condition['reason']}" for condition in conditions}
 
 
@@ -97,7 +97,7 @@ WAITING = (pending(f"0/2 nodes are available: 2 Insufficient {GPU}. preemption: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "phase"),
+    ("moment", "phase"),
     [
         (world(), "Creating"),
         (world(deployment=deployment()), "Creating"),
@@ -120,8 +120,8 @@ WAITING = (pending(f"0/2 nodes are available: 2 Insufficient {GPU}. preemption: 
         (world(modelRef="nowhere", deployment=deployment(ready=1)), "Ready"),
     ],
 )
-def test_the_phase_follows_from_facts(asked: World, phase: str) -> None:
-    assert told(asked)["phase"] == phase
+def test_the_phase_follows_from_facts(moment: World, phase: str) -> None:
+    assert status_of(moment)["phase"] == phase
 
 
 @pytest.mark.parametrize(
@@ -146,20 +146,20 @@ def test_a_missing_model_a_failed_one_and_one_on_its_way_are_told_apart() -> Non
     conditions = [{"type": "Available", "message": "404 of the hub."}]
     failed = world(model={"phase": "Failed", "observedGeneration": 1, "conditions": conditions})
     assert reasons(failed)["Available"] == "False/ModelFailed"
-    assert "404 of the hub." in told(failed)["conditions"][1]["message"]
+    assert "404 of the hub." in status_of(failed)["conditions"][1]["message"]
     assert reasons(world(model={}))["Available"] == "False/ModelNotReady"
-    assert [told(snapshot)["modelReady"] for snapshot in (failed, world())] == [False, True]
+    assert [status_of(snapshot)["modelReady"] for snapshot in (failed, world())] == [False, True]
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("nowhere", "There is no Model nowhere in the namespace models."),
         ("tinny", "There is no Model tinny in the namespace models; did you mean tiny?"),
     ],
 )
-def test_a_missing_model_is_told_with_one_that_is_called_alike(name: str, told: str) -> None:
-    assert condition(world(modelRef=name), "Accepted")["message"] == told
+def test_a_missing_model_is_told_with_one_that_is_called_alike(name: str, expected: str) -> None:
+    assert condition(world(modelRef=name), "Accepted")["message"] == expected
 
 
 def test_a_model_that_is_told_of_an_older_spec_is_not_ready() -> None:
@@ -167,15 +167,15 @@ def test_a_model_that_is_told_of_an_older_spec_is_not_ready() -> None:
 
 
 def test_what_the_cluster_refuses_is_a_failure_and_what_passes_is_none() -> None:
-    assert told(world(), Rejection("NameTaken", "no"))["phase"] == "Failed"
-    assert told(world(), Rejection("Retrying", "soon", retryable=True))["phase"] == "Creating"
+    assert status_of(world(), Rejection("NameTaken", "no"))["phase"] == "Failed"
+    assert status_of(world(), Rejection("Retrying", "soon", retryable=True))["phase"] == "Creating"
 
 
 def test_a_mac_is_out_of_reach_and_the_service_says_so() -> None:
     snapshot = world()
     (weights,) = snapshot.list(MODEL)
     weights["spec"] = {"source": "acme/tiny", "hardware": {"accelerator": "metal"}}
-    status = told(snapshot)
+    status = status_of(snapshot)
     assert status["phase"] == "Failed"
     assert "endpoint" not in status
     assert reasons(snapshot)["Accepted"] == "False/MetalOutOfReach"
@@ -196,7 +196,7 @@ def test_a_mac_is_out_of_reach_and_the_service_says_so() -> None:
 def test_waiting_for_any_accelerator_is_found_out_with_the_number_that_the_model_asks_for(resource: str) -> None:
     message = f"0/3 nodes are available: 1 Insufficient memory, 2 Insufficient {resource}. preemption: none."
     snapshot = world(pending(message), deployment=deployment(resource=resource), resource=resource)
-    status = told(snapshot)
+    status = status_of(snapshot)
     assert status["phase"] == "WaitingForGPU"
     assert status["schedulingStatus"] == "InsufficientGPU"
     assert status["schedulingMessage"] == message
@@ -217,7 +217,7 @@ def test_waiting_for_any_accelerator_is_found_out_with_the_number_that_the_model
 )
 def test_what_is_missing_else_is_told_and_no_place_in_the_queue(message: str, reason: str, status: str) -> None:
     snapshot = world(pending(message, reason), deployment=deployment(resource=GPU), resource=GPU)
-    actual = told(snapshot)
+    actual = status_of(snapshot)
     assert (actual["schedulingStatus"], actual["queuePosition"]) == (status, 0)
     assert "waitingFor" not in actual
 
@@ -225,14 +225,14 @@ def test_what_is_missing_else_is_told_and_no_place_in_the_queue(message: str, re
 def test_a_pod_that_crashes_is_told_though_another_one_waits_for_an_accelerator() -> None:
     pods = (*WAITING, broken(terminated={"exitCode": 1}))
     snapshot = world(*pods, deployment=deployment(replicas=2, resource=GPU), resource=GPU, replicas=2)
-    assert told(snapshot)["phase"] == "Failed"
+    assert status_of(snapshot)["phase"] == "Failed"
     assert reasons(snapshot)["Available"] == "False/CrashLoopBackOff"
-    assert told(snapshot)["waitingFor"] == f"{GPU}: 2"
+    assert status_of(snapshot)["waitingFor"] == f"{GPU}: 2"
 
 
 def test_nothing_of_scheduling_is_left_after_recovery() -> None:
-    before = told(world(*WAITING, deployment=deployment(resource=GPU), resource=GPU))
-    status = told(world(deployment=deployment(ready=1, resource=GPU), resource=GPU, status=before))
+    before = status_of(world(*WAITING, deployment=deployment(resource=GPU), resource=GPU))
+    status = status_of(world(deployment=deployment(ready=1, resource=GPU), resource=GPU, status=before))
     assert not {"schedulingStatus", "schedulingMessage", "waitingFor"} & status.keys()
     assert status["queuePosition"] == 0
 
@@ -247,7 +247,7 @@ def waiting(
 
 def position(*kin: dict[str, Any], **spec: Any) -> int:
     snapshot = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=kin, **spec)
-    place: int = told(snapshot)["queuePosition"]
+    place: int = status_of(snapshot)["queuePosition"]
     return place
 
 
@@ -288,7 +288,7 @@ def test_a_look_at_a_service_reads_no_other_one_that_waits(monkeypatch: pytest.M
     counted: list[str] = []
     priority_of = scheduling.priority_of
     monkeypatch.setattr(scheduling, "priority_of", lambda one: counted.append(str(one)) or priority_of(one))
-    assert told(snapshot)["queuePosition"] == 51
+    assert status_of(snapshot)["queuePosition"] == 51
     assert len(counted) <= 1
 
 
@@ -300,17 +300,17 @@ def test_two_services_of_classes_that_are_not_there_agree_who_is_first(created: 
 
 
 def test_the_effective_priority_is_that_of_the_class_which_counts() -> None:
-    assert told(world(priority="low"))["effectivePriority"] == 1000
+    assert status_of(world(priority="low"))["effectivePriority"] == 1000
     snapshot = world(priority="low", priorityClassName="mine")
-    assert "effectivePriority" not in told(snapshot)
+    assert "effectivePriority" not in status_of(snapshot)
     class_snapshot = worlds.with_objects(snapshot, {Reference(PRIORITY_CLASS, "", "mine"): {"value": 77}})
-    assert told(class_snapshot)["effectivePriority"] == 77
+    assert status_of(class_snapshot)["effectivePriority"] == 77
 
 
 def test_replicas_are_those_that_there_are_and_desired_ones_those_that_are_wanted() -> None:
-    status = told(world(deployment=deployment(ready=1, replicas=3), replicas=1, autoscaling={"maxReplicas": 4}))
+    status = status_of(world(deployment=deployment(ready=1, replicas=3), replicas=1, autoscaling={"maxReplicas": 4}))
     assert (status["replicas"], status["desiredReplicas"], status["readyReplicas"]) == (3, 3, 1)
-    assert told(world(replicas=2))["desiredReplicas"] == 2
+    assert status_of(world(replicas=2))["desiredReplicas"] == 2
     assert status["selector"] == "app=chat,inference.llmkube.dev/service=chat"
 
 
@@ -325,7 +325,7 @@ def test_replicas_are_those_that_there_are_and_desired_ones_those_that_are_wante
 )
 def test_the_endpoint_is_the_services_address(endpoint: dict[str, Any] | None, url: str) -> None:
     snapshot = world(endpoint=endpoint) if endpoint else world()
-    assert told(snapshot)["endpoint"] == url
+    assert status_of(snapshot)["endpoint"] == url
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_the_endpoint_is_the_services_address(endpoint: dict[str, Any] | None, u
     ],
 )
 def test_the_mode_is_what_the_service_says_or_shows(spec: dict[str, Any], mode: str) -> None:
-    assert told(world(**spec))["mode"] == mode
+    assert status_of(world(**spec))["mode"] == mode
 
 
 def test_speculative_decoding_without_its_model_is_left_out_and_told() -> None:
@@ -355,12 +355,12 @@ def test_speculative_decoding_without_its_model_is_left_out_and_told() -> None:
 
 
 def test_the_time_of_the_last_change_moves_with_a_change_only() -> None:
-    first = told(world(deployment=deployment()))
+    first = status_of(world(deployment=deployment()))
     assert first["lastUpdated"] == "2026-11-21T09:06:40Z"
     stamped = [{**condition, "lastTransitionTime": SINCE} for condition in first["conditions"]]
     earlier = {**first, "conditions": stamped, "lastUpdated": OLDER}
-    assert told(world(deployment=deployment(), status=earlier))["lastUpdated"] == OLDER
-    assert told(world(deployment=deployment(ready=1), status=earlier))["lastUpdated"] == first["lastUpdated"]
+    assert status_of(world(deployment=deployment(), status=earlier))["lastUpdated"] == OLDER
+    assert status_of(world(deployment=deployment(ready=1), status=earlier))["lastUpdated"] == first["lastUpdated"]
 
 
 def test_a_place_comes_before_another_by_priority_first() -> None:
@@ -381,7 +381,7 @@ def test_an_autoscaler_without_metrics_is_told() -> None:
 def test_a_service_that_nobody_scales_says_nothing_of_it() -> None:
     stopped = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3}, replicas=0)
     for snapshot in (world(deployment=deployment(ready=1)), stopped):
-        assert "ScalingActive" not in {one["type"] for one in told(snapshot)["conditions"]}
+        assert "ScalingActive" not in {one["type"] for one in status_of(snapshot)["conditions"]}
 
 
 def test_a_service_whose_model_is_gone_is_still_found_where_its_pods_answer() -> None:
@@ -391,15 +391,15 @@ def test_a_service_whose_model_is_gone_is_still_found_where_its_pods_answer() ->
         "phase": "Ready",
     }
     snapshot = worlds.without(world(deployment=deployment(ready=1), status=before))
-    now = told(snapshot)
+    now = status_of(snapshot)
     assert {"mode": now["mode"], "endpoint": now["endpoint"]} == {name: before[name] for name in ("mode", "endpoint")}
-    assert "endpoint" not in told(msgspec.structs.replace(snapshot, children={}))
+    assert "endpoint" not in status_of(msgspec.structs.replace(snapshot, children={}))
 
 
 def woken(old: dict[str, Any] | None, new: dict[str, Any] | None, *others: dict[str, Any]) -> set[str]:
     """The services that a change of the service ``m`` concerns, which is as old as all others."""
     watch = next(watch for watch in SERVICES.watches(Settings()) if watch.kind == KIND)
-    there = worlds.known(SERVICES, others=(*others, *([new] if new else [])))
+    there = worlds.known_world(SERVICES, others=(*others, *([new] if new else [])))
     return {key.name for key in watch.enqueue(Change(old, new), there)}
 
 

@@ -61,7 +61,7 @@ def test_a_free_slot(members, default, resident):
 
 
 @pytest.mark.parametrize(
-    ("members", "left"),
+    ("members", "remaining"),
     [
         pytest.param([serving("a"), asleep("b")], None, id="no other member has requests"),
         pytest.param([idle("a", 900), asleep("b")], None, id="no other member has requests, and it is idle"),
@@ -79,15 +79,15 @@ def test_a_free_slot(members, default, resident):
         pytest.param([serving("a", failed=True), waiting("b")], 0, id="cannot answer any more"),
     ],
 )
-def test_a_resident_keeps_the_slot_until_another_member_has_waited(members, left):
+def test_a_resident_keeps_the_slot_until_another_member_has_waited(members, remaining):
     starts = Slot(resident="a", since=NOW - 100) if members[0].answers_since is None else has("a")
     decision = look(starts, *members)
-    if left == 0:
+    if remaining == 0:
         assert decision.slot == Slot(resident="a", pending="b", since=starts.since)
     else:
         assert decision.slot == starts
-        if left is not None:
-            assert (decision.deferred, decision.recheck_seconds) == ("b", pytest.approx(left))
+        if remaining is not None:
+            assert (decision.deferred, decision.recheck_seconds) == ("b", pytest.approx(remaining))
 
 
 def test_one_that_does_not_start_within_the_budget_gives_way():

@@ -29,7 +29,7 @@ def spec(source: str, **others: Any) -> ModelSpec:
     return msgspec.structs.replace(msgspec.convert({"source": "any/thing"} | others, ModelSpec), source=source)
 
 
-def found(source: str, **others: Any) -> Source:
+def parse_source(source: str, **others: Any) -> Source:
     return source_of(spec(source, **others), "tiny", RULES)
 
 
@@ -98,7 +98,7 @@ MEANT: dict[str, Source] = {
 
 @each(MEANT)
 def test_a_source_means_this(text: str) -> None:
-    assert found(text) == MEANT[text]
+    assert parse_source(text) == MEANT[text]
 
 
 WHOLE = {
@@ -115,7 +115,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("text", WHOLE)
 def test_what_is_no_gguf_may_be_a_folder_and_keeps_its_names_ending(text: str) -> None:
-    assert found(text, format="safetensors") == WHOLE[text]
+    assert parse_source(text, format="safetensors") == WHOLE[text]
 
 
 REFUSED = {
@@ -149,7 +149,7 @@ REFUSED = {
 @each([(reason, text) for reason in REFUSED for text in REFUSED[reason].split()])
 def test_what_names_nothing_or_what_must_not_be_read_is_refused(reason: str, text: str) -> None:
     with pytest.raises(InvalidSpecError) as refused:
-        found(text)
+        parse_source(text)
     assert refused.value.reason == reason
 
 
@@ -158,13 +158,13 @@ def test_what_names_nothing_or_what_must_not_be_read_is_refused(reason: str, tex
 )
 def test_characters_that_no_source_has_are_refused(text: str) -> None:
     with pytest.raises(InvalidSpecError):
-        found(text)
+        parse_source(text)
 
 
 def test_a_refusal_tells_no_secret() -> None:
     for end in ("", "a b.gguf", "\n"):
         with pytest.raises(InvalidSpecError) as refused:
-            found(f"https://me:hunter2@files.example/{end}?sig=hunter2")
+            parse_source(f"https://me:hunter2@files.example/{end}?sig=hunter2")
         assert "hunter2" not in refused.value.message
     assert redact_url("https://me:hunter2@files.example/x?sig=hunter2#hunter2") == "https://files.example/x"
     assert redact_url("HTTPS://me:hunt?er2@files.example/x@y?z") == "HTTPS://files.example/x@y"
@@ -183,18 +183,20 @@ def test_a_root_that_is_no_folder_allows_nothing(root: str) -> None:
 
 
 def test_a_path_of_a_mac_needs_no_leave_as_nothing_in_the_cluster_reads_it() -> None:
-    assert found("/Users/me/x.gguf", hardware={"accelerator": "metal"}).path == "/Users/me/x.gguf"
+    assert parse_source("/Users/me/x.gguf", hardware={"accelerator": "metal"}).path == "/Users/me/x.gguf"
 
 
 def test_a_set_of_files_is_of_a_repository_or_a_folder_of_a_bucket() -> None:
     parts = ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"]
-    assert found("acme/tiny@v1", files=parts, mmproj="mm/proj.gguf") == Source(
+    assert parse_source("acme/tiny@v1", files=parts, mmproj="mm/proj.gguf") == Source(
         kind="hub", url="hf://acme/tiny@v1", repository="acme/tiny@v1", files=(*parts, "mm/proj.gguf")
     )
-    assert found("s3://weights/a", files=parts) == Source(kind="bucket", url="s3://weights/a", files=tuple(parts))
-    assert found("acme/tiny", files=parts).main == parts[0]
-    assert found("acme/tiny", files=["*.safetensors", "*.json"]).main == ""
-    assert found("acme/tiny", files=["a.gguf"], mmproj="a.gguf").files == ("a.gguf",)
+    assert parse_source("s3://weights/a", files=parts) == Source(
+        kind="bucket", url="s3://weights/a", files=tuple(parts)
+    )
+    assert parse_source("acme/tiny", files=parts).main == parts[0]
+    assert parse_source("acme/tiny", files=["*.safetensors", "*.json"]).main == ""
+    assert parse_source("acme/tiny", files=["a.gguf"], mmproj="a.gguf").files == ("a.gguf",)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_a_set_of_files_is_of_a_repository_or_a_folder_of_a_bucket() -> None:
 )
 def test_sets_that_cannot_be_are_refused(source: str, others: dict[str, Any]) -> None:
     with pytest.raises(InvalidSpecError) as refused:
-        found(source, **others)
+        parse_source(source, **others)
     assert refused.value.reason == "InvalidFileSet"
 
 
@@ -223,8 +225,8 @@ def test_sets_that_cannot_be_are_refused(source: str, others: dict[str, Any]) ->
 def test_a_hash_that_nobody_could_check_is_refused(others: dict[str, Any]) -> None:
     """The original takes it, and never looks at it again."""
     with pytest.raises(InvalidSpecError, match="for a single file"):
-        found("acme/tiny", sha256="a" * 64, **others)
-    assert found("acme/tiny", sha256="a" * 64, files=["a.gguf"]).main == "a.gguf"
+        parse_source("acme/tiny", sha256="a" * 64, **others)
+    assert parse_source("acme/tiny", sha256="a" * 64, files=["a.gguf"]).main == "a.gguf"
 
 
 def test_the_key_of_a_source_is_the_originals() -> None:
@@ -241,7 +243,7 @@ def test_two_choices_of_the_main_file_do_not_share_a_folder_as_its_hash_is_that_
 
 
 @pytest.mark.parametrize(
-    ("told", "model", "name"),
+    ("expected", "model", "name"),
     [
         ("Llama 3.2 3B Instruct", "m", "Llama-3.2-3B-Instruct.gguf"),
         ("llama.gguf", "m", "llama.gguf"),
@@ -255,8 +257,8 @@ def test_two_choices_of_the_main_file_do_not_share_a_folder_as_its_hash_is_that_
         ("../../etc/passwd", "m", "etc-passwd.gguf"),
     ],
 )
-def test_names_of_files_have_nothing_that_anything_trips_over(told: str, model: str, name: str) -> None:
-    assert file_name(told, model) == name
+def test_names_of_files_have_nothing_that_anything_trips_over(expected: str, model: str, name: str) -> None:
+    assert file_name(expected, model) == name
 
 
 def test_names_of_jobs_are_dns_labels_that_no_two_models_share() -> None:

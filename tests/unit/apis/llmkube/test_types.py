@@ -71,12 +71,12 @@ def test_a_misspelt_field_is_found(kind: str, spec: Object, place: str) -> None:
     assert [fault for fault in faults(SCHEMAS[kind], LEAST[kind] | spec) if f"'{name}' was unexpected" in fault]
 
 
-@pytest.mark.parametrize("found", MANIFESTS)
-def test_a_manifest_of_the_original_is_valid_and_read(found: Object) -> None:
-    kind = found["kind"]
-    assert faults(SCHEMAS[kind], found["spec"]) == []
-    spec = msgspec.convert(filled(SCHEMAS[kind], found["spec"]), SPECS[kind])
-    assert spec == msgspec.convert(found["spec"], SPECS[kind])
+@pytest.mark.parametrize("observed", MANIFESTS)
+def test_a_manifest_of_the_original_is_valid_and_read(observed: Object) -> None:
+    kind = observed["kind"]
+    assert faults(SCHEMAS[kind], observed["spec"]) == []
+    spec = msgspec.convert(filled(SCHEMAS[kind], observed["spec"]), SPECS[kind])
+    assert spec == msgspec.convert(observed["spec"], SPECS[kind])
 
 
 @pytest.mark.parametrize("kind", RESOURCES)

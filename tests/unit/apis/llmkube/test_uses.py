@@ -29,11 +29,11 @@ def service(name: str, *, served: str = "tiny", generation: int = 1, **spec: Any
     return {"kind": "InferenceService", "metadata": metadata, "spec": {"modelRef": served} | spec}
 
 
-def reader(told: str, name: str = "chat", **metadata: Any) -> dict[str, Any]:
+def reader(expected: str, name: str = "chat", **metadata: Any) -> dict[str, Any]:
     base_metadata = {"name": f"{name}-x", "namespace": "models", "labels": {names.SERVICE_LABEL: name}}
     return {
         "kind": "Pod",
-        "metadata": base_metadata | {"annotations": {USES: told}} | metadata,
+        "metadata": base_metadata | {"annotations": {USES: expected}} | metadata,
         "status": {"phase": "Running"},
     }
 
@@ -43,7 +43,7 @@ OWN = {"modelCache": {"claimName": "mine"}}
 IN_THE_IMAGE = {"skipModelInit": True}
 
 
-def told(cluster: Cluster, name: str = "tiny") -> str:
+def reason(cluster: Cluster, name: str = "tiny") -> str:
     return str(worlds.status(MODELS, cluster.world(name), None).status["conditions"][0]["reason"])
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_loaded_into_the_cache_that_no_service_reads_there(spec: dict
     cluster.create("tiny", SOURCES[0])
     cluster.settle()
     assert (cluster.claim, cluster.downloads) == (None, [])
-    assert (cluster.phase("tiny"), told(cluster)) == ("Ready", "WorkloadResolved")
+    assert (cluster.phase("tiny"), reason(cluster)) == ("Ready", "WorkloadResolved")
 
 
 def test_a_service_that_comes_right_after_its_model_is_waited_for() -> None:
@@ -74,7 +74,7 @@ def test_weights_are_loaded_for_any_service_that_reads_the_cache_and_before_ther
     cluster.users = others
     cluster.create("tiny", SOURCES[0])
     cluster.settle()
-    assert (cluster.downloads, told(cluster)) == ([SOURCES[0]], "ModelReady")
+    assert (cluster.downloads, reason(cluster)) == ([SOURCES[0]], "ModelReady")
 
 
 def test_a_model_that_is_to_be_prefetched_is_loaded_whoever_has_it() -> None:
@@ -93,7 +93,7 @@ def test_a_model_whose_only_service_went_stays_as_it_is() -> None:
     cluster.models["tiny"]["status"] = worlds.status(MODELS, cluster.world("tiny"), None).status
     cluster.users = []
     cluster.settle()
-    assert (cluster.downloads, told(cluster)) == ([], "WorkloadResolved")
+    assert (cluster.downloads, reason(cluster)) == ([], "WorkloadResolved")
 
 
 def test_a_service_that_wants_the_cache_now_waits_until_the_weights_are_there() -> None:
@@ -115,7 +115,7 @@ def test_weights_leave_the_cache_when_the_last_pod_that_reads_them_is_gone() -> 
     cluster.settle()
     cluster.users = [service("chat", **EPHEMERAL), reader(f"{KEY}=1")]
     cluster.settle()
-    assert (cluster.disk, told(cluster)) == ({KEY}, "WorkloadResolved")
+    assert (cluster.disk, reason(cluster)) == ({KEY}, "WorkloadResolved")
     assert worlds.status(MODELS, cluster.world("tiny"), None).recheck_seconds is not None
     cluster.users = [service("chat", **EPHEMERAL)]
     cluster.settle()
@@ -130,10 +130,10 @@ def test_a_model_that_is_deleted_goes_when_its_weights_are_read_no_longer() -> N
     cluster.delete("tiny")
     cluster.now += 4000
     cluster.settle()
-    assert (cluster.disk, told(cluster)) == ({KEY}, "InUse")
+    assert (cluster.disk, reason(cluster)) == ({KEY}, "InUse")
     cluster.users = [reader(f"{KEY}=1")]
     cluster.settle()
-    assert told(cluster) == "InUse"
+    assert reason(cluster) == "InUse"
     cluster.users = []
     cluster.settle()
     assert (cluster.models, cluster.disk) == ({}, set())
@@ -184,27 +184,27 @@ def test_a_service_tells_its_models_when_its_spec_changes_and_not_when_its_statu
 
 def concerned(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
     (watch,) = (watch for watch in MODELS.watches(Settings()) if watch.kind == INFERENCE_SERVICE)
-    return {key.name for key in watch.enqueue(Change(old, new), worlds.known(MODELS))}
+    return {key.name for key in watch.enqueue(Change(old, new), worlds.known_world(MODELS))}
 
 
-def told_by_pods(status: dict[str, Any], **spec: Any) -> str:
+def uses_of_pods(status: dict[str, Any], **spec: Any) -> str:
     template = pod(world(model("tiny", GGUF | spec.pop("files", {}), READY | status), **spec))
     return str(template["metadata"]["annotations"].get(USES, ""))
 
 
 def test_pods_are_replaced_when_newer_weights_are_there_and_only_then() -> None:
     """A folder that was loaded anew is read by nobody before the pods start again."""
-    first = told_by_pods({"sha256": "aa", "sourceETag": "1", "sourceContentLength": 5})
-    assert told_by_pods({"sha256": "aa", "sourceETag": "2", "sourceContentLength": 5}) == first
-    assert told_by_pods({"sha256": "bb", "sourceETag": "2", "sourceContentLength": 5}) != first
-    unhashed = told_by_pods({"sourceETag": "1", "sourceContentLength": 5})
-    assert told_by_pods({"sourceETag": "2", "sourceContentLength": 5}) != unhashed
+    first = uses_of_pods({"sha256": "aa", "sourceETag": "1", "sourceContentLength": 5})
+    assert uses_of_pods({"sha256": "aa", "sourceETag": "2", "sourceContentLength": 5}) == first
+    assert uses_of_pods({"sha256": "bb", "sourceETag": "2", "sourceContentLength": 5}) != first
+    unhashed = uses_of_pods({"sourceETag": "1", "sourceContentLength": 5})
+    assert uses_of_pods({"sourceETag": "2", "sourceContentLength": 5}) != unhashed
 
 
 def test_of_a_set_of_files_the_others_count_as_well() -> None:
     parts = {"source": "hf://acme/tiny", "files": ["a.gguf", "b.gguf"]}
-    first = told_by_pods({"sha256": "aa", "sourceETag": "1"}, files=parts)
-    assert told_by_pods({"sha256": "aa", "sourceETag": "2"}, files=parts) != first
+    first = uses_of_pods({"sha256": "aa", "sourceETag": "1"}, files=parts)
+    assert uses_of_pods({"sha256": "aa", "sourceETag": "2"}, files=parts) != first
 
 
 def test_pods_name_the_folders_of_their_model_and_of_its_draft() -> None:

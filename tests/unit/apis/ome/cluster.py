@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from slipway.apis.ome.models.resolve import View
+from slipway.apis.ome.models.resolve import ModelView
 from slipway.apis.ome.models.storage import KINDS, mount_of, use_of
 from slipway.apis.ome.models.table import MODELS
-from slipway.apis.ome.models.volumes import claim, claim_name
+from slipway.apis.ome.models.volumes import build_claim, claim_name
 from slipway.artifacts.documents.report import Report, encode_report
 from slipway.artifacts.facts.config import ModelFacts
 from slipway.kube.objects import JOB, MANAGED_BY, PERSISTENT_VOLUME, Key, deleting, key, owner_reference
 from slipway.kube.schemas.conditions import timestamp
-from slipway.kube.writes.applier import by_owner, children_of
-from slipway.kube.writes.owners import OWNER_ELSEWHERE, owner_text, with_owner
+from slipway.kube.writes.owners import OWNER_ELSEWHERE, by_owner, children_of, owner_text, with_owner
 from slipway.serving.contract.api import USES, InvalidSpecError, Plan, Reference, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.table import Table
@@ -22,7 +21,7 @@ from slipway.weights.nodes import node_of
 from tests import worlds
 
 START = 1_800_000_000.0
-APIS: dict[str, Table[View]] = {api.resource.kind.kind: api for api in MODELS}
+APIS: dict[str, Table[ModelView]] = {api.resource.kind.kind: api for api in MODELS}
 LABEL = "models.ome.io/"
 
 
@@ -100,7 +99,7 @@ class Cluster:
         """A service of a namespace makes its claim for a model. Returns its name."""
         model = self.models[name]
         mount = mount_of(model, self.settings)
-        made = claim(claim_name(mount.uid, mount.path, namespace), namespace, mount.mark)
+        made = build_claim(claim_name(mount.uid, mount.path, namespace), namespace, mount.mark)
         made["metadata"] |= {"uid": self._uid()}
         made["metadata"]["labels"] |= {MANAGED_BY: "slipway"}
         self.others.append(made)
@@ -131,7 +130,7 @@ class Cluster:
             routed=[],
             settings=self.settings,
             now=self.now,
-            listers=worlds.known(APIS[model["kind"]], self.settings, pinned, everything),
+            listers=worlds.known_world(APIS[model["kind"]], self.settings, pinned, everything),
         )
 
     def plan(self, name: str) -> Plan:
@@ -288,6 +287,6 @@ def _words(job: dict[str, Any]) -> list[str]:
     return words
 
 
-def _mark(obj: dict[str, Any], field: str, told: Any) -> None:
-    kept = obj["metadata"][field] | dict(told)
+def _mark(obj: dict[str, Any], field: str, expected: Any) -> None:
+    kept = obj["metadata"][field] | dict(expected)
     obj["metadata"][field] = {name: text for name, text in kept.items() if text is not None}

@@ -95,7 +95,7 @@ def world(
         routed=(),
         settings=settings,
         now=NOW,
-        listers=worlds.known(SERVICES, settings, others=[resource, *(others or (model(), runtime()))]),
+        listers=worlds.known_world(SERVICES, settings, others=[resource, *(others or (model(), runtime()))]),
     )
 
 
@@ -103,45 +103,45 @@ def _place(obj: Object) -> Object:
     return {field: obj["metadata"].get(field, "") for field in ("namespace", "name")}
 
 
-def plan(asked: World) -> Plan:
-    return worlds.plan(SERVICES, asked)
+def plan(world: World) -> Plan:
+    return worlds.plan(SERVICES, world)
 
 
-def made(asked: World, kind: str | Kind, name: str) -> Any:
+def find_child(world: World, kind: str | Kind, name: str) -> Any:
     """A child of this name; None: there is none."""
     word = kind if isinstance(kind, str) else kind.kind
-    children = [one for one in plan(asked).children if one["kind"] == word and one["metadata"]["name"] == name]
+    children = [one for one in plan(world).children if one["kind"] == word and one["metadata"]["name"] == name]
     return children[0] if children else None
 
 
-def objects(asked: World) -> list[str]:
+def objects(world: World) -> list[str]:
     """Its children, ``kind name``, but for claims: see test_model_volumes.py."""
-    children = plan(asked).children
+    children = plan(world).children
     return sorted(f"{one['kind']} {one['metadata']['name']}" for one in children)
 
 
-def refusal(asked: World) -> InvalidSpecError:
+def refusal(world: World) -> InvalidSpecError:
     with pytest.raises(InvalidSpecError) as refused:
-        plan(asked)
+        plan(world)
     return refused.value
 
 
-def status(asked: World) -> Any:
+def status(world: World) -> Any:
     try:
-        plan(asked)
+        plan(world)
     except InvalidSpecError as error:
-        return worlds.status(SERVICES, asked, Rejection(error.reason, error.message)).status
-    return worlds.status(SERVICES, asked).status
+        return worlds.status(SERVICES, world, Rejection(error.reason, error.message)).status
+    return worlds.status(SERVICES, world).status
 
 
-def conditions(asked: World) -> dict[str, Any]:
+def conditions(world: World) -> dict[str, Any]:
     """Type -> condition."""
-    return {one["type"]: one for one in status(asked)["conditions"]}
+    return {one["type"]: one for one in status(world)["conditions"]}
 
 
-def told(asked: World) -> dict[str, tuple[str, str]]:
+def reasons(world: World) -> dict[str, tuple[str, str]]:
     """Type -> status and reason."""
-    return {name: (one["status"], one["reason"]) for name, one in conditions(asked).items()}
+    return {name: (one["status"], one["reason"]) for name, one in conditions(world).items()}
 
 
 def observed(child: Object, *, ready: int = 1, wanted: int | None = None, complete: bool = True) -> Object:
@@ -153,11 +153,11 @@ def observed(child: Object, *, ready: int = 1, wanted: int | None = None, comple
     return {**child, "metadata": metadata, "spec": spec, "status": {**counts, "observedGeneration": 1}}
 
 
-def running(asked: World, *names_: str, **changes: Any) -> World:
+def running(world: World, *names_: str, **changes: Any) -> World:
     """The world where these Deployments are there and answer."""
-    deployments = tuple(observed(made(asked, DEPLOYMENT, name), **changes) for name in names_)
+    deployments = tuple(observed(find_child(world, DEPLOYMENT, name), **changes) for name in names_)
     there = {(DEPLOYMENT, Key("models", one["metadata"]["name"])): one for one in deployments}
-    return msgspec.structs.replace(asked, children={**asked.children, **there})
+    return msgspec.structs.replace(world, children={**world.children, **there})
 
 
 def of(kind: Kind, name: str, namespace: str = "") -> Reference:

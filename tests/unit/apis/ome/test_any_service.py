@@ -23,7 +23,7 @@ from slipway.kube.objects import Object
 from slipway.kube.schemas.crd import CustomResource
 from slipway.serving.contract.api import InvalidSpecError, Rejection, World
 from tests import worlds
-from tests.schemas import MadeUp, faults, filled, schema_of
+from tests.schemas import RandomObjects, faults, filled, schema_of
 from tests.tables import each, seeds
 
 from . import services as bench
@@ -67,7 +67,7 @@ SCHEMAS = {one.kind: _schema(one) for one in (SERVICE, CLUSTER_SERVING_RUNTIME, 
 
 def case(seed: int) -> World:
     dice = Random(seed)
-    generator = MadeUp(dice, TEXTS, dice.choice((0.01, 0.04, 0.1)))
+    generator = RandomObjects(dice, TEXTS, dice.choice((0.01, 0.04, 0.1)))
 
     def spec(resource: CustomResource) -> Object:
         fields: Object = filled(SCHEMAS[resource.kind]["spec"], generator.value(SCHEMAS[resource.kind]["spec"]))

@@ -33,7 +33,7 @@ MODEL: Object = {
     "metadata": {"name": "tiny", "uid": "u-tiny"},
     "spec": {"storage": {"storageUri": "hf://acme/tiny", "path": "/raid/models/acme/tiny"}},
 }
-TOLD_TOKENIZER = {**MODEL, "spec": {**MODEL["spec"], "additionalMetadata": {"tokenizer": "acme/tokenizer"}}}
+WITH_TOKENIZER = {**MODEL, "spec": {**MODEL["spec"], "additionalMetadata": {"tokenizer": "acme/tokenizer"}}}
 SERVICE: Object = {
     "kind": "InferenceService",
     "metadata": {"name": "chat", "namespace": "models"},
@@ -62,11 +62,11 @@ def resource(endpoint: Object = OF_SERVICE, **fields: Any) -> Object:
 def world(*others: Object, job: Object | None = None, settings: Settings = SETTINGS, **given: Any) -> World:
     """``job``: the BenchmarkJob, the usual one where none is given."""
     given = {"children": {}, "pods": [], "routed": [], "now": NOW, **given}
-    listers = worlds.known(BENCHMARKS, settings, others=others or (SERVICE, TOLD_TOKENIZER))
+    listers = worlds.known_world(BENCHMARKS, settings, others=others or (SERVICE, WITH_TOKENIZER))
     return World(resource=job or resource(), settings=settings, listers=listers, **given)
 
 
-def made(planned: World) -> Object:
+def planned_job(planned: World) -> Object:
     (job,) = (one for one in worlds.plan(BENCHMARKS, planned).children if one["kind"] == "Job")
     return job
 
@@ -76,7 +76,7 @@ def claims_of(planned: World) -> list[str]:
 
 
 def pod_of(planned: World) -> Object:
-    pod_spec: Object = made(planned)["spec"]["template"]["spec"]
+    pod_spec: Object = planned_job(planned)["spec"]["template"]["spec"]
     return pod_spec
 
 
@@ -132,7 +132,7 @@ def test_of_another_namespaces_service_no_more_is_told_than_that_it_is_not_ready
 def test_the_namespace_of_a_service_may_be_another_one() -> None:
     job = resource({"inferenceService": {"name": "chat", "namespace": "theirs"}})
     theirs = {**SERVICE, "metadata": {"name": "chat", "namespace": "theirs"}}
-    assert option(world(theirs, TOLD_TOKENIZER, job=job), "--model-tokenizer") == "acme/tokenizer"
+    assert option(world(theirs, WITH_TOKENIZER, job=job), "--model-tokenizer") == "acme/tokenizer"
 
 
 def test_an_address_is_measured_without_any_service() -> None:
@@ -161,7 +161,7 @@ def test_else_it_is_read_from_the_model_on_a_node_that_has_it() -> None:
     assert claim == claim_name("u-tiny", "/raid/models/acme/tiny", "models")
     volume = next(volume for volume in pod_of(planned)["volumes"] if volume["name"] == "model")
     assert volume["persistentVolumeClaim"] == {"claimName": claim, "readOnly": True}
-    annotations = made(planned)["spec"]["template"]["metadata"]["annotations"]
+    annotations = planned_job(planned)["spec"]["template"]["metadata"]["annotations"]
     assert annotations[USES] == use_of("/raid/models/acme/tiny"), "the model would delete the claim with its path"
     mount = next(mount for mount in tool(planned)["volumeMounts"] if mount["name"] == volume["name"])
     assert (mount["mountPath"], mount["readOnly"]) == ("/raid/models/acme/tiny", True)
@@ -391,7 +391,7 @@ def test_a_dataset_that_cannot_be_read_is_refused(uri: str) -> None:
 def begun(state: str = "", message: str = "", *, phase: str = "Running", planned: World | None = None) -> World:
     """A benchmark whose Job is there. ``state``: Complete or Failed, and ``message`` the sidecar's last words."""
     planned = planned or world()
-    job = made(planned)
+    job = planned_job(planned)
     job["metadata"]["uid"] = "j1"
     conditions = [{"type": state, "status": "True", "lastTransitionTime": "2026-11-22T09:59:00Z"}] if state else []
     job["status"] = {"startTime": "2026-11-22T09:00:00Z", "conditions": conditions}
@@ -420,8 +420,8 @@ def summary(**fields: Any) -> str:
     return encode_summary(Summary(**{"requests": 300, "runs": (run,), **fields})).decode()
 
 
-def reason(told: Object, condition: str = "Available") -> str:
-    return str(next(one["reason"] for one in told["conditions"] if one["type"] == condition))
+def reason(expected: Object, condition: str = "Available") -> str:
+    return str(next(one["reason"] for one in expected["conditions"] if one["type"] == condition))
 
 
 def test_a_benchmark_that_runs_says_since_when() -> None:
@@ -521,7 +521,9 @@ def test_another_spec_is_another_benchmark() -> None:
     assert worlds.plan(BENCHMARKS, changed).children == ()
     assert status(changed)["state"] == "Pending"
     gone = msgspec.structs.replace(changed, children={}, pods=[])
-    assert made(gone)["metadata"]["annotations"][SPEC] != there.child(JOB, "speed")["metadata"]["annotations"][SPEC]  # type: ignore[index]
+    assert (
+        planned_job(gone)["metadata"]["annotations"][SPEC] != there.child(JOB, "speed")["metadata"]["annotations"][SPEC]
+    )  # type: ignore[index]
 
 
 def test_a_refused_spec_has_failed_and_is_not_polled() -> None:

@@ -18,7 +18,7 @@ ALONE = Split("none", "new")
 
 
 @pytest.mark.parametrize(
-    ("percent", "stable", "canary", "wanted"),
+    ("percent", "stable", "canary", "requested"),
     [
         pytest.param(None, None, None, ALONE, id="the first spec"),
         pytest.param(10, None, None, ALONE, id="the first spec asks for a canary"),
@@ -42,9 +42,9 @@ ALONE = Split("none", "new")
     ],
 )
 def test_what_is_observed_decides_the_phase(
-    percent: int | None, stable: Revision | None, canary: Revision | None, wanted: Split
+    percent: int | None, stable: Revision | None, canary: Revision | None, requested: Split
 ) -> None:
-    assert decide("new", percent, stable, canary) == wanted
+    assert decide("new", percent, stable, canary) == requested
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_life_from_the_first_share_to_the_last() -> None:
     for percent in (0, 10, 50, 100, 100):
         for _look in range(2):
             split = decide("new", percent, stable, canary)
-            stable = stable if split.kept else Revision(split.stable, complete=stable.digest == split.stable)
+            stable = stable if split.keeps_stable else Revision(split.stable, complete=stable.digest == split.stable)
             canary = Revision(split.canary, complete=True) if split.canary else None
             lived.append((split.phase, split.share))
     assert lived == [
@@ -86,7 +86,7 @@ def test_a_life_from_the_first_share_to_the_last() -> None:
 
 
 def test_the_stable_one_is_kept_only_while_another_is_tried() -> None:
-    assert [split.kept for split in (TRIED, PROMOTED, ALONE)] == [True, False, False]
+    assert [split.keeps_stable for split in (TRIED, PROMOTED, ALONE)] == [True, False, False]
 
 
 def test_shares_add_up_to_all_and_name_only_who_gets_requests() -> None:

@@ -55,11 +55,11 @@ def label_of(cluster: Cluster, name: str, node: str = "a") -> str | None:
     return labels.get(f"models.ome.io/{namespace}.{kind}.{name}" if namespace else f"models.ome.io/{kind}.{name}")
 
 
-def loaded_before(cluster: Cluster, name: str, path: str, wanted: str, **fields: Any) -> None:
+def loaded_before(cluster: Cluster, name: str, path: str, requested: str, **fields: Any) -> None:
     """A node has the files of a model of a namespace by the word of an earlier version."""
     model = cluster.models[name]["metadata"]
     label = f"models.ome.io/{model['namespace']}.basemodel.{name}"
-    record = {"state": "Ready", "of": model["uid"], "wanted": wanted, "path": path, "boot": "b1", "size": 5}
+    record = {"state": "Ready", "of": model["uid"], "wanted": requested, "path": path, "boot": "b1", "size": 5}
     metadata = cluster.nodes["a"]["metadata"]
     metadata["annotations"][f"{RECORDS}{mark(label)}"] = json.dumps(record | fields)
     metadata["labels"][label] = "Ready"
@@ -279,16 +279,16 @@ def test_a_model_that_waits_for_a_folder_gets_it_when_the_other_one_is_gone() ->
 # What earlier versions loaded
 
 
-def wanted(cluster: Cluster, name: str, path: str) -> str:
+def identity_of(cluster: Cluster, name: str, path: str) -> str:
     """The digest that a record has of what the model asks for, at this path."""
-    return ome_storage.read(cluster.models[name], cluster.settings, (path,)).wanted
+    return ome_storage.parse_storage(cluster.models[name], cluster.settings, (path,)).identity
 
 
 @pytest.mark.parametrize(("path", "given"), [("/raid/models/mine", "/raid/models/mine"), (DEFAULT, None)])
 def test_a_model_keeps_the_folder_that_an_earlier_version_gave_it(path: str, given: str | None) -> None:
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE, path=given)
-    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path))
+    loaded_before(cluster, "mine", path, identity_of(cluster, "mine", path))
     cluster.reconcile("mine")
     assert (cluster.jobs, cluster.status("mine")["state"]) == ({}, "Ready")
     assert label_of(cluster, "mine") == "Ready"
@@ -305,7 +305,7 @@ def test_a_model_keeps_the_folder_that_an_earlier_version_gave_it(path: str, giv
 def test_no_model_keeps_a_folder_around_that_of_a_model_that_goes_first() -> None:
     cluster = Cluster("a")
     cluster.create("squatter", THEIRS, BASE, path="/raid/models/other")
-    loaded_before(cluster, "squatter", "/raid/models/other", wanted(cluster, "squatter", "/raid/models/other"))
+    loaded_before(cluster, "squatter", "/raid/models/other", identity_of(cluster, "squatter", "/raid/models/other"))
     cluster.create("theirs", URI, BASE, namespace="other")
     cluster.settle()
     assert cluster.reason("squatter", "Accepted") == "PathNotAllowed"
@@ -319,7 +319,7 @@ def test_no_model_keeps_a_folder_around_that_of_a_model_that_goes_first() -> Non
 def test_no_model_keeps_the_folder_of_all_models_that_name_none() -> None:
     cluster = Cluster("a")
     cluster.create("reader", THEIRS, BASE, path="/raid/models/hf")
-    loaded_before(cluster, "reader", "/raid/models/hf", wanted(cluster, "reader", "/raid/models/hf"))
+    loaded_before(cluster, "reader", "/raid/models/hf", identity_of(cluster, "reader", "/raid/models/hf"))
     assert cluster.reason("reader", "Accepted") == "PathNotAllowed"
 
 
@@ -328,7 +328,7 @@ def test_what_an_earlier_version_loads_into_a_folder_of_others_ends() -> None:
     cluster.create("mine", THEIRS, BASE)
     cluster.reconcile("mine")
     cluster.change("mine", path="/raid/models/hf")
-    loaded_before(cluster, "mine", "/raid/models/hf", wanted(cluster, "mine", "/raid/models/hf"), state="Updating")
+    loaded_before(cluster, "mine", "/raid/models/hf", identity_of(cluster, "mine", "/raid/models/hf"), state="Updating")
     cluster.reconcile("mine")
     assert (cluster.jobs, label_of(cluster, "mine")) == ({}, None)
     cluster.reconcile("mine")
@@ -363,7 +363,7 @@ def test_the_word_of_a_node_counts_for_the_model_that_it_names_alone() -> None:
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE, path="/raid/models/mine")
     path = "/raid/models/mine"
-    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path), of="another-uid")
+    loaded_before(cluster, "mine", path, identity_of(cluster, "mine", path), of="another-uid")
     cluster.reconcile("mine")
     assert cluster.reason("mine", "Accepted") == "PathNotAllowed"
 
@@ -373,7 +373,7 @@ def test_what_is_wanted_outside_without_a_record_is_in_nobodys_way() -> None:
     cluster.create("stranger", THEIRS, BASE, path="/raid/models/mine")
     cluster.create("mine", URI, BASE, namespace="other", path="/raid/models/mine")
     path = "/raid/models/mine"
-    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path))
+    loaded_before(cluster, "mine", path, identity_of(cluster, "mine", path))
     cluster.settle()
     assert cluster.status("mine")["state"] == "Ready"
 
@@ -389,7 +389,7 @@ def test_refused_models_cost_nothing_at_a_look_at_others(monkeypatch: pytest.Mon
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE)
     reads: list[str] = []
-    read = ome_storage.read
+    read = ome_storage.parse_storage
 
     def count(model: Any, *rest: Any) -> ome_storage.Stored:
         reads.append(model["metadata"]["name"])
@@ -397,13 +397,13 @@ def test_refused_models_cost_nothing_at_a_look_at_others(monkeypatch: pytest.Mon
 
     strangers(cluster, 20)
     world = cluster.world("mine")
-    monkeypatch.setattr(ome_storage, "read", count)
-    folders.settle(world, world.resource)
+    monkeypatch.setattr(ome_storage, "parse_storage", count)
+    folders.resolve_storage(world, world.resource)
     assert set(reads) == {"mine"}
 
 
 @pytest.mark.parametrize(
-    ("model", "left", "expected"),
+    ("model", "remaining", "expected"),
     [
         ("stranger-0", False, set()),
         ("stranger-0", True, {"former"}),
@@ -411,7 +411,7 @@ def test_refused_models_cost_nothing_at_a_look_at_others(monkeypatch: pytest.Mon
         ("operators", False, {"mine", "former"}),
     ],
 )
-def test_a_refused_model_leads_to_no_look_at_others(model: str, left: bool, expected: set[str]) -> None:
+def test_a_refused_model_leads_to_no_look_at_others(model: str, remaining: bool, expected: set[str]) -> None:
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE)
     cluster.create("former", URI, BASE, namespace="other", path="/raid/models/chat")
@@ -421,7 +421,7 @@ def test_a_refused_model_leads_to_no_look_at_others(model: str, left: bool, expe
     kind = cluster.models[model]["kind"]
     watch = next(one for one in APIS[BASE].watches(cluster.settings) if one.kind.kind == kind)
     there = cluster.models[model]
-    change = Change(there, None) if left else Change(None, there)
+    change = Change(there, None) if remaining else Change(None, there)
     woken = {place.name for place in watch.enqueue(change, cluster.world("mine").listers)}
     assert woken - {"stranger-0"} == expected
 

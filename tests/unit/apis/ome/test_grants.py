@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome.components.grants import granted
+from slipway.apis.ome.components.grants import granted_freedoms
 from slipway.kube.objects import Object
 from slipway.serving.containers.freedoms import freedoms
 
@@ -42,7 +42,7 @@ def engine(**fields: Any) -> Object:
 
 def refused(workload: Object, alone: Object | None) -> set[str]:
     """The settings by which its author would have to be allowed what is not granted."""
-    return {one.setting for one in freedoms([workload]) - granted(workload, alone)}
+    return {one.setting for one in freedoms([workload]) - granted_freedoms(workload, alone)}
 
 
 EVERYTHING = {"privileged", "image_prefixes", "priority_classes", ""}
@@ -94,6 +94,6 @@ def test_an_image_and_a_priority_are_the_operators_wherever_they_are() -> None:
 
 def test_each_pod_of_a_group_is_judged_for_itself() -> None:
     workload, alone = group(engine(args=["--b"]), SPEC), group(SPEC, SPEC)
-    places = {one.field.partition(".")[0] for one in freedoms([workload]) - granted(workload, alone)}
+    places = {one.field.partition(".")[0] for one in freedoms([workload]) - granted_freedoms(workload, alone)}
     assert places == {"leaderTemplate"}
     assert refused(alone, alone) == set()

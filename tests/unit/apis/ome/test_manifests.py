@@ -56,7 +56,7 @@ def test_a_part_of_a_security_context_is_completed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("port", "said", "expected"),
+    ("port", "text", "expected"),
     [
         (8080, None, {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}),
         (80, {}, {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}),
@@ -66,8 +66,8 @@ def test_a_part_of_a_security_context_is_completed() -> None:
         (80, {"capabilities": {"add": ["CAP_SYS_ADMIN"]}}, {"capabilities": {"add": ["CAP_SYS_ADMIN"]}}),
     ],
 )
-def test_a_container_has_as_little_privilege_as_it_can_do_with(port: int, said: Any, expected: Object) -> None:
-    (container,) = finished({"containers": [{**BARE, "securityContext": said}]}, port, Drain(seconds=30))["containers"]
+def test_a_container_has_as_little_privilege_as_it_can_do_with(port: int, text: Any, expected: Object) -> None:
+    (container,) = finished({"containers": [{**BARE, "securityContext": text}]}, port, Drain(seconds=30))["containers"]
     assert container["securityContext"] == expected
 
 

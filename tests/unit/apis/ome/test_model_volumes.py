@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.ome.models.folders import mount
+from slipway.apis.ome.models.folders import resolve_mount
 from slipway.apis.ome.models.plan import plan as model_plan
-from slipway.apis.ome.models.resolve import View, resolve
+from slipway.apis.ome.models.resolve import ModelView, resolve
 from slipway.apis.ome.models.storage import use_of
-from slipway.apis.ome.models.volumes import PREFIX, usable
+from slipway.apis.ome.models.volumes import PREFIX, is_usable
 from slipway.kube.objects import Key, deleting, key
 from slipway.kube.schemas.conditions import timestamp
 from slipway.serving.contract.api import USES, InvalidSpecError
@@ -99,7 +99,9 @@ def test_claims_of_a_former_model_of_the_name_are_deleted() -> None:
 def looks(monkeypatch: pytest.MonkeyPatch, claims: int, *nodes: str) -> int:
     """How often a look at a model with pods of a former directory examines one of them."""
     examined = list[str]()
-    monkeypatch.setattr("slipway.apis.ome.models.resolve._mounts", lambda _pod, path, _claims: examined.append(path))
+    monkeypatch.setattr(
+        "slipway.apis.ome.models.resolve._mounts_folder", lambda _pod, path, _claims: examined.append(path)
+    )
     cluster = Cluster(*nodes)
     cluster.create("tiny", URI)
     for number in range(claims):
@@ -125,7 +127,9 @@ def test_a_look_at_a_model_that_leaves_no_directory_examines_no_pods(monkeypatch
     cluster.claim("tiny")
     cluster.settle()
     cluster.read("/raid/models/chat/tiny")
-    monkeypatch.setattr(View, "_has_readers", lambda _view, path, _claims: pytest.fail(f"looks for readers of {path}"))
+    monkeypatch.setattr(
+        ModelView, "_has_readers", lambda _view, path, _claims: pytest.fail(f"looks for readers of {path}")
+    )
     model_plan(resolve(cluster.world("tiny")))
 
 
@@ -140,7 +144,7 @@ def test_a_service_gets_no_claim_for_a_model_that_another_one_keeps_from_its_dir
     cluster.settle()
     assert cluster.reason("second") == "PathTaken"
     with pytest.raises(InvalidSpecError, match="already uses the directory"):
-        mount(cluster.world("second"), cluster.models["second"])
+        resolve_mount(cluster.world("second"), cluster.models["second"])
 
 
 @pytest.mark.parametrize("path", ["/raid/models/chat/tiny", "/raid/models/chat/other"])
@@ -290,11 +294,11 @@ def test_a_claim_that_was_made_anew_gets_a_new_volume() -> None:
 
 def test_a_volume_that_is_released_is_not_used_again() -> None:
     claim = {"metadata": {"uid": "uid-2"}}
-    assert usable(None, claim)
-    assert usable({"spec": {"claimRef": {"uid": "uid-2"}}, "status": {"phase": "Bound"}}, claim)
-    assert not usable({"spec": {"claimRef": {"uid": "uid-1"}}}, claim)
-    assert not usable({"spec": {"claimRef": {}}}, claim), "it may be bound to a former claim of the name"
-    assert not usable({"spec": {"claimRef": {"uid": "uid-2"}}, "status": {"phase": "Released"}}, claim)
+    assert is_usable(None, claim)
+    assert is_usable({"spec": {"claimRef": {"uid": "uid-2"}}, "status": {"phase": "Bound"}}, claim)
+    assert not is_usable({"spec": {"claimRef": {"uid": "uid-1"}}}, claim)
+    assert not is_usable({"spec": {"claimRef": {}}}, claim), "it may be bound to a former claim of the name"
+    assert not is_usable({"spec": {"claimRef": {"uid": "uid-2"}}, "status": {"phase": "Released"}}, claim)
 
 
 def test_jobs_of_all_models_run_where_only_the_operator_may_create_pods() -> None:

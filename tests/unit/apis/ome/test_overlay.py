@@ -24,14 +24,14 @@ def runtime(**spec: Any) -> Object:
     return {"metadata": {"name": "rt"}, "spec": spec}
 
 
-def made(engine: Object | None, config: Object | None, name: str = "engine") -> Component:
+def build_component(engine: Object | None, config: Object | None, name: str = "engine") -> Component:
     (component,) = components(service(**{name: engine}), runtime(**{f"{name}Config": config} if config else {}))
     return component
 
 
 def refused(engine: Object, config: Object | None = None) -> InvalidSpecError:
     with pytest.raises(InvalidSpecError) as caught:
-        made(engine, config)
+        build_component(engine, config)
     return caught.value
 
 
@@ -56,7 +56,7 @@ def test_what_the_service_says_goes_before() -> None:
         "labels": {"team": "b"},
         "maxReplicas": 8,
     }
-    component = made(engine, config)
+    component = build_component(engine, config)
     assert component.pod["nodeSelector"] == {"disk": "ssd"}
     assert component.pod["tolerations"] == [{"key": "gpu"}]
     assert runner(component.pod) == {
@@ -73,7 +73,7 @@ def test_what_the_service_says_goes_before() -> None:
 
 def test_a_pod_has_only_what_pods_have() -> None:
     config = {"runner": MAIN, "acceleratorOverride": {"acceleratorClass": "a"}, "labels": {"a": "b"}, "minReplicas": 1}
-    assert made({"maxReplicas": 3, "runtimeClassName": "nvidia"}, config).pod == {
+    assert build_component({"maxReplicas": 3, "runtimeClassName": "nvidia"}, config).pod == {
         "runtimeClassName": "nvidia",
         "containers": [MAIN],
     }
@@ -83,9 +83,9 @@ def test_an_empty_image_or_name_overwrites_nothing() -> None:
     """The original's bug 447: a router's image is gone when the service sets its resources."""
     patch = {"name": "", "image": "", "resources": {"limits": {"cpu": "1"}}}
     expected = {**MAIN, "resources": {"limits": {"cpu": "1"}}}
-    assert made({"runner": patch}, {"runner": MAIN}, "router").pod["containers"] == [expected]
+    assert build_component({"runner": patch}, {"runner": MAIN}, "router").pod["containers"] == [expected]
     named = {**patch, "name": "ome-container"}
-    assert made({"containers": [named]}, {"containers": [MAIN]}).pod["containers"] == [expected]
+    assert build_component({"containers": [named]}, {"containers": [MAIN]}).pod["containers"] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_an_empty_image_or_name_overwrites_nothing() -> None:
     ],
 )
 def test_the_container_that_answers_comes_first(config: Object, engine: Object, names: list[str], args: Any) -> None:
-    containers = made(engine, config).pod["containers"]
+    containers = build_component(engine, config).pod["containers"]
     assert [one["name"] for one in containers] == names
     assert containers[0]["args"] == [f"--{letter.strip('-')}" for letter in args]
 
 
 def test_a_runner_without_a_name_has_the_usual_one() -> None:
-    assert runner(made({"runner": {"image": "a"}}, None).pod)["name"] == "ome-container"
+    assert runner(build_component({"runner": {"image": "a"}}, None).pod)["name"] == "ome-container"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_runner_without_a_name_has_the_usual_one() -> None:
     ],
 )
 def test_how_many_replicas_there_are(name: str, engine: Object, config: Object, bounds: tuple[int, int]) -> None:
-    extension = made(engine, {**config, "runner": MAIN}, name).extension
+    extension = build_component(engine, {**config, "runner": MAIN}, name).extension
     assert (extension.min_replicas, extension.max_replicas) == bounds
 
 
@@ -139,7 +139,7 @@ def test_a_service_says_its_disruptions_and_its_strategy_as_a_whole() -> None:
         "minAvailable": 1,
         "deploymentStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
     }
-    extension = made({"maxUnavailable": "50%", "deploymentStrategy": {"type": "Recreate"}}, config).extension
+    extension = build_component({"maxUnavailable": "50%", "deploymentStrategy": {"type": "Recreate"}}, config).extension
     assert (extension.min_available, extension.max_unavailable) == (None, "50%")
     assert extension.deployment_strategy == {"type": "Recreate"}
 
@@ -149,7 +149,7 @@ def test_a_group_has_a_leader_and_workers() -> None:
         "leader": {"runner": MAIN, "hostNetwork": True},
         "worker": {"size": 1, "runner": {**MAIN, "args": ["--worker"]}},
     }
-    component = made({"worker": {"size": 3, "nodeSelector": {"a": "b"}}}, config)
+    component = build_component({"worker": {"size": 3, "nodeSelector": {"a": "b"}}}, config)
     assert component.leader == {"hostNetwork": True, "containers": [MAIN]}
     assert component.worker == {"nodeSelector": {"a": "b"}, "containers": [{**MAIN, "args": ["--worker"]}]}
     assert component.worker_size == 3
@@ -157,7 +157,7 @@ def test_a_group_has_a_leader_and_workers() -> None:
 
 
 def test_a_pod_of_a_group_that_does_not_say_what_runs_is_like_the_component() -> None:
-    component = made(
+    component = build_component(
         {"worker": {"size": 2, "nodeSelector": {"a": "b"}}}, {"runner": MAIN, "tolerations": [{"key": "gpu"}]}
     )
     assert component.leader == {"tolerations": [{"key": "gpu"}], "containers": [MAIN]}
@@ -166,13 +166,13 @@ def test_a_pod_of_a_group_that_does_not_say_what_runs_is_like_the_component() ->
 
 def test_a_group_may_be_a_leader_alone() -> None:
     """The original ends with a nil pointer."""
-    component = made({}, {"leader": {"runner": MAIN}})
+    component = build_component({}, {"leader": {"runner": MAIN}})
     assert (component.leader, component.worker, component.worker_size) == ({"containers": [MAIN]}, None, 0)
 
 
 def test_a_routers_config_is_the_services_over_the_runtimes() -> None:
     config = {"runner": MAIN, "config": {"A": "1", "B": "1"}}
-    assert made({"config": {"B": "2"}}, config, "router").config == {"A": "1", "B": "2"}
+    assert build_component({"config": {"B": "2"}}, config, "router").config == {"A": "1", "B": "2"}
 
 
 def test_runtimes_of_earlier_versions_are_read_as_an_engine() -> None:
@@ -397,11 +397,11 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "row", "said", "config", "expected"), ROWS, ids=[str(row[1]["name"]) for row in ROWS])
+@pytest.mark.parametrize(("name", "row", "text", "config", "expected"), ROWS, ids=[str(row[1]["name"]) for row in ROWS])
 def test_components_are_as_in_the_originals_tables(
-    name: str, row: Object, said: Object | None, config: Object | None, expected: Object | None
+    name: str, row: Object, text: Object | None, config: Object | None, expected: Object | None
 ) -> None:
-    actual = components(service(**{name: said}), runtime(**{f"{name}Config": config}))
+    actual = components(service(**{name: text}), runtime(**{f"{name}Config": config}))
     if expected is None:
         assert actual == ()
         return
@@ -424,5 +424,5 @@ def test_components_are_as_in_the_originals_tables(
 @pytest.mark.parametrize("name", ["Engine", "Router"])
 def test_replicas_are_as_in_the_originals_tables(name: str) -> None:
     for row in rows(f"TestDefaultComponents__default{name}"):
-        extension = made(row[name.lower()], {"runner": MAIN}, name.lower()).extension
+        extension = build_component(row[name.lower()], {"runner": MAIN}, name.lower()).extension
         assert (extension.min_replicas, extension.max_replicas) == (row["wantMinReplicas"], row["wantMaxReplicas"])

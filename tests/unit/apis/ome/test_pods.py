@@ -24,7 +24,7 @@ from slipway.serving.containers.diagnosis import TEMPLATE
 from slipway.serving.containers.freedoms import freedoms
 from slipway.serving.contract.api import USES, InvalidSpecError
 from slipway.serving.contract.settings import Settings
-from tests.schemas import MadeUp, faults, filled
+from tests.schemas import RandomObjects, faults, filled
 from tests.tables import each, seeds
 from tests.unit.apis.ome.cases import rows
 
@@ -42,7 +42,7 @@ MODEL = Mount(
     vendor="meta",
     format_name="safetensors",
     format_version="1.0.0",
-    wanted="abc",
+    identity="abc",
 )
 CLAIMED = claim_name(MODEL.uid, MODEL.path, "models")
 CLAIM = replace(MODEL, claim="weights", claim_namespace="models", sub_path="llama", node_label="", path="/mnt/llama")
@@ -57,7 +57,7 @@ def weights(name: str = "lora", **fields: Any) -> Adapter:
         namespace="",
         path=f"/raid/models/{name}",
         node_label=f"models.ome.io/finetunedweight.{name}",
-        wanted="def",
+        identity="def",
     )
     return Adapter(mount=mount, strategy="lora", **fields)
 
@@ -84,8 +84,8 @@ def main(**fields: Any) -> Object:
     return runner(pod({"runner": container(**fields)}, **of_pod)["spec"])
 
 
-def variables(found: Object) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in found.get("env", ()) if "value" in one}
+def variables(observed: Object) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in observed.get("env", ()) if "value" in one}
 
 
 def refused(**fields: Any) -> InvalidSpecError:
@@ -147,16 +147,16 @@ def test_what_a_manifest_says_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ({"runAsUser": 5}, {"allowPrivilegeEscalation": False, "runAsUser": 5}),
         ({"capabilities": {"add": ["SYS_ADMIN"]}}, {"capabilities": {"add": ["SYS_ADMIN"]}}),
         ({"privileged": True}, {"privileged": True}),
     ],
 )
-def test_a_container_gains_no_privileges_that_it_does_not_ask_for(said: Object, expected: Object) -> None:
+def test_a_container_gains_no_privileges_that_it_does_not_ask_for(text: Object, expected: Object) -> None:
     """The API server refuses to forbid them to one that is privileged."""
-    assert main(securityContext=said)["securityContext"] == expected
+    assert main(securityContext=text)["securityContext"] == expected
 
 
 def test_a_low_port_takes_the_one_capability_that_the_strictest_standard_leaves() -> None:
@@ -491,7 +491,7 @@ def test_labels_are_cut_to_what_a_label_holds() -> None:
 
 def test_new_files_make_new_pods() -> None:
     """Though they lie where the former did."""
-    before, after = (pod({"runner": container()}, model=replace(MODEL, wanted=revision)) for revision in "ab")
+    before, after = (pod({"runner": container()}, model=replace(MODEL, identity=revision)) for revision in "ab")
     assert before["spec"] == after["spec"]
     assert before["metadata"]["annotations"][TEMPLATE] != after["metadata"]["annotations"][TEMPLATE]
 
@@ -510,7 +510,7 @@ SEEDS = seeds(80)
 def templates(seed: int) -> list[Object]:
     """What becomes of a service and a runtime as the dice throws them. Raises InvalidSpecError."""
     dice = Random(seed)
-    generator = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1)))
+    generator = RandomObjects(dice, TEXTS, dice.choice((0.03, 0.1)))
     config, part = (filled(PODS, generator.value(PODS)) for _each in range(2))
     schema = core_schema("Container")
     part["runner"] = filled(schema, generator.value(schema)) | {"image": "vllm/vllm-openai"}

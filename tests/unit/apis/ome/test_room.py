@@ -140,9 +140,9 @@ def test_models_without_room_do_not_wake_up_in_place_of_others(monkeypatch: pyte
     create(cluster, "mine", "tiny", "hf://acme/tiny", path=None)
     cluster.reconcile("chat-m0")
     monkeypatch.setattr(room, "OF_A_NAMESPACE", limit)
-    before = nodes.trimmed(cluster.nodes["a"])
+    before = nodes.trim_node(cluster.nodes["a"])
     cluster.label("a", **{"models.ome.io/chat.basemodel.m0": "Ready"})
-    change = Change(before, nodes.trimmed(cluster.nodes["a"]))
+    change = Change(before, nodes.trim_node(cluster.nodes["a"]))
     watch = next(one for one in APIS["BaseModel"].watches(cluster.settings) if one.kind == NODE)
     woken = {place.name for place in watch.enqueue(change, cluster.world("chat-m0").listers)}
     assert woken == ({"m0", "tiny"} if limit == 1 else {"m0", "m1", "m2", "tiny"})
@@ -197,10 +197,10 @@ def test_a_node_is_counted_once_for_each_of_its_versions(monkeypatch: pytest.Mon
 
     def node(number: int) -> Object:
         records = {f"{RECORDS}chat.basemodel.m{one}": "{}" for one in range(number)}
-        return nodes.trimmed({"metadata": {"name": "a", "uid": "a", "annotations": records}})
+        return nodes.trim_node({"metadata": {"name": "a", "uid": "a", "annotations": records}})
 
     for version in (node(20), node(30)):
         counted.clear()
         for _unused in range(5):
-            assert not node_room.is_full(nodes.read(version), "mine.basemodel.tiny")
+            assert not node_room.is_full(nodes.parse_node(version), "mine.basemodel.tiny")
         assert len(counted) == len(version["metadata"]["annotations"]) + 5

@@ -68,7 +68,7 @@ def world(resource: Object, *, alone: bool = False) -> World:
     api = APIS[resource["kind"]]
     kinds = {watch.kind.kind for watch in api.watches(SETTINGS) if watch.listed and not watch.owned}
     others = [one for one in (NODE, *(() if alone else STORED)) if one["kind"] in kinds]
-    listers = worlds.known(api, SETTINGS, others=[*others, resource])
+    listers = worlds.known_world(api, SETTINGS, others=[*others, resource])
     return World(
         resource=resource, children={}, pods=(), routed=(), settings=SETTINGS, now=1_795_252_000.0, listers=listers
     )

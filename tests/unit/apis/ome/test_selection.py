@@ -90,9 +90,9 @@ def better(selection: Selection) -> Reference:
     return selection.better.reference
 
 
-def reasons(only: Candidate | Broken, of: ModelFacts | None = None, **asked: Any) -> tuple[str, ...]:
+def reasons(only: Candidate | Broken, of: ModelFacts | None = None, **requested: Any) -> tuple[str, ...]:
     """Why the only runtime there is does not fit."""
-    selection = select(of or model(), [only], **asked)
+    selection = select(of or model(), [only], **requested)
     assert selection.chosen is None
     [excluded] = selection.excluded
     return excluded.reasons
@@ -169,7 +169,7 @@ PIPELINE = {
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         ({}, True),
         ({"className": "QwenImagePipeline"}, True),
@@ -181,11 +181,11 @@ PIPELINE = {
         ({"additionalComponents": {"upscaler": {}}}, False),
     ],
 )
-def test_a_pipeline_has_all_that_an_entry_asks_of_one(asked: Object, expected: bool) -> None:
+def test_a_pipeline_has_all_that_an_entry_asks_of_one(requested: Object, expected: bool) -> None:
     diffusion = model(diffusionPipeline=PIPELINE)
-    fitting = select(diffusion, [runtime("a", entry(diffusionPipeline=asked))]).chosen is not None
+    fitting = select(diffusion, [runtime("a", entry(diffusionPipeline=requested))]).chosen is not None
     assert fitting is expected
-    assert select(model(), [runtime("a", entry(diffusionPipeline=asked))]).chosen is None
+    assert select(model(), [runtime("a", entry(diffusionPipeline=requested))]).chosen is None
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_a_model_that_is_made_anew_does_not_stop_what_serves() -> None:
 
 def test_the_runtime_that_a_service_names_serves_though_it_does_not_fit() -> None:
     selection = select(
-        model(), [runtime("a", entry(quantization="fp8", autoSelect=False)), runtime("b")], wanted=named("a")
+        model(), [runtime("a", entry(quantization="fp8", autoSelect=False)), runtime("b")], requested=named("a")
     )
     assert taken(selection).name == "a"
     assert not selection.fits
@@ -416,19 +416,19 @@ def test_the_runtime_that_a_service_names_serves_though_it_does_not_fit() -> Non
 
 
 def test_a_named_runtime_need_not_be_for_automatic_selection() -> None:
-    selection = select(model(), [runtime("a", entry(autoSelect=False))], wanted=named("a"))
+    selection = select(model(), [runtime("a", entry(autoSelect=False))], requested=named("a"))
     assert selection.fits
     assert (runtime_status(selection) or {})["score"] == 2
 
 
 def test_a_named_runtime_is_not_judged_before_the_model_is_known() -> None:
-    selection = select(ModelFacts(), [runtime("a")], wanted=named("a"))
+    selection = select(ModelFacts(), [runtime("a")], requested=named("a"))
     assert selection.fits
     assert selection.chosen
 
 
 def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
-    selection = select(model(), [runtime("same"), runtime("same", namespace="default")], wanted=named("same"))
+    selection = select(model(), [runtime("same"), runtime("same", namespace="default")], requested=named("same"))
     assert taken(selection).namespace == "default"
 
 
@@ -463,13 +463,13 @@ def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
     ],
 )
 def test_a_named_runtime_that_cannot_serve_is_refused(candidates: list[Candidate | Broken], fault: str) -> None:
-    selection = select(model(), candidates, wanted=named("a"))
+    selection = select(model(), candidates, requested=named("a"))
     assert selection.chosen is None
     assert message(selection) == fault
 
 
 def test_a_misspelled_runtime_is_asked_about() -> None:
-    selection = select(model(), [runtime("llama-cpu"), runtime("zz")], wanted=named("lama-cpu"))
+    selection = select(model(), [runtime("llama-cpu"), runtime("zz")], requested=named("lama-cpu"))
     assert message(selection).endswith("of this name; did you mean llama-cpu?")
 
 
@@ -579,7 +579,7 @@ def test_no_runtime_and_no_model_does_more_than_not_to_fit(seed: int) -> None:
     )
     some = [runtime(f"r{number}", spoiled(entry()), modelSizeRange=dice.choice(ODD)) for number in range(10)]
     for reference in (None, named("r3"), named("missing")):
-        selection = select(odd, some, wanted=reference, current=named("r5"))
+        selection = select(odd, some, requested=reference, current=named("r5"))
         assert (selection.chosen is None) is (selection.fault is not None)
         assert len(json.dumps([runtime_status(selection), excluded_status(selection)])) < 10_000
         assert selection.fault is None or len(selection.fault.message) < 5_000
@@ -694,5 +694,5 @@ def test_a_model_that_is_just_what_a_runtime_lists_fits_it(path: Path) -> None:
             name: listed[name] for name in listed if name in ("modelFormat", "modelFramework", "modelArchitecture")
         }
         described = model(**fields, quantization=listed.get("quantization"), modelParameterSize=bounds.get("max"))
-        assert select(described, [candidate(one)], wanted=named(one["metadata"]["name"])).fits
+        assert select(described, [candidate(one)], requested=named(one["metadata"]["name"])).fits
         assert (select(described, [candidate(one)]).chosen is not None) is listed["autoSelect"]

@@ -22,7 +22,7 @@ from tests import worlds
 from tests.schemas import schema_of
 
 from . import services as bench
-from .services import made, objects, observed, plan, refusal, service, world
+from .services import find_child, objects, observed, plan, refusal, service, world
 
 KEDA = {"ome.io/autoscalerClass": "keda"}
 ONE = {"minReplicas": 1, "maxReplicas": 1}
@@ -30,22 +30,22 @@ LONG = "a" * 63
 WITHOUT_BUDGETS = msgspec.structs.replace(bench.SETTINGS, disruption_budgets=False)
 
 
-def route(asked: Any, name: str = "chat") -> Route:
-    return msgspec.json.decode(made(asked, SERVICE, name)["metadata"]["annotations"][ROUTE], type=Route)
+def route(requested: Any, name: str = "chat") -> Route:
+    return msgspec.json.decode(find_child(requested, SERVICE, name)["metadata"]["annotations"][ROUTE], type=Route)
 
 
 def test_an_engine_alone_is_a_deployment_that_the_gateway_reaches_by_the_services_name() -> None:
     snapshot = world()
     assert objects(snapshot) == ["Deployment chat-engine", "Service chat", "Service chat-engine"]
-    deployment = made(snapshot, DEPLOYMENT, "chat-engine")
+    deployment = find_child(snapshot, DEPLOYMENT, "chat-engine")
     assert deployment["spec"]["replicas"] == 1
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     for name in ("chat", "chat-engine"):
-        spec = made(snapshot, SERVICE, name)["spec"]
+        spec = find_child(snapshot, SERVICE, name)["spec"]
         assert spec["selector"].items() <= labels.items()
         assert [(port["port"], port["targetPort"]) for port in spec["ports"]] == [(8080, 8080)]
-    assert ROUTE not in made(snapshot, SERVICE, "chat-engine")["metadata"]["labels"]
+    assert ROUTE not in find_child(snapshot, SERVICE, "chat-engine")["metadata"]["labels"]
 
 
 def test_it_answers_to_its_name_its_adapters_and_what_its_engine_is_told() -> None:
@@ -62,7 +62,7 @@ def test_it_answers_to_its_name_its_adapters_and_what_its_engine_is_told() -> No
 
 def test_requests_go_to_the_router_which_may_look_for_its_engines() -> None:
     snapshot = world(router=ONE)
-    assert made(snapshot, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
+    assert find_child(snapshot, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
     assert {name for name in objects(snapshot) if "router" in name} == {
         "Deployment chat-router",
         "Role chat-router",
@@ -70,10 +70,10 @@ def test_requests_go_to_the_router_which_may_look_for_its_engines() -> None:
         "Service chat-router",
         "ServiceAccount chat-router",
     }
-    assert made(snapshot, ROLE, "chat-router")["rules"] == [
+    assert find_child(snapshot, ROLE, "chat-router")["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
     ]
-    binding = made(snapshot, "RoleBinding", "chat-router")
+    binding = find_child(snapshot, "RoleBinding", "chat-router")
     assert [one["name"] for one in (binding["roleRef"], *binding["subjects"])] == ["chat-router"] * 2
 
 
@@ -85,22 +85,24 @@ def test_prefill_and_decode_are_workloads_of_their_own_behind_the_router() -> No
         "Deployment chat-engine",
         "Deployment chat-router",
     ]
-    assert made(snapshot, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
+    assert find_child(snapshot, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
 
 
 def test_several_nodes_are_a_group_whose_leaders_answer() -> None:
     snapshot = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP))
     assert objects(snapshot) == ["LeaderWorkerSet lws-chat-engine", "Service chat", "Service chat-engine"]
-    spec = made(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]
+    spec = find_child(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (1, 3)
     leaders = {"app": "chat-engine", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
-    assert [made(snapshot, SERVICE, name)["spec"]["selector"] for name in ("chat", "chat-engine")] == [leaders] * 2
+    assert [find_child(snapshot, SERVICE, name)["spec"]["selector"] for name in ("chat", "chat-engine")] == [
+        leaders
+    ] * 2
 
 
 def test_a_leader_without_workers_is_a_group_of_one() -> None:
     alone = {"leader": {"runner": bench.runner()}}
     snapshot = world(service(), bench.model(), bench.runtime(engineConfig=alone))
-    template = made(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["leaderWorkerTemplate"]
+    template = find_child(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["leaderWorkerTemplate"]
     assert template["size"] == 1
     assert template["workerTemplate"]["spec"]["containers"], "Kubernetes wants a template though nothing is made of it"
 
@@ -108,7 +110,7 @@ def test_a_leader_without_workers_is_a_group_of_one() -> None:
 def test_a_virtual_service_is_nothing_but_a_status() -> None:
     snapshot = world(service(annotations={"ome.io/deploymentMode": "VirtualDeployment"}))
     assert objects(snapshot) == []
-    assert bench.told(snapshot)["Available"] == ("True", "VirtualDeployment")
+    assert bench.reasons(snapshot)["Available"] == ("True", "VirtualDeployment")
 
 
 @pytest.mark.parametrize("parts", [{}, {"router": ONE}, {"router": ONE, "decoder": ONE}])
@@ -134,19 +136,19 @@ def test_modes_that_are_not_served_are_refused_with_what_to_write(annotation: st
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         world(service(annotations={"ome.io/accelerator-class": "h100"})),
         world(acceleratorSelector={"policy": "Cheapest"}),
         world(engine={"acceleratorOverride": {"acceleratorClass": "h100"}}),
     ],
 )
-def test_who_asks_for_an_accelerator_class_is_refused(asked: Any) -> None:
-    assert refusal(asked).reason == "AcceleratorClassNotServed"
+def test_who_asks_for_an_accelerator_class_is_refused(requested: Any) -> None:
+    assert refusal(requested).reason == "AcceleratorClassNotServed"
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("requested", "reason"),
     [
         (world(service(model={"name": "none"})), "BaseModelNotFound"),
         (world(service(), bench.model(disabled=True), bench.runtime()), "BaseModelDisabled"),
@@ -175,10 +177,10 @@ def test_who_asks_for_an_accelerator_class_is_refused(asked: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_one_reason(asked: Any, reason: str) -> None:
-    refused = refusal(asked)
+def test_what_cannot_be_served_is_refused_with_one_reason(requested: Any, reason: str) -> None:
+    refused = refusal(requested)
     assert refused.reason == reason
-    assert bench.told(asked)["Accepted"] == ("False", reason)
+    assert bench.reasons(requested)["Accepted"] == ("False", reason)
 
 
 @pytest.mark.parametrize("model", [None, {"name": "tiny"}])
@@ -186,14 +188,16 @@ def test_a_service_that_says_all_itself_needs_no_runtime(model: Object | None) -
     snapshot = world(
         service(model=model, engine={"runner": bench.runner(image="own:1")}), bench.model(), bench.runtime()
     )
-    assert image_of(made(snapshot, DEPLOYMENT, "chat-engine")) == "own:1"
+    assert image_of(find_child(snapshot, DEPLOYMENT, "chat-engine")) == "own:1"
     assert "runtime" not in bench.status(snapshot)
 
 
 def test_a_service_with_an_image_of_its_own_takes_the_rest_from_a_runtime_where_one_fits() -> None:
     own = service(engine={"runner": {"name": "ome-container", "image": "own:1"}})
     for runtime, command in ((bench.runtime(), True), (bench.runtime(disabled=True), False)):
-        container = made(world(own, bench.model(), runtime), DEPLOYMENT, "chat-engine")["spec"]["template"]["spec"]
+        container = find_child(world(own, bench.model(), runtime), DEPLOYMENT, "chat-engine")["spec"]["template"][
+            "spec"
+        ]
         assert container["containers"][0]["image"] == "own:1"
         assert ("command" in container["containers"][0]) == command
 
@@ -209,7 +213,7 @@ def test_a_model_of_the_namespace_goes_before_one_of_the_cluster_whatever_the_ki
 
 def test_cpu_and_memory_are_kubernetes_own_autoscalers() -> None:
     snapshot = world(engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "memory", "scaleTarget": 60})
-    spec = made(snapshot, "HorizontalPodAutoscaler", "chat-engine")["spec"]
+    spec = find_child(snapshot, "HorizontalPodAutoscaler", "chat-engine")["spec"]
     assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 4)
     assert spec["metrics"][0]["resource"] == {
         "name": "memory",
@@ -219,15 +223,15 @@ def test_cpu_and_memory_are_kubernetes_own_autoscalers() -> None:
 
 
 def test_equal_bounds_need_no_autoscaler_and_unset_ones_are_the_originals() -> None:
-    assert made(world(), "HorizontalPodAutoscaler", "chat-engine") is None
-    spec = made(world(engine={}), "HorizontalPodAutoscaler", "chat-engine")["spec"]
+    assert find_child(world(), "HorizontalPodAutoscaler", "chat-engine") is None
+    spec = find_child(world(engine={}), "HorizontalPodAutoscaler", "chat-engine")["spec"]
     assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 3)
 
 
 def test_from_zero_the_gateway_starts_the_engine_though_a_router_answers() -> None:
     snapshot = world(engine={"minReplicas": 0, "maxReplicas": 2}, router=ONE)
-    assert made(snapshot, DEPLOYMENT, "chat-engine")["spec"]["replicas"] == 0
-    assert made(snapshot, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
+    assert find_child(snapshot, DEPLOYMENT, "chat-engine")["spec"]["replicas"] == 0
+    assert find_child(snapshot, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
     woken = route(snapshot).scale
     assert woken is not None
     assert (woken.group, woken.plural, woken.name) == ("apps", "deployments", "chat-engine")
@@ -247,7 +251,7 @@ def test_a_router_whose_engines_sleep_is_not_started_anew_for_that(lowest: int, 
     snapshot = world(
         service(engine={"minReplicas": lowest}, router=ONE), bench.model(), bench.runtime(routerConfig=router)
     )
-    [container] = made(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["containers"]
+    [container] = find_child(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["containers"]
     assert ("startupProbe" in container) == probed
     assert container["readinessProbe"]["httpGet"] == probe["httpGet"]
 
@@ -257,12 +261,12 @@ def test_concurrency_follows_the_requests_at_the_gateway() -> None:
     scaling = worlds.scaling(SERVICES, snapshot)
     assert scaling is not None
     assert (scaling.target_requests, scaling.replicas) == (7, 1)
-    assert made(snapshot, "HorizontalPodAutoscaler", "chat-engine") is None
+    assert find_child(snapshot, "HorizontalPodAutoscaler", "chat-engine") is None
 
 
 def test_replicas_of_one_part_only_follow_the_requests_and_the_others_are_told() -> None:
     snapshot = world(engine={"minReplicas": 0}, router={"minReplicas": 0})
-    assert made(snapshot, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
+    assert find_child(snapshot, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
     assert "router" in bench.conditions(snapshot)["FieldsIgnored"]["message"]
 
 
@@ -280,11 +284,11 @@ def test_a_minimum_above_the_maximum_is_served_with_as_many(part: str, fields: O
     name = "chat-engine" if part == "predictor" else f"chat-{part}"
     snapshot = world(resource)
     if fields == "keda":
-        scaled = made(snapshot, "ScaledObject", f"scaledobject-{name}")["spec"]
+        scaled = find_child(snapshot, "ScaledObject", f"scaledobject-{name}")["spec"]
         assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (3, 3)
     else:
-        assert made(snapshot, DEPLOYMENT, name)["spec"]["replicas"] == 3
-        assert made(snapshot, "HorizontalPodAutoscaler", name) is None
+        assert find_child(snapshot, DEPLOYMENT, name)["spec"]["replicas"] == 3
+        assert find_child(snapshot, "HorizontalPodAutoscaler", name) is None
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
@@ -292,11 +296,11 @@ def test_a_minimum_above_the_maximum_is_served_with_as_many(part: str, fields: O
 def test_a_routers_own_account_may_list_the_pods_of_its_engines(by: str, field: str) -> None:
     config = {"routerConfig": {**bench.ROUTER, field: "sa"}} if by == "runtime" else {}
     snapshot = world(service(router={field: "sa"} if by == "service" else {}), bench.model(), bench.runtime(**config))
-    assert made(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "sa"
-    binding = made(snapshot, ROLE_BINDING, "chat-router")
+    assert find_child(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "sa"
+    binding = find_child(snapshot, ROLE_BINDING, "chat-router")
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "sa", "namespace": "models"}]
-    assert binding["roleRef"]["name"] == made(snapshot, ROLE, "chat-router")["metadata"]["name"]
-    assert made(snapshot, SERVICE_ACCOUNT, "chat-router") is None
+    assert binding["roleRef"]["name"] == find_child(snapshot, ROLE, "chat-router")["metadata"]["name"]
+    assert find_child(snapshot, SERVICE_ACCOUNT, "chat-router") is None
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
@@ -305,21 +309,25 @@ def test_the_default_account_gets_no_rights_as_all_pods_may_have_it(by: str, fie
     config = {"routerConfig": {**bench.ROUTER, field: "default"}} if by == "runtime" else {}
     router = {field: "default"} if by == "service" else {}
     snapshot = world(service(router=router), bench.model(), bench.runtime(**config))
-    assert made(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "default"
-    assert {made(snapshot, kind, "chat-router") for kind in (ROLE, ROLE_BINDING, SERVICE_ACCOUNT)} == {None}
+    assert (
+        find_child(snapshot, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "default"
+    )
+    assert {find_child(snapshot, kind, "chat-router") for kind in (ROLE, ROLE_BINDING, SERVICE_ACCOUNT)} == {None}
 
 
 def test_replicas_that_somebody_else_set_are_never_taken_back() -> None:
     for engine in ({"maxReplicas": 4}, {"maxReplicas": 4, "minReplicas": 0}):
         snapshot = world(engine=engine)
-        there = observed(made(snapshot, DEPLOYMENT, "chat-engine"), wanted=3)
+        there = observed(find_child(snapshot, DEPLOYMENT, "chat-engine"), wanted=3)
         after = world(engine=engine, children=(there,))
-        assert "replicas" not in made(after, DEPLOYMENT, "chat-engine")["spec"]
+        assert "replicas" not in find_child(after, DEPLOYMENT, "chat-engine")["spec"]
 
 
 def test_a_part_that_becomes_scaled_keeps_its_replicas_until_its_autoscaler_says_how_many() -> None:
-    fixed = observed(made(world(engine={"minReplicas": 3, "maxReplicas": 3}), DEPLOYMENT, "chat-engine"))
-    scaled = made(world(engine={"minReplicas": 1, "maxReplicas": 5}, children=(fixed,)), DEPLOYMENT, "chat-engine")
+    fixed = observed(find_child(world(engine={"minReplicas": 3, "maxReplicas": 3}), DEPLOYMENT, "chat-engine"))
+    scaled = find_child(
+        world(engine={"minReplicas": 1, "maxReplicas": 5}, children=(fixed,)), DEPLOYMENT, "chat-engine"
+    )
     assert scaled["spec"]["replicas"] == 3
 
 
@@ -342,11 +350,11 @@ GROUPED = bench.runtime(engineConfig=bench.GROUP, decoderConfig=bench.GROUP)
 @pytest.mark.parametrize("name", ["engine", "decoder"])
 def test_groups_of_nodes_have_a_budget_as_other_parts(name: str, part: Object, limit: Object | None) -> None:
     snapshot = world(service(**{"engine": ONE, name: part}), bench.model(), GROUPED)
-    budget = made(snapshot, "PodDisruptionBudget", f"chat-{name}")
+    budget = find_child(snapshot, "PodDisruptionBudget", f"chat-{name}")
     if limit is None:
         assert budget is None
         return
-    group = made(snapshot, LEADER_WORKER_SET, f"lws-chat-{name}")["spec"]["leaderWorkerTemplate"]
+    group = find_child(snapshot, LEADER_WORKER_SET, f"lws-chat-{name}")["spec"]["leaderWorkerTemplate"]
     chosen = budget["spec"].pop("selector")["matchLabels"]
     assert budget["spec"] == {**limit, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     for template in ("leaderTemplate", "workerTemplate"):
@@ -355,14 +363,14 @@ def test_groups_of_nodes_have_a_budget_as_other_parts(name: str, part: Object, l
 
 def test_an_operator_without_budgets_has_none_for_groups() -> None:
     snapshot = world(service(engine={"minReplicas": 2}), bench.model(), GROUPED, settings=WITHOUT_BUDGETS)
-    assert made(snapshot, "PodDisruptionBudget", "chat-engine") is None
+    assert find_child(snapshot, "PodDisruptionBudget", "chat-engine") is None
 
 
 def test_groups_of_nodes_follow_nothing_unless_they_ask_for_requests() -> None:
     for fields, number in (({}, 2), ({"scaleMetric": "concurrency"}, 2), ({"minReplicas": 0}, 0)):
         engine = {"minReplicas": 2, "maxReplicas": 4, **fields}
         snapshot = world(service(engine=engine), bench.model(), bench.runtime(engineConfig=bench.GROUP))
-        assert made(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["replicas"] == number
+        assert find_child(snapshot, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["replicas"] == number
         assert not [name for name in objects(snapshot) if name.startswith("Horizontal")]
         scaling = worlds.scaling(SERVICES, snapshot)
         assert (scaling and scaling.target) == (ScaleTarget(LEADER_WORKER_SET, "lws-chat-engine") if fields else None)
@@ -383,7 +391,7 @@ def test_keda_takes_the_word_of_the_annotation_then_of_the_part_then_of_the_serv
             kedaConfig=of_service,
         )
     )
-    spec = made(snapshot, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]
+    spec = find_child(snapshot, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 5)
     assert spec["triggers"][0]["metadata"] == {
         "serverAddress": "https://prometheus.example",
@@ -392,12 +400,12 @@ def test_keda_takes_the_word_of_the_annotation_then_of_the_part_then_of_the_serv
         "threshold": "5",
         "operator": "GreaterThan",
     }
-    assert made(snapshot, "HorizontalPodAutoscaler", "chat-engine") is None
+    assert find_child(snapshot, "HorizontalPodAutoscaler", "chat-engine") is None
 
 
 def test_keda_is_enabled_by_its_configuration_too() -> None:
     snapshot = world(engine={"maxReplicas": 5}, kedaConfig={"enableKeda": True})
-    metadata = made(snapshot, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]["triggers"][0]["metadata"]
+    metadata = find_child(snapshot, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]["triggers"][0]["metadata"]
     assert metadata["query"] == 'sum(sglang:num_running_reqs{namespace="models",pod=~"chat-engine-.*"})'
 
 
@@ -420,13 +428,13 @@ def test_what_is_scaled_from_outside_has_no_autoscaler() -> None:
     ],
 )
 def test_pods_are_protected_as_the_spec_says(fields: Object, limit: Object) -> None:
-    spec = made(world(engine={**ONE, **fields}), "PodDisruptionBudget", "chat-engine")["spec"]
+    spec = find_child(world(engine={**ONE, **fields}), "PodDisruptionBudget", "chat-engine")["spec"]
     assert {name: spec[name] for name in ("minAvailable", "maxUnavailable") if name in spec} == limit
 
 
 def test_pods_are_replaced_as_the_spec_says() -> None:
     snapshot = world(engine={**ONE, "deploymentStrategy": {"type": "Recreate"}})
-    assert made(snapshot, DEPLOYMENT, "chat-engine")["spec"]["strategy"] == {"type": "Recreate"}
+    assert find_child(snapshot, DEPLOYMENT, "chat-engine")["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_a_part_can_be_reached_from_outside() -> None:
@@ -434,14 +442,14 @@ def test_a_part_can_be_reached_from_outside() -> None:
     snapshot = world(
         service(annotations=annotations, engine={**ONE, "annotations": {"ome.io/service-type": "NodePort"}})
     )
-    spec = made(snapshot, SERVICE, "chat")["spec"]
+    spec = find_child(snapshot, SERVICE, "chat")["spec"]
     assert (spec["type"], spec["loadBalancerIP"]) == ("LoadBalancer", "10.0.0.9")
-    assert made(snapshot, SERVICE, "chat-engine")["spec"]["type"] == "NodePort"
+    assert find_child(snapshot, SERVICE, "chat-engine")["spec"]["type"] == "NodePort"
 
 
 def test_labels_of_pods_make_no_service_of_a_part_one_that_the_gateway_routes_to() -> None:
     snapshot = world(engine={**ONE, "labels": {ROUTE: "true", "team": "a"}})
-    labels = made(snapshot, SERVICE, "chat-engine")["metadata"]["labels"]
+    labels = find_child(snapshot, SERVICE, "chat-engine")["metadata"]["labels"]
     assert labels["team"] == "a"
     assert ROUTE not in labels
 
@@ -449,7 +457,7 @@ def test_labels_of_pods_make_no_service_of_a_part_one_that_the_gateway_routes_to
 def test_pods_of_a_service_reach_each_other_where_others_are_kept_out() -> None:
     settings = Settings(system_namespace="slipway-system", network_policies=NetworkPolicies(models=True))
     snapshot = world(service(router=ONE), bench.model(), bench.runtime(), settings=settings)
-    spec = made(snapshot, "NetworkPolicy", "chat-ingress")["spec"]
+    spec = find_child(snapshot, "NetworkPolicy", "chat-ingress")["spec"]
     own = {"matchLabels": {names.SERVICE_LABEL: "chat"}}
     assert spec["podSelector"] == own
     assert spec["ingress"][0] == {"from": [{"podSelector": own}]}
@@ -467,10 +475,10 @@ def test_what_a_runtime_of_the_cluster_says_is_the_operators_word_and_a_services
     strict = Settings(system_namespace="slipway-system")
     api = SERVICES
 
-    def allowed(asked: Any) -> bool:
-        view = api.resolve(asked)
+    def allowed(requested: Any) -> bool:
+        view = api.resolve(requested)
         try:
-            build_allowed_plan(api, asked, view, NO_LABELS)
+            build_allowed_plan(api, requested, view, NO_LABELS)
         except InvalidSpecError as error:
             return error.reason != NOT_ALLOWED
         return True
@@ -483,9 +491,9 @@ def test_what_a_runtime_of_the_cluster_says_is_the_operators_word_and_a_services
         resource = service(engine={**ONE, **engine})
         assert not allowed(world(resource, bench.model(), of_cluster, settings=strict))
     moved = service(engine={**ONE, "canaryTrafficPercent": 10, "tolerations": [{"operator": "Exists"}]})
-    there = observed(made(world(service(), bench.model(), of_cluster), DEPLOYMENT, "chat-engine"))
+    there = observed(find_child(world(service(), bench.model(), of_cluster), DEPLOYMENT, "chat-engine"))
     tried = world(moved, bench.model(), of_cluster, settings=strict, children=(there,))
-    assert made(tried, DEPLOYMENT, "chat-engine-canary")
+    assert find_child(tried, DEPLOYMENT, "chat-engine-canary")
     assert allowed(tried), "a canary that runs the same is the operator's word as well"
     plain = bench.runtime()
     assert allowed(world(service(engine={**ONE, **engine}), bench.model(), plain, settings=strict))
@@ -509,7 +517,7 @@ def test_a_model_in_a_claim_lets_nobody_read_a_folder_of_the_node() -> None:
 def test_a_password_in_the_address_of_a_model_is_not_published() -> None:
     stored = {"storageUri": "https://me:hunter2@models.example/tiny.gguf", "path": "/raid/models/tiny"}
 
-    routed = made(world(service(), bench.model(storage=stored), bench.runtime()), SERVICE, "chat")
+    routed = find_child(world(service(), bench.model(storage=stored), bench.runtime()), SERVICE, "chat")
 
     assert "models.example" in str(routed)
     assert "hunter2" not in str(routed)
@@ -525,7 +533,7 @@ def canary(percent: int | None, *children: Object, image: str = "engine:2", **pa
     return world(service(engine=engine, **parts), bench.model(), bench.runtime(), children=children)
 
 
-STABLE = observed(made(canary(None, image="engine:1"), DEPLOYMENT, "chat-engine"))
+STABLE = observed(find_child(canary(None, image="engine:1"), DEPLOYMENT, "chat-engine"))
 
 
 def image_of(deployment: Any) -> str:
@@ -534,13 +542,13 @@ def image_of(deployment: Any) -> str:
 
 def test_a_new_spec_is_tried_beside_the_one_that_is_rolled_out() -> None:
     first = canary(10, STABLE)
-    assert image_of(made(first, DEPLOYMENT, "chat-engine")) == "engine:1"
-    tried = made(first, DEPLOYMENT, "chat-engine-canary")
+    assert image_of(find_child(first, DEPLOYMENT, "chat-engine")) == "engine:1"
+    tried = find_child(first, DEPLOYMENT, "chat-engine-canary")
     assert image_of(tried) == "engine:2"
     assert tried["spec"]["replicas"] == 1
-    canary_service = made(first, SERVICE, "chat-engine-canary")
+    canary_service = find_child(first, SERVICE, "chat-engine-canary")
     assert msgspec.json.decode(canary_service["metadata"]["annotations"][ROUTE])["internal"] is True
-    selectors = [made(first, SERVICE, name)["spec"]["selector"]["app"] for name in ("chat", "chat-engine-canary")]
+    selectors = [find_child(first, SERVICE, name)["spec"]["selector"]["app"] for name in ("chat", "chat-engine-canary")]
     assert selectors == ["chat-engine", "chat-engine-canary"]
     assert not route(first).targets, "nothing is there yet that could answer"
     there = canary(10, STABLE, observed(tried))
@@ -548,13 +556,13 @@ def test_a_new_spec_is_tried_beside_the_one_that_is_rolled_out() -> None:
 
 
 def test_a_canary_of_all_requests_is_rolled_out_and_goes_when_that_is_complete() -> None:
-    tried = observed(made(canary(10, STABLE), DEPLOYMENT, "chat-engine-canary"))
+    tried = observed(find_child(canary(10, STABLE), DEPLOYMENT, "chat-engine-canary"))
     for percent in (100, None):
         rolling = canary(percent, STABLE, tried)
-        assert image_of(made(rolling, DEPLOYMENT, "chat-engine")) == "engine:2"
-        assert made(rolling, DEPLOYMENT, "chat-engine-canary") is not None
-        done = canary(percent, observed(made(rolling, DEPLOYMENT, "chat-engine")), tried)
-        assert made(done, DEPLOYMENT, "chat-engine-canary") is None
+        assert image_of(find_child(rolling, DEPLOYMENT, "chat-engine")) == "engine:2"
+        assert find_child(rolling, DEPLOYMENT, "chat-engine-canary") is not None
+        done = canary(percent, observed(find_child(rolling, DEPLOYMENT, "chat-engine")), tried)
+        assert find_child(done, DEPLOYMENT, "chat-engine-canary") is None
         assert not route(done).targets
 
 

@@ -19,17 +19,17 @@ from slipway.serving.pods.groups import LEADER_WORKER_SET
 from tests import worlds
 
 from . import services as bench
-from .services import conditions, made, observed, running, service, status, told, world
+from .services import conditions, find_child, observed, reasons, running, service, status, world
 
 ONE = {"minReplicas": 1, "maxReplicas": 1}
 PARTS = {"router": ONE, "decoder": ONE}
 
 
-def ready(found: Any) -> tuple[bool, bool]:
+def ready(observed: Any) -> tuple[bool, bool]:
     """Ready, and Stalled."""
     readiness = SERVICES.readiness
     assert readiness is not None
-    by_type = {one.type: one.status == "True" for one in summarize(found, readiness, 1)}
+    by_type = {one.type: one.status == "True" for one in summarize(observed, readiness, 1)}
     return by_type["Ready"], by_type["Stalled"]
 
 
@@ -70,12 +70,12 @@ def test_a_service_is_ready_when_all_of_its_parts_are() -> None:
     for part in ("Engine", "Decoder", "Router"):
         others = [name for name in names if name != f"chat-{part.lower()}"]
         partly = running(snapshot, *others)
-        assert told(partly)[f"{part}Ready"] == ("False", "WaitingForPods")
-        assert told(partly)["Available"] == ("False", "WaitingForPods")
+        assert reasons(partly)[f"{part}Ready"] == ("False", "WaitingForPods")
+        assert reasons(partly)["Available"] == ("False", "WaitingForPods")
     done = running(snapshot, *names)
-    assert {told(done)[f"{part}Ready"] for part in ("Engine", "Decoder", "Router")} == {("True", "Ready")}
-    assert told(done)["Progressing"] == ("False", "Complete")
-    assert told(done)["IngressReady"] == ("True", "IngressDisabled")
+    assert {reasons(done)[f"{part}Ready"] for part in ("Engine", "Decoder", "Router")} == {("True", "Ready")}
+    assert reasons(done)["Progressing"] == ("False", "Complete")
+    assert reasons(done)["IngressReady"] == ("True", "IngressDisabled")
     assert ready(status(done))[0]
 
 
@@ -89,10 +89,10 @@ def test_it_says_where_it_answers() -> None:
 
 def test_a_group_of_nodes_is_reported_as_one_replica() -> None:
     snapshot = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP))
-    group = observed(made(snapshot, LEADER_WORKER_SET, "lws-chat-engine"))
+    group = observed(find_child(snapshot, LEADER_WORKER_SET, "lws-chat-engine"))
     done = world(snapshot.resource, bench.model(), bench.runtime(engineConfig=bench.GROUP), children=(group,))
-    assert told(done)["EngineReady"] == ("True", "Ready")
-    assert told(done)["Progressing"] == ("False", "Complete")
+    assert reasons(done)["EngineReady"] == ("True", "Ready")
+    assert reasons(done)["Progressing"] == ("False", "Complete")
     assert status(done)["components"]["engine"]["latestReadyRevision"].startswith("chat-engine-")
 
 
@@ -101,7 +101,7 @@ def test_a_group_of_nodes_is_reported_as_one_replica() -> None:
 
 def test_pods_that_find_no_node_wait_for_the_model_and_have_not_failed() -> None:
     snapshot = world(service(), bench.model(state="In_Transit"), bench.runtime())
-    deployment = observed(made(snapshot, DEPLOYMENT, "chat-engine"), ready=0)
+    deployment = observed(find_child(snapshot, DEPLOYMENT, "chat-engine"), ready=0)
     nowhere = {
         "type": "PodScheduled",
         "status": "False",
@@ -111,45 +111,45 @@ def test_pods_that_find_no_node_wait_for_the_model_and_have_not_failed() -> None
     waiting = pod("engine", deployment, conditions=[nowhere])
     there = {"children": (deployment,), "pods": (waiting,)}
     late = world(snapshot.resource, bench.model(state="In_Transit"), bench.runtime(), **there)
-    assert told(late)["Available"] == ("False", "BaseModelNotReady")
-    assert told(late)["Progressing"] == ("True", "BaseModelNotReady")
+    assert reasons(late)["Available"] == ("False", "BaseModelNotReady")
+    assert reasons(late)["Progressing"] == ("True", "BaseModelNotReady")
     assert not any(ready(status(late)))
     settled = world(snapshot.resource, bench.model(), bench.runtime(), **there)
-    assert told(settled)["Available"] == ("False", "Unschedulable")
+    assert reasons(settled)["Available"] == ("False", "Unschedulable")
 
 
 def test_what_answers_does_not_wait_for_a_model_that_is_loaded_anew() -> None:
     snapshot = running(world(service(), bench.model(state="In_Transit"), bench.runtime()), "chat-engine")
-    assert told(snapshot)["Progressing"] == ("False", "Complete")
+    assert reasons(snapshot)["Progressing"] == ("False", "Complete")
 
 
 def test_a_group_takes_the_place_of_a_deployment_that_is_still_there() -> None:
-    old = observed(made(world(), DEPLOYMENT, "chat-engine"))
+    old = observed(find_child(world(), DEPLOYMENT, "chat-engine"))
     snapshot = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP), children=(old,))
-    assert told(snapshot)["EngineReady"] == ("False", "WaitingForPods")
+    assert reasons(snapshot)["EngineReady"] == ("False", "WaitingForPods")
 
 
 def test_adapters_are_waited_for_as_their_model_is() -> None:
     resource = service(model={"name": "tiny", "fineTunedWeights": ["poet"]})
     for state, reason in (("In_Transit", "BaseModelNotReady"), ("Ready", "WaitingForPods")):
         poet = bench.weight("poet") | {"status": {"state": state}}
-        assert told(world(resource, bench.model(), bench.runtime(), poet))["Available"] == ("False", reason)
+        assert reasons(world(resource, bench.model(), bench.runtime(), poet))["Available"] == ("False", reason)
 
 
 def test_a_model_of_which_nothing_is_known_yet_is_waited_for() -> None:
     unread = bench.model(state="In_Transit", modelFormat=None, modelFramework=None, modelArchitecture=None)
     snapshot = world(service(), unread, bench.runtime())
-    assert told(snapshot)["Accepted"] == ("Unknown", "BaseModelNotReady")
-    assert told(snapshot)["Progressing"] == ("True", "BaseModelNotReady")
+    assert reasons(snapshot)["Accepted"] == ("Unknown", "BaseModelNotReady")
+    assert reasons(snapshot)["Progressing"] == ("True", "BaseModelNotReady")
     assert not any(ready(status(snapshot)))
     assert status(snapshot)["modelStatus"]["transitionStatus"] == "InProgress"
     named = world(service(runtime={"name": "rt"}), unread, bench.runtime())
-    assert made(named, DEPLOYMENT, "chat-engine") is not None
-    assert "RuntimeFits" not in told(named)
+    assert find_child(named, DEPLOYMENT, "chat-engine") is not None
+    assert "RuntimeFits" not in reasons(named)
 
 
 def test_a_model_that_cannot_be_loaded_is_told_with_its_pod_and_its_last_words() -> None:
-    deployment = observed(made(world(), DEPLOYMENT, "chat-engine"), ready=0)
+    deployment = observed(find_child(world(), DEPLOYMENT, "chat-engine"), ready=0)
     snapshot = world(children=(deployment,), pods=(pod("engine", deployment, **crashed()),))
     model_status = status(snapshot)["modelStatus"]
     assert model_status["transitionStatus"] == "BlockedByFailedLoad"
@@ -165,22 +165,22 @@ def test_a_model_that_cannot_be_loaded_is_told_with_its_pod_and_its_last_words()
 
 
 def test_an_image_that_cannot_be_pulled_says_nothing_of_the_model() -> None:
-    deployment = observed(made(world(), DEPLOYMENT, "chat-engine"), ready=0)
+    deployment = observed(find_child(world(), DEPLOYMENT, "chat-engine"), ready=0)
     waiting = {"name": "ome-container", "image": "x", "state": {"waiting": {"reason": "ErrImagePull"}}}
     snapshot = world(children=(deployment,), pods=(pod("engine", deployment, containerStatuses=[waiting]),))
-    assert told(snapshot)["EngineReady"] == ("False", "ImagePullBackOff")
+    assert reasons(snapshot)["EngineReady"] == ("False", "ImagePullBackOff")
     assert status(snapshot)["modelStatus"]["transitionStatus"] == "InProgress"
 
 
 def test_what_fails_in_one_part_is_not_told_of_another() -> None:
     snapshot = world(decoder=ONE)
-    parts = [observed(made(snapshot, DEPLOYMENT, f"chat-{part}"), ready=0) for part in ("engine", "decoder")]
+    parts = [observed(find_child(snapshot, DEPLOYMENT, f"chat-{part}"), ready=0) for part in ("engine", "decoder")]
     # Of the same template, as prefill and decode may be.
     broken = pod("decoder", parts[0], **crashed())
     parts[1]["spec"]["template"] = parts[0]["spec"]["template"]
     later_snapshot = world(snapshot.resource, bench.model(), bench.runtime(), children=tuple(parts), pods=(broken,))
-    assert told(later_snapshot)["DecoderReady"] == ("False", "CrashLoopBackOff")
-    assert told(later_snapshot)["EngineReady"] == ("False", "WaitingForPods")
+    assert reasons(later_snapshot)["DecoderReady"] == ("False", "CrashLoopBackOff")
+    assert reasons(later_snapshot)["EngineReady"] == ("False", "WaitingForPods")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_fails_in_one_part_is_not_told_of_another() -> None:
     ],
 )
 def test_how_far_the_model_is(pods: tuple[bool, ...], workload: Object | None, transition: str, active: str) -> None:
-    made_ = made(world(), DEPLOYMENT, "chat-engine")
+    made_ = find_child(world(), DEPLOYMENT, "chat-engine")
     there = () if workload is None else (observed(made_, **workload),)
     seen = tuple(pod("engine", made_, f"p{number}", ready=one) for number, one in enumerate(pods))
     model_status = status(world(children=there, pods=seen))["modelStatus"]
@@ -203,7 +203,7 @@ def test_how_far_the_model_is(pods: tuple[bool, ...], workload: Object | None, t
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("requested", "reason"),
     [
         (world(service(model={"name": "none"})), "BaseModelNotFound"),
         (
@@ -212,20 +212,20 @@ def test_how_far_the_model_is(pods: tuple[bool, ...], workload: Object | None, t
         ),
     ],
 )
-def test_a_spec_that_cannot_be_served_has_the_originals_word_for_it(asked: Any, reason: str) -> None:
-    model_status = status(asked)["modelStatus"]
+def test_a_spec_that_cannot_be_served_has_the_originals_word_for_it(requested: Any, reason: str) -> None:
+    model_status = status(requested)["modelStatus"]
     assert model_status["transitionStatus"] == "InvalidSpec"
     assert model_status["lastFailureInfo"]["reason"] == reason
-    assert ready(status(asked)) == (False, True)
+    assert ready(status(requested)) == (False, True)
 
 
 def test_what_runs_goes_on_answering_while_its_new_spec_is_refused() -> None:
-    deployment = observed(made(world(), DEPLOYMENT, "chat-engine"))
+    deployment = observed(find_child(world(), DEPLOYMENT, "chat-engine"))
     resource = service(model={"name": "none"})
     resource["status"] = {"url": "http://chat.models.svc.cluster.local:8080"}
     snapshot = world(resource, children=(deployment,))
-    assert told(snapshot)["Available"] == ("True", "Ready")
-    assert told(snapshot)["Accepted"] == ("False", "BaseModelNotFound")
+    assert reasons(snapshot)["Available"] == ("True", "Ready")
+    assert reasons(snapshot)["Accepted"] == ("False", "BaseModelNotFound")
     assert status(snapshot)["url"] == resource["status"]["url"]
 
 
@@ -252,9 +252,9 @@ def _format() -> Object:
 def test_a_runtime_that_the_service_names_serves_though_it_does_not_fit_and_that_is_told() -> None:
     unfit = bench.runtime("other", supportedModelFormats=[{**_format(), "modelArchitecture": "BertModel"}])
     snapshot = world(service(runtime={"name": "other"}), bench.model(), unfit)
-    assert told(snapshot)["RuntimeFits"] == ("False", "RuntimeUnfit")
+    assert reasons(snapshot)["RuntimeFits"] == ("False", "RuntimeUnfit")
     assert "BertModel" in conditions(snapshot)["RuntimeFits"]["message"]
-    assert told(snapshot)["Accepted"][0] == "True"
+    assert reasons(snapshot)["Accepted"][0] == "True"
 
 
 def test_where_no_runtime_fits_the_closest_are_listed_with_their_reasons() -> None:
@@ -273,27 +273,27 @@ def test_where_no_runtime_fits_the_closest_are_listed_with_their_reasons() -> No
 
 def test_an_engine_that_sleeps_is_no_failure_of_its_router() -> None:
     snapshot = world(engine={"minReplicas": 0, "maxReplicas": 2}, router=ONE)
-    engine = observed(made(snapshot, DEPLOYMENT, "chat-engine"), ready=0)
-    router = observed(made(snapshot, DEPLOYMENT, "chat-router"), ready=0)
+    engine = observed(find_child(snapshot, DEPLOYMENT, "chat-engine"), ready=0)
+    router = observed(find_child(snapshot, DEPLOYMENT, "chat-router"), ready=0)
     restarted = crashed("no workers")
     restarted["containerStatuses"][0]["name"] = "router"
     pods = (pod("router", router, **restarted),)
     later_snapshot = world(snapshot.resource, bench.model(), bench.runtime(), children=(engine, router), pods=pods)
-    assert told(later_snapshot)["Available"] == ("False", "ScaledToZero")
-    assert told(later_snapshot)["Progressing"] == ("False", "Complete")
+    assert reasons(later_snapshot)["Available"] == ("False", "ScaledToZero")
+    assert reasons(later_snapshot)["Progressing"] == ("False", "Complete")
     assert ready(status(later_snapshot)) == (True, False)
-    assert told(later_snapshot)["RouterReady"] == ("False", "WaitingForPods")
+    assert reasons(later_snapshot)["RouterReady"] == ("False", "WaitingForPods")
 
 
 def test_a_router_that_fails_although_it_has_engines_is_told() -> None:
     snapshot = world(router=ONE)
-    engine = observed(made(snapshot, DEPLOYMENT, "chat-engine"))
-    router = observed(made(snapshot, DEPLOYMENT, "chat-router"), ready=0)
+    engine = observed(find_child(snapshot, DEPLOYMENT, "chat-engine"))
+    router = observed(find_child(snapshot, DEPLOYMENT, "chat-router"), ready=0)
     broken = crashed("bad flag")
     broken["containerStatuses"][0]["name"] = "router"
     pods = (pod("router", router, **broken),)
     later_snapshot = world(snapshot.resource, bench.model(), bench.runtime(), children=(engine, router), pods=pods)
-    assert told(later_snapshot)["RouterReady"] == ("False", "CrashLoopBackOff")
+    assert reasons(later_snapshot)["RouterReady"] == ("False", "CrashLoopBackOff")
 
 
 # Revisions
@@ -306,10 +306,10 @@ def test_revisions_and_shares_are_told_in_the_originals_fields() -> None:
         return world(resource | ({"status": before} if before else {}), children=children)
 
     first = canary(None, image="engine:1")
-    stable = observed(made(first, DEPLOYMENT, "chat-engine"))
+    stable = observed(find_child(first, DEPLOYMENT, "chat-engine"))
     before = status(canary(None, stable, image="engine:1"))
     old = before["components"]["engine"]["latestRolledoutRevision"]
-    tried = observed(made(canary(10, stable), DEPLOYMENT, "chat-engine-canary"))
+    tried = observed(find_child(canary(10, stable), DEPLOYMENT, "chat-engine-canary"))
     during = status(canary(10, stable, tried, before=before))
     engine = during["components"]["engine"]
     new = engine["latestCreatedRevision"]
@@ -320,9 +320,9 @@ def test_revisions_and_shares_are_told_in_the_originals_fields() -> None:
     ]
     waiting = status(canary(10, stable, observed(tried, ready=0), before=before))["components"]["engine"]
     assert [(one["revisionName"], one["percent"]) for one in waiting["traffic"]] == [(new, 0), (old, 100)]
-    rolling = observed(made(canary(100, stable, tried), DEPLOYMENT, "chat-engine"), complete=False)
+    rolling = observed(find_child(canary(100, stable, tried), DEPLOYMENT, "chat-engine"), complete=False)
     assert status(canary(100, rolling, tried, before=during))["components"]["engine"]["latestRolledoutRevision"] == old
-    rolled = observed(made(canary(100, stable, tried), DEPLOYMENT, "chat-engine"))
+    rolled = observed(find_child(canary(100, stable, tried), DEPLOYMENT, "chat-engine"))
     after = status(canary(100, rolled, before=during))["components"]["engine"]
     assert after["latestRolledoutRevision"] == new
     assert after["previousRolledoutRevision"] == old
@@ -331,15 +331,15 @@ def test_revisions_and_shares_are_told_in_the_originals_fields() -> None:
 
 def test_a_canary_that_fails_is_told_and_leaves_the_service_ready() -> None:
     tenth = {**ONE, "canaryTrafficPercent": 10, "runner": {"name": "ome-container", "image": "engine:2"}}
-    stable = observed(made(world(), DEPLOYMENT, "chat-engine"))
+    stable = observed(find_child(world(), DEPLOYMENT, "chat-engine"))
     first = world(engine=tenth, children=(stable,))
-    tried = observed(made(first, DEPLOYMENT, "chat-engine-canary"), ready=0)
+    tried = observed(find_child(first, DEPLOYMENT, "chat-engine-canary"), ready=0)
     pods = (pod("engine-canary", tried, **crashed()), pod("engine", stable, ready=True))
     snapshot = world(engine=tenth, children=(stable, tried), pods=pods)
-    assert told(snapshot)["CanaryReady"] == ("False", "CrashLoopBackOff")
+    assert reasons(snapshot)["CanaryReady"] == ("False", "CrashLoopBackOff")
     assert ready(status(snapshot))[0]
     assert status(snapshot)["modelStatus"]["transitionStatus"] == "UpToDate"
-    assert "CanaryReady" not in told(first)
+    assert "CanaryReady" not in reasons(first)
 
 
 # What has no effect
@@ -366,9 +366,9 @@ def test_each_field_of_a_service_without_effect_is_named_with_the_reason(field: 
     assert f"spec.{field} (" in one["message"]
 
 
-@pytest.mark.parametrize("said", [None, "", {}])
-def test_a_field_without_a_value_is_not_named(said: Any) -> None:
-    assert fields_ignored.ignored({"engine": {"timeoutSeconds": said}}, fields_ignored.SERVICES) == []
+@pytest.mark.parametrize("expected", [None, "", {}])
+def test_a_field_without_a_value_is_not_named(expected: Any) -> None:
+    assert fields_ignored.ignored({"engine": {"timeoutSeconds": expected}}, fields_ignored.SERVICES) == []
 
 
 def test_the_documentation_lists_the_fields_without_effect() -> None:
@@ -379,12 +379,12 @@ def test_the_documentation_lists_the_fields_without_effect() -> None:
 
 def test_fields_of_later_versions_and_the_predictor_are_told() -> None:
     snapshot = world(rollout={"steps": []})
-    assert told(snapshot)["FieldsIgnored"] == ("True", "UnsupportedFields")
+    assert reasons(snapshot)["FieldsIgnored"] == ("True", "UnsupportedFields")
     old = service(engine=None, predictor={"model": {"baseModel": "tiny"}, **ONE})
     del old["spec"]["model"], old["spec"]["engine"]
-    assert told(world(old))["PredictorDeprecated"] == ("True", "Deprecated")
-    assert made(world(old), DEPLOYMENT, "chat-engine") is not None
-    assert "PredictorDeprecated" not in told(world())
+    assert reasons(world(old))["PredictorDeprecated"] == ("True", "Deprecated")
+    assert find_child(world(old), DEPLOYMENT, "chat-engine") is not None
+    assert "PredictorDeprecated" not in reasons(world())
 
 
 def test_a_status_is_the_same_twice() -> None:

@@ -74,5 +74,5 @@ def test_a_name_has_to_be_one_that_a_service_can_have(names_: str, reason: str) 
 @pytest.mark.parametrize(("component", "bounds"), [("engine", (1, 3)), ("decoder", (1, 3)), ("router", (1, 2))])
 def test_replicas_are_bounded_as_by_the_originals_defaults(component: str, bounds: tuple[int, int]) -> None:
     world = bench.world(**{"engine": {}, component: {}})
-    spec = bench.made(world, "HorizontalPodAutoscaler", f"chat-{component}")["spec"]
+    spec = bench.find_child(world, "HorizontalPodAutoscaler", f"chat-{component}")["spec"]
     assert (spec["minReplicas"], spec["maxReplicas"]) == bounds

@@ -8,7 +8,7 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.services.table import SERVICES
-from slipway.apis.ome.services.watches import of_model, of_runtime
+from slipway.apis.ome.services.watches import enqueue_services_of_model, enqueue_services_of_runtime
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import Object
 from tests import worlds
@@ -22,17 +22,19 @@ AUTO, NAMED, OTHER = (
 )
 TUNED = bench.service("tuned", runtime={"name": "else"}, model={"name": "lawyer", "kind": "FineTunedWeight"})
 AWAY = bench.service("away") | {"metadata": {**bench.service("away")["metadata"], "namespace": "elsewhere"}}
-KNOWN = worlds.known(SERVICES, bench.SETTINGS, others=[AUTO, NAMED, OTHER, AWAY, TUNED, bench.weight("lawyer", "huge")])
+KNOWN = worlds.known_world(
+    SERVICES, bench.SETTINGS, others=[AUTO, NAMED, OTHER, AWAY, TUNED, bench.weight("lawyer", "huge")]
+)
 
 
 def runtimes(change: Change) -> set[str]:
-    return {str(one) for one in of_runtime(change, KNOWN)}
+    return {str(one) for one in enqueue_services_of_runtime(change, KNOWN)}
 
 
 def models(old: Object | None, new: Object | None) -> set[str]:
     kind = {one.kind: one for one in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL, names.FINE_TUNED_WEIGHT)}
     model_kind = kind[(new or old or {})["kind"]]
-    return {str(one) for one in of_model(model_kind)(Change(old, new), KNOWN)}
+    return {str(one) for one in enqueue_services_of_model(model_kind)(Change(old, new), KNOWN)}
 
 
 def changed(obj: Object, **spec: Any) -> Object:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.apis.ome.models import storage
-from slipway.apis.ome.models.storage import Mount, mount_of, read
+from slipway.apis.ome.models.storage import Mount, mount_of, parse_storage
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
 
@@ -40,11 +40,11 @@ def model(uri: Any, kind: str = "BaseModel", /, **fields: Any) -> dict[str, Any]
     ],
 )
 def test_a_source_that_names_no_folder_gets_one_of_its_own(uri: str, url: str, path: str) -> None:
-    model_storage = read(model(uri, "ClusterBaseModel"), SETTINGS)
+    model_storage = parse_storage(model(uri, "ClusterBaseModel"), SETTINGS)
     assert (model_storage.url, model_storage.root) == (url, "/raid/models")
     assert model_storage.path.startswith(path)
     assert len(model_storage.path) == len(path) + 8
-    assert read(model(uri), SETTINGS).path == model_storage.path.replace("/raid/models/", "/raid/models/chat/")
+    assert parse_storage(model(uri), SETTINGS).path == model_storage.path.replace("/raid/models/", "/raid/models/chat/")
 
 
 @pytest.mark.parametrize("namespace", storage.FETCHED)
@@ -54,28 +54,30 @@ def test_a_namespace_that_is_named_like_a_source_has_no_folder_of_others(namespa
         return {**resource, "metadata": {"name": "tiny", "namespace": namespace}}
 
     with pytest.raises(InvalidSpecError) as refused:
-        read(owned("hf://acme/tiny", path=f"/raid/models/{namespace}/acme-tiny-0e39e610"), SETTINGS)
+        parse_storage(owned("hf://acme/tiny", path=f"/raid/models/{namespace}/acme-tiny-0e39e610"), SETTINGS)
     assert refused.value.reason == "PathNotAllowed"
     assert f"/raid/models/{namespace}/{namespace}" in refused.value.message
     own = f"/raid/models/{namespace}/{namespace}/"
-    assert read(owned("hf://acme/tiny", path=f"{own}x"), SETTINGS).path == f"{own}x"
+    assert parse_storage(owned("hf://acme/tiny", path=f"{own}x"), SETTINGS).path == f"{own}x"
     for uri in ("hf://acme/tiny", "s3://weights/llama"):
-        assert read(owned(uri), SETTINGS).path.startswith(own)
+        assert parse_storage(owned(uri), SETTINGS).path.startswith(own)
 
 
 def test_the_page_of_a_repository_is_the_repository() -> None:
-    model_storage = read(model("https://huggingface.co/acme/tiny/tree/v2"), SETTINGS)
+    model_storage = parse_storage(model("https://huggingface.co/acme/tiny/tree/v2"), SETTINGS)
     assert (model_storage.scheme, model_storage.url) == ("hf", "hf://acme/tiny@v2")
 
 
 def test_a_bucket_says_its_region_behind_its_name_or_in_parameters() -> None:
-    assert read(model("s3://weights@us-east-1/llama"), SETTINGS).region == "us-east-1"
-    assert read(model("s3://weights/llama", parameters={"region": "eu-west-1"}), SETTINGS).region == "eu-west-1"
+    assert parse_storage(model("s3://weights@us-east-1/llama"), SETTINGS).region == "us-east-1"
+    assert (
+        parse_storage(model("s3://weights/llama", parameters={"region": "eu-west-1"}), SETTINGS).region == "eu-west-1"
+    )
 
 
 def test_one_file_of_a_repository_or_a_server_keeps_its_name() -> None:
-    assert read(model("hf://acme/tiny/q4/tiny.gguf"), SETTINGS).files == ("q4/tiny.gguf",)
-    assert read(model("https://files.example/a.gguf?sig=x"), SETTINGS).stored_as == "a.gguf"
+    assert parse_storage(model("hf://acme/tiny/q4/tiny.gguf"), SETTINGS).files == ("q4/tiny.gguf",)
+    assert parse_storage(model("https://files.example/a.gguf?sig=x"), SETTINGS).stored_as == "a.gguf"
 
 
 @pytest.mark.parametrize(
@@ -88,10 +90,10 @@ def test_one_file_of_a_repository_or_a_server_keeps_its_name() -> None:
     ],
 )
 def test_a_path_below_a_folder_of_the_operators_is_taken(path: str, root: str) -> None:
-    model_storage = read(model("hf://acme/tiny", "ClusterBaseModel", path=path), SETTINGS)
+    model_storage = parse_storage(model("hf://acme/tiny", "ClusterBaseModel", path=path), SETTINGS)
     assert (model_storage.root, model_storage.path) == (root, path.rstrip("/"))
     own = path.replace(root, f"{root}/chat", 1)
-    assert read(model("hf://acme/tiny", path=own), SETTINGS).path == own.rstrip("/")
+    assert parse_storage(model("hf://acme/tiny", path=own), SETTINGS).path == own.rstrip("/")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_a_path_below_a_folder_of_the_operators_is_taken(path: str, root: str) -
 @pytest.mark.parametrize("uri", ["hf://acme/tiny", "local:///raid/models/x", "vendor://acme/x/y"])
 def test_any_other_path_is_refused(uri: str, path: str) -> None:
     with pytest.raises(InvalidSpecError) as refused:
-        read(model(uri, path=path), SETTINGS)
+        parse_storage(model(uri, path=path), SETTINGS)
     assert refused.value.reason == "PathNotAllowed"
 
 
@@ -144,7 +146,7 @@ def test_any_other_path_is_refused(uri: str, path: str) -> None:
 )
 def test_what_names_nothing_that_is_served_is_refused_with_the_reason(uri: Any, reason: str) -> None:
     with pytest.raises(InvalidSpecError) as refused:
-        read(model(uri), SETTINGS)
+        parse_storage(model(uri), SETTINGS)
     assert refused.value.reason == reason
     assert refused.value.message.endswith(".")
 
@@ -152,12 +154,12 @@ def test_what_names_nothing_that_is_served_is_refused_with_the_reason(uri: Any, 
 @pytest.mark.parametrize("affinity", [7, {"requiredDuringSchedulingIgnoredDuringExecution": {}}])
 def test_an_affinity_that_no_pod_may_have_is_refused(affinity: Any) -> None:
     with pytest.raises(InvalidSpecError, match="The storage cannot be read"):
-        read(model("hf://acme/tiny", nodeAffinity=affinity), SETTINGS)
+        parse_storage(model("hf://acme/tiny", nodeAffinity=affinity), SETTINGS)
 
 
 def test_a_local_folder_is_its_path_or_that_of_the_address() -> None:
-    assert read(model("local:///raid/models/chat/x"), SETTINGS).path == "/raid/models/chat/x"
-    model_storage = read(model("local:///elsewhere", path="/raid/models/chat/y"), SETTINGS)
+    assert parse_storage(model("local:///raid/models/chat/x"), SETTINGS).path == "/raid/models/chat/x"
+    model_storage = parse_storage(model("local:///elsewhere", path="/raid/models/chat/y"), SETTINGS)
     assert (model_storage.path, model_storage.url) == ("/raid/models/chat/y", "")
 
 
@@ -173,7 +175,7 @@ def test_a_local_folder_is_its_path_or_that_of_the_address() -> None:
 def test_a_claim_is_of_the_models_namespace_or_of_that_for_models_of_the_cluster(
     uri: str, kind: str, namespace: str, sub_path: str
 ) -> None:
-    model_storage = read(model(uri, kind), SETTINGS)
+    model_storage = parse_storage(model(uri, kind), SETTINGS)
     assert model_storage.claim is not None
     assert (model_storage.claim.namespace, model_storage.claim.name, model_storage.sub_path) == (
         namespace,
@@ -184,11 +186,11 @@ def test_a_claim_is_of_the_models_namespace_or_of_that_for_models_of_the_cluster
 
 
 def test_what_is_wanted_differs_with_the_source_and_the_path_alone() -> None:
-    one = read(model("hf://acme/tiny", path="/raid/models/chat/x"), SETTINGS).wanted
+    one = parse_storage(model("hf://acme/tiny", path="/raid/models/chat/x"), SETTINGS).identity
     same = model("hf://acme/tiny", path="/raid/models/chat/x", nodeSelector={"a": "b"}, key="secret")
-    assert read(same, SETTINGS).wanted == one
-    assert read(model("hf://acme/tiny@v2", path="/raid/models/chat/x"), SETTINGS).wanted != one
-    assert read(model("hf://acme/tiny", path="/raid/models/chat/y"), SETTINGS).wanted != one
+    assert parse_storage(same, SETTINGS).identity == one
+    assert parse_storage(model("hf://acme/tiny@v2", path="/raid/models/chat/x"), SETTINGS).identity != one
+    assert parse_storage(model("hf://acme/tiny", path="/raid/models/chat/y"), SETTINGS).identity != one
 
 
 def test_pods_read_a_model_of_nodes_at_its_path_where_its_label_says_ready() -> None:
@@ -216,13 +218,13 @@ def test_of_a_vendors_model_there_may_be_nothing_to_mount() -> None:
 
 def test_a_secret_in_an_address_is_not_told() -> None:
     with pytest.raises(InvalidSpecError) as refused:
-        read(model("https://user:hunter2@"), SETTINGS)
+        parse_storage(model("https://user:hunter2@"), SETTINGS)
     assert "hunter2" not in refused.value.message
 
 
 def test_without_folders_of_the_operators_nothing_lies_on_nodes() -> None:
     with pytest.raises(InvalidSpecError, match="there is none"):
-        read(model("hf://acme/tiny"), Settings(apis={"ome": {"modelRoots": []}}))
+        parse_storage(model("hf://acme/tiny"), Settings(apis={"ome": {"modelRoots": []}}))
 
 
 def test_a_use_has_no_character_that_parts_uses() -> None:

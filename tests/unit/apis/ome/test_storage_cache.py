@@ -26,13 +26,13 @@ def test_the_storage_of_a_model_is_parsed_once_for_each_of_its_versions(monkeypa
     create(cluster, "crowd", *(f"m{number}" for number in range(5)))
     create(cluster, "chat", "mine")
     cluster.reconcile("mine")
-    original = storage._parsed
+    original = storage._parse
 
     def count(model: Any, *rest: Any) -> storage.Stored:
         parsed.append(model["metadata"]["name"])
         return original(model, *rest)
 
-    monkeypatch.setattr(storage, "_parsed", count)
+    monkeypatch.setattr(storage, "_parse", count)
     world = cluster.world("mine")
     for _unused in range(3):
         worlds.plan(API, world)
@@ -48,7 +48,7 @@ def test_storage_of_any_length_takes_bounded_memory() -> None:
     for number in range(300):
         create(cluster, "crowd", "m", parameters={str(one): "x" * 40 for one in range(100)})
         cluster.models["m"]["metadata"]["name"] = f"m{number}"
-        cache.read(cluster.models["m"], cluster.settings, ())
+        cache.get(cluster.models["m"], cluster.settings, ())
         assert 0 < cache.size <= 1 << 20
 
 
@@ -58,7 +58,7 @@ def test_storage_that_is_too_long_is_refused_and_neither_parsed_nor_kept(
 ) -> None:
     cluster, cache = Cluster("a"), storage.Cache()
     monkeypatch.setattr(storage, "_CACHE", cache)
-    monkeypatch.setattr(storage, "_parsed", None)
+    monkeypatch.setattr(storage, "_parse", None)
     create(cluster, "crowd", "m", parameters=parameters)
     cluster.reconcile("m")
     assert cluster.reason("m", "Accepted") == "InvalidSpec"
@@ -69,16 +69,16 @@ def test_storage_that_is_too_long_is_refused_and_neither_parsed_nor_kept(
 def test_the_storage_of_models_that_are_read_often_stays_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, cache, parsed = Cluster("a"), storage.Cache(most=1 << 18), 0
     create(cluster, "chat", "mine")
-    original = storage._parsed
+    original = storage._parse
 
     def count(model: Any, *rest: Any) -> storage.Stored:
         nonlocal parsed
         parsed += model["metadata"]["name"] == "mine"
         return original(model, *rest)
 
-    monkeypatch.setattr(storage, "_parsed", count)
+    monkeypatch.setattr(storage, "_parse", count)
     for number in range(1000):
         create(cluster, "crowd", f"m{number}")
         for name in (f"m{number}", "mine"):
-            cache.read(cluster.models[name], cluster.settings, ())
+            cache.get(cluster.models[name], cluster.settings, ())
     assert parsed == 1

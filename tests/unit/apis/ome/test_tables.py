@@ -10,7 +10,7 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.components.overlay import components
-from slipway.apis.ome.models.storage import read
+from slipway.apis.ome.models.storage import parse_storage
 from slipway.apis.ome.types.service import SERVICE
 from slipway.kube.objects import SERVICE as KUBERNETES_SERVICE
 from slipway.kube.objects import Object
@@ -88,10 +88,10 @@ def test_addresses_are_read_as_in_the_originals_tables(row: Object) -> None:
     scheme = uri.partition("://")[0]
     if scheme in NOT_SERVED or (row["wantErr"] and uri not in READ):
         with pytest.raises(InvalidSpecError) as refused:
-            read(model, Settings())
+            parse_storage(model, Settings())
         assert row["wantErr"] or refused.value.reason == NOT_SERVED[scheme]
         return
-    model_storage = read(model, Settings())
+    model_storage = parse_storage(model, Settings())
     if isinstance(expected, dict) and "PVCName" in expected:
         assert model_storage.claim is not None
         assert (model_storage.claim.name, model_storage.sub_path) == (expected["PVCName"], expected["SubPath"])
@@ -107,7 +107,7 @@ def test_a_claims_namespace_is_the_models_own(row: Object) -> None:
     """Whatever the text is: pods reach the claims of their own namespace alone."""
     model = services.model(namespace="models", storage={"storageUri": f"pvc://{row['namespace']}:claim/a"})
     with pytest.raises(InvalidSpecError) as refused:
-        read(model, Settings())
+        parse_storage(model, Settings())
     assert refused.value.reason == ("ClaimOfOtherNamespace" if row["namespace"] else "InvalidSource")
 
 
@@ -124,7 +124,7 @@ def test_pods_ask_for_nodes_with_the_model(row: Object) -> None:
     world = services.world(
         None, model, services.runtime(), model={"name": metadata["name"]}, engine={"nodeSelector": given}
     )
-    selector = services.made(world, "Deployment", "chat-engine")["spec"]["template"]["spec"]["nodeSelector"]
+    selector = services.find_child(world, "Deployment", "chat-engine")["spec"]["template"]["spec"]["nodeSelector"]
     label = names.node_label(kind, namespace and "models", metadata["name"])
     assert selector == {label: "Ready"} | {
         field: value for field, value in given.items() if "models.ome.io" not in field
@@ -134,7 +134,7 @@ def test_pods_ask_for_nodes_with_the_model(row: Object) -> None:
 @pytest.mark.parametrize("row", table("TestDetermineEntrypointComponent"))
 def test_requests_go_to_the_router_or_else_to_the_engine(row: Object) -> None:
     spec = {part: {} for part in row["isvc"]["spec"] if part in ("engine", "decoder", "router")}
-    service = services.made(services.world(services.service(**spec)), KUBERNETES_SERVICE, "chat")
+    service = services.find_child(services.world(services.service(**spec)), KUBERNETES_SERVICE, "chat")
     assert service["spec"]["selector"] == {"app": f"chat-{row['expectedEntrypoint']}"}
 
 
@@ -142,7 +142,7 @@ def test_requests_go_to_the_router_or_else_to_the_engine(row: Object) -> None:
 def test_each_part_has_a_service_of_its_own(row: Object) -> None:
     spec = {part: {} for part in row["isvc"]["spec"] if part in ("engine", "router")}
     world = services.world(services.service(name="my-model", **spec))
-    assert services.made(world, KUBERNETES_SERVICE, row["expectedServiceName"]) is not None
+    assert services.find_child(world, KUBERNETES_SERVICE, row["expectedServiceName"]) is not None
 
 
 @pytest.mark.parametrize("row", table("TestDefaultComponents__defaultDecoder"))
@@ -186,7 +186,7 @@ def objects(row: Object) -> tuple[Object, ...]:
     return (*resources, services.runtime("disabled", disabled=True), services.model("other"))
 
 
-def asked(isvc: Object, **usual: Any) -> Object:
+def build_service(isvc: Object, **usual: Any) -> Object:
     """A service of a table, of which the tables have no more than what they look at."""
     resource = services.service(annotations=isvc["metadata"].get("annotations"))
     spec = {field: value for field, value in isvc["spec"].items() if field != "predictor"}
@@ -206,7 +206,7 @@ def asked(isvc: Object, **usual: Any) -> Object:
 )
 def test_services_are_refused_as_in_the_originals_tables(row: Object) -> None:
     isvc = row.get("isvc") or row["newIsvc"]
-    assert refused(asked(isvc, engine={}, model={"name": "tiny"})) == row["wantErr"]
+    assert refused(build_service(isvc, engine={}, model={"name": "tiny"})) == row["wantErr"]
 
 
 @pytest.mark.parametrize("row", table("TestInferenceService_KEDAAutoscalerIntegration"))
@@ -220,7 +220,7 @@ def test_what_keda_is_told_is_refused_as_in_the_originals_tables(row: Object) ->
 )
 def test_models_and_runtimes_are_found_as_in_the_originals_tables(row: Object) -> None:
     isvc = row.get("isvc") or {"metadata": {}, "spec": {"model": {"name": row["modelName"]}}}
-    assert refused(asked(isvc, engine={}), *objects(row)) == row["wantErr"]
+    assert refused(build_service(isvc, engine={}), *objects(row)) == row["wantErr"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_models_and_runtimes_are_found_as_in_the_originals_tables(row: Object) -
 )
 def test_a_runtime_is_needed_as_in_the_originals_tables(row: Object) -> None:
     """Where the tables have no engine their webhook looks no further; here there is one that says all itself."""
-    assert refused(asked(row["isvc"], engine={"runner": {"image": "a"}}), *objects(row)) == row["wantErr"]
+    assert refused(build_service(row["isvc"], engine={"runner": {"image": "a"}}), *objects(row)) == row["wantErr"]
 
 
 @pytest.mark.parametrize("row", table("TestDetermineModelKind"))

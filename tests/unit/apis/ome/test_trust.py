@@ -228,7 +228,7 @@ def test_an_unconfined_profile_by_annotation_is_the_authors_own() -> None:
 def test_pods_of_before_an_upgrade_stay_as_they_are() -> None:
     """Rights that became narrower stop nothing that runs."""
     loose = of(PRIVILEGED, AUTHORS, trusting("*"))
-    there = bench.observed(bench.made(loose, "Deployment", "chat-engine"))
+    there = bench.observed(bench.find_child(loose, "Deployment", "chat-engine"))
     case = bench.world(bench.service(), AUTHORS, PRIVILEGED, settings=STRICT, children=(there,))
     assert plan(case).children
     changed = bench.service(engine={**ONE, "runner": {"name": "ome-container", "args": ["--x"]}})
@@ -236,10 +236,10 @@ def test_pods_of_before_an_upgrade_stay_as_they_are() -> None:
 
 
 def test_a_canary_of_an_authors_model_is_refused() -> None:
-    there = bench.observed(bench.made(of(PRIVILEGED), "Deployment", "chat-engine"))
+    there = bench.observed(bench.find_child(of(PRIVILEGED), "Deployment", "chat-engine"))
     tried = bench.service(engine={**ONE, "canaryTrafficPercent": 10})
     case = bench.world(tried, AUTHORS, PRIVILEGED, settings=STRICT, children=(there,))
-    assert bench.made(case, "Deployment", "chat-engine-canary")
+    assert bench.find_child(case, "Deployment", "chat-engine-canary")
     refusal(case)
 
 
@@ -407,6 +407,6 @@ def test_no_other_pod_names_the_account_of_the_router(part: str) -> None:
 
 def test_a_router_of_before_an_upgrade_stays_as_it_is() -> None:
     spec = {"router": {**ONE, **OWN_ROUTERS[0]}}
-    there = bench.observed(bench.made(of(bench.runtime(), **spec), "Deployment", "chat-router"))
+    there = bench.observed(bench.find_child(of(bench.runtime(), **spec), "Deployment", "chat-router"))
     case = bench.world(bench.service(**spec), CLUSTER, bench.runtime(), settings=STRICT, children=(there,))
     assert plan(case).children

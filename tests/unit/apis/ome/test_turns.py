@@ -183,16 +183,16 @@ def test_a_load_that_begins_or_ends_wakes_the_first_models_that_wait_of_each_que
     create(cluster, "second", "s0", "s1")
     for name in ("f0", "s0"):
         cluster.reconcile(name)
-    before = nodes.trimmed(cluster.nodes["a"])
+    before = nodes.trim_node(cluster.nodes["a"])
     cluster.label("a", **{"models.ome.io/first.basemodel.f0": "Ready"})
-    change = Change(before, nodes.trimmed(cluster.nodes["a"]))
+    change = Change(before, nodes.trim_node(cluster.nodes["a"]))
     watch = next(one for one in API.watches(cluster.settings) if one.kind == NODE)
     woken = {place.name for place in watch.enqueue(change, cluster.world("f0").listers)}
     assert woken == {"f0", "f1", "f2", "s1"}
 
 
 def woken(cluster: Cluster, now: float) -> set[str]:
-    node, listers = nodes.read(nodes.trimmed(cluster.nodes["a"])), cluster.world("m").listers
+    node, listers = nodes.parse_node(nodes.trim_node(cluster.nodes["a"])), cluster.world("m").listers
     return {place.namespace for place in turns.next_on(listers, cluster.settings, BASE_MODEL, node, now)}
 
 
@@ -245,7 +245,7 @@ def test_models_behind_those_of_other_nodes_load_in_turn(kind: str, others: int)
         cluster.create(name, f"hf://acme/{name}", kind)
     backlog, rounds = set(names[others:]), 0
     while backlog:
-        world, node = cluster.world(names[0]), nodes.read(nodes.trimmed(cluster.nodes["a"]))
+        world, node = cluster.world(names[0]), nodes.parse_node(nodes.trim_node(cluster.nodes["a"]))
         worlds_of = {name: msgspec.structs.replace(world, resource=cluster.models[name]) for name in backlog}
         can = {name for name, one in worlds_of.items() if turns.has_turn(one, node, desired(one, node))}
         assert len(can) <= 3
@@ -270,9 +270,9 @@ def test_a_model_without_room_is_in_the_queue_and_wakes_when_there_is_some(monke
     with monkeypatch.context() as narrow:
         narrow.setattr(room, "OF_A_NAMESPACE", 1)
         assert cluster.reason("m1") == "NodeFull"
-    before = nodes.trimmed(cluster.nodes["a"])
+    before = nodes.trim_node(cluster.nodes["a"])
     cluster.label("a", **{"models.ome.io/chat.basemodel.m0": "Ready"})
-    change = Change(before, nodes.trimmed(cluster.nodes["a"]))
+    change = Change(before, nodes.trim_node(cluster.nodes["a"]))
     watch = next(one for one in API.watches(cluster.settings) if one.kind == NODE)
     assert "m1" in {place.name for place in watch.enqueue(change, cluster.world("m0").listers)}
 
@@ -437,7 +437,7 @@ def test_a_look_at_a_model_that_waits_costs_the_same_however_many_namespaces_wai
         cluster = Cluster("a", settings=settings(2))
         of_many_namespaces(cluster, count)
         create(cluster, "chat", "mine")
-        world, node = cluster.world("mine"), nodes.read(nodes.trimmed(cluster.nodes["a"]))
+        world, node = cluster.world("mine"), nodes.parse_node(nodes.trim_node(cluster.nodes["a"]))
         slots = [msgspec.structs.replace(world, now=world.now + slot * turns.SLOT_SECONDS) for slot in range(8)]
         looks = [partial(turns.has_turn, one, node, desired(one, node)) for one in slots]
         waits = [look for look in looks if not look()]  # the first look also sorts what is read for the first time
@@ -449,7 +449,7 @@ def test_a_look_at_a_model_that_waits_costs_the_same_however_many_namespaces_wai
 def test_queues_that_were_ahead_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster("a", settings=settings(2))
     of_many_namespaces(cluster, 24)
-    world, node = cluster.world("m0"), nodes.read(nodes.trimmed(cluster.nodes["a"]))
+    world, node = cluster.world("m0"), nodes.parse_node(nodes.trim_node(cluster.nodes["a"]))
     models = [one for name, one in cluster.models.items() if "nodeSelector" not in one["spec"]["storage"]]
     looks = [
         msgspec.structs.replace(world, resource=model, now=world.now + slot * turns.SLOT_SECONDS)
@@ -459,7 +459,7 @@ def test_queues_that_were_ahead_change_no_result(monkeypatch: pytest.MonkeyPatch
     remembered = [turns.has_turn(one, node, desired(one, node)) for one in looks]
     fresh = []
     for one in looks:
-        monkeypatch.setattr(turns, "HEADS", line.Heads())
+        monkeypatch.setattr(turns, "HEADS", line.QueueHeads())
         fresh.append(turns.has_turn(one, node, desired(one, node)))
     assert remembered == fresh
     assert sum(fresh) == 6 * 2

@@ -1,4 +1,4 @@
-"""The entry of a catalog that a model asks for. Pure."""
+"""Choice: the catalog entry that a model requests. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHOOSING = "choosing"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be imported."""
+    """The entry to import."""
 
     source_name: str
     """The ModelCatalogSource."""
@@ -39,20 +39,20 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Nothing can be chosen yet, but may be by itself."""
+    """No entry can be chosen yet. This may change without a change of the spec."""
 
     message: str
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Nothing can be chosen until somebody writes something else, here or in the catalog."""
+    """No entry can be chosen until the spec or the catalog changes."""
 
     reason: str
     message: str
 
 
 def choice(world: World, reference: CatalogEntry) -> Entry | Waiting | Refused:
-    """What the status says was chosen stays so, whatever the catalog says now."""
+    """An entry that the status names stays chosen, whatever the catalog contains now."""
     model, place = world.resource, key(world.resource)
     depot = urlsplit(deckhouse(world.settings).depot_url).netloc
     address = f"{depot}{IMPORTS}/{place.namespace or '-'}/{place.name}/{uid(model)}"

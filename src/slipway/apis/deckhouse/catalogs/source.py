@@ -1,4 +1,4 @@
-"""ModelCatalogSource: a catalog of another cluster, read again and again. Pure."""
+"""ModelCatalogSource: another cluster's catalog, which is read regularly. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _seconds(interval: str | None) -> float:
 
 
 def status(view: World, rejection: Rejection | None) -> StatusResult:
-    """What was read last stays there while nothing newer is known, as after the controller's start."""
+    """The last result stays while there is no newer one, as after the controller's start."""
     before: Object = view.resource.get("status") or {}
     catalog, observed = view.catalogs.get(key(view.resource).name), generation(view.resource)
     if catalog is None and rejection is None and before.get("observedGeneration") == observed:

@@ -1,8 +1,7 @@
-"""Contents: what is put into the pod template of a workload of somebody else, kept where it is, and taken out again.
-Pure.
+"""Contents: what a delivery adds to the pod template of another owner's workload, keeps there and removes again. Pure.
 
-Nothing else of a template is touched. What is ours in it is known by its names, so that it is found again whatever an
-author's apply has left of it.
+The rest of the template stays unchanged. Names identify what is ours, so that it is recognized whatever the author's
+apply has left of it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ CONTAINERS = ("initContainers", "containers")
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """By which what is ours is known in a template."""
+    """The names that identify what is ours in a template."""
 
     annotations: str
     """Beginning of their names."""
@@ -31,7 +30,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What is put into a template, and into each of its containers; empty: nothing."""
+    """What a delivery adds to a template, and to each of its containers; empty: nothing."""
 
     annotations: Mapping[str, str] = {}
     env: tuple[Object, ...] = ()
@@ -41,7 +40,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_contents(template: Object, contents: Contents, ours: Names) -> Object:
-    """The template with these contents in place of what it has of ours, and free to start."""
+    """Returns the template with these contents in place of its earlier ones, and without the gate."""
     metadata, pod = dict(template.get("metadata") or {}), dict(template["spec"])
     annotations = metadata.get("annotations") or {}
     kept = {name: text for name, text in annotations.items() if not name.startswith(ours.annotations)}
@@ -89,14 +88,14 @@ def _merged(
     *,
     first: bool = False,
 ) -> list[Object]:
-    """A list with what is wanted of ours, each where it was before, and nothing else of ours."""
+    """Returns a list with our desired items, each at its earlier position, and no others of ours."""
     missing = {one[identity]: one for one in additions}
     kept = [missing.pop(one[identity], one) for one in before or () if one[identity] in missing or not is_ours(one)]
     return [*missing.values(), *kept] if first else [*kept, *missing.values()]
 
 
 def _put(obj: Object, field: str, value: Sequence[Object] | Mapping[str, str]) -> None:
-    """The API server knows no empty lists here: where all is taken away nothing is left of us."""
+    """The API server drops empty lists here, so a removal leaves nothing behind."""
     obj.pop(field, None)
     if value:
         obj[field] = value

@@ -1,4 +1,4 @@
-"""Users: the workloads that read models, as much of them as is watched, and how a model finds them. Pure."""
+"""Users: the workloads that read models, the fields of them that are watched, and how a model finds them. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def by_model(workload: Object) -> Iterable[str]:
 
 
 def watches(model: Kind) -> tuple[Watch, ...]:
-    """Of an API whose models of this kind wait for those who read them."""
+    """Returns the watches of an API whose models of this kind wait for their readers."""
 
     def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
         before, after = (set(by_model(obj)) if obj else set() for obj in change[:2])

@@ -1,7 +1,8 @@
-"""Delivery: what a workload of somebody else gets that asks for models by its annotations. Pure.
+"""Delivery: what another owner's workload gets if it requests models with an annotation. Pure.
 
-By a claim that Jobs fill and the workloads of a namespace with the same models share, or by image volumes. Until all is
-there the workload stays as it is: new pods of it wait at the gate that the API server's policy puts them behind.
+Models arrive on a claim that Jobs fill and that the workloads of a namespace with the same models share, or as image
+volumes. The workload stays unchanged until all of it exists: new pods wait at the gate that the API server's policy
+sets.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from slipway.serving.contract.delivery import (
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.server import variables
 from slipway.weights.delivery import image_volumes, shared_claim
-from slipway.weights.delivery.delivered import Brought, Choices, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
 
 LABEL = f"{names.GROUP}/shared-pvc"
 """Of claims with delivered models, and of the Jobs that fill them."""
@@ -85,7 +86,7 @@ class Deliveries:
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """What is read beside models and workloads."""
+    """Returns the watches in addition to models and workloads."""
     return (image_volumes.NODES, image_volumes.NAMESPACES) if deckhouse(settings).delivery == "ImageVolume" else ()
 
 
@@ -115,7 +116,7 @@ def _requested_models(workload: Object) -> list[Key]:
     return keys
 
 
-def _resolve_model(world: DeliveryWorld, place: Key) -> Brought:
+def _resolve_model(world: DeliveryWorld, place: Key) -> DeliveredModel:
     """Resolves a model for delivery. Raises NotDeliverableError if it is not Ready."""
     kind = names.MODEL if place.namespace else names.CLUSTER_MODEL
     model = world.listers.get(kind, place)
@@ -127,7 +128,7 @@ def _resolve_model(world: DeliveryWorld, place: Key) -> Brought:
         text = f"The {kind.kind} {place.name} is {status.get('phase') or 'Pending'}; it must be Ready to be delivered."
         raise NotDeliverableError("ModelNotReady", text, waiting=status.get("phase") != "Failed")
     image = annotations_of(model).get(names.IMAGE_DIGEST, "")
-    return Brought(
+    return DeliveredModel(
         name=place.name,
         repository=names.repository(model),
         digest=artifact["digest"],
@@ -137,7 +138,7 @@ def _resolve_model(world: DeliveryWorld, place: Key) -> Brought:
     )
 
 
-def _means(world: DeliveryWorld, models: Sequence[Brought]) -> Means:
+def _means(world: DeliveryWorld, models: Sequence[DeliveredModel]) -> Means:
     """Raises NotDeliverableError."""
     if conflict := find_conflict(template_of(world.kind, world.workload), MODELS_DIR, OURS):
         text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
@@ -162,7 +163,7 @@ def _choices(own: DeckhouseSettings, world: DeliveryWorld) -> Choices:
     )
 
 
-def _contents(models: Sequence[Brought], means: Means) -> Contents:
+def _contents(models: Sequence[DeliveredModel], means: Means) -> Contents:
     listed = [
         {"name": one.name, "path": f"{MODELS_DIR}/{one.name}", "digest": one.digest, "family": one.family}
         for one in models

@@ -1,7 +1,7 @@
-"""Model and ClusterModel: what is asked for, read and checked once, and what follows from it. Pure.
+"""Plan of a Model or ClusterModel: its spec, parsed and checked once, and the resulting children. Pure.
 
-A source becomes an artifact by a Job of the loader. What is known of it afterwards is in the status, so that nothing is
-asked of the registry.
+A Job of the loader publishes the source as an artifact. The status then holds everything about it, so that the registry
+is not queried.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NO_KEY = "The controller does not have the depot's key. Install the depot with t
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model comes from."""
+    """The source of a model."""
 
     provider: Provider
     source: str = ""
@@ -87,14 +87,14 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """As it is written; empty: there is none."""
+        """The URL as written; empty: there is none."""
         source = self.model["spec"].get("source")
         url = source.get("url") if isinstance(source, dict) else None
         return url if isinstance(url, str) else ""
 
     @property
     def namespace(self) -> str:
-        """Where its Jobs run and its Secret lies."""
+        """The namespace of its Jobs and its Secret."""
         return key(self.model).namespace or self.settings.namespace
 
     @property
@@ -127,7 +127,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.settings.registry}/{names.repository(self.model)}"
 
     def valid(self) -> Origin:
-        """Raises InvalidSpecError where nothing can be published."""
+        """Raises InvalidSpecError if nothing can be published."""
         if isinstance(self.origin, InvalidSpecError):
             raise self.origin
         return self.origin
@@ -136,9 +136,9 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 def resolve(world: World) -> ModelView:
     model, settings = world.resource, deckhouse(world.settings)
     namespace = key(model).namespace or settings.namespace
-    record = publications.read(annotations_of(model).get(names.PUBLICATION, ""))
+    record = publications.parse_record(annotations_of(model).get(names.PUBLICATION, ""))
     run, removal = (
-        publications.observed(world, Key(namespace, publications.name(model, what, attempt)))
+        publications.observe_run(world, Key(namespace, publications.name(model, what, attempt)))
         for what, attempt in ((publishers.PUBLISH, record.attempt), (publishers.UNPUBLISH, 0))
     )
     shared = world.file(settings.key_file)
@@ -152,7 +152,7 @@ def resolve(world: World) -> ModelView:
         users=users(world) if deleting(model) else (),
         key=shared if len(shared) == KEY_BYTES else b"",
     )
-    return msgspec.structs.replace(view, record=publications.heard(record, run, world, view.progress))
+    return msgspec.structs.replace(view, record=publications.update_record(record, run, world, view.progress))
 
 
 def _origin(world: World) -> Origin | InvalidSpecError:
@@ -198,7 +198,7 @@ def plan(view: ModelView) -> Plan:
         with_job = msgspec.structs.replace(base, children=(_publisher(view, origin),))
         return _annotated(with_job, {names.IMAGE_DIGEST: image} if image else {})
     if publications.is_time(view.record, view.run, view.world.now):
-        return _annotated(base, {names.PUBLICATION: publications.again(view.record, view.progress).text()})
+        return _annotated(base, {names.PUBLICATION: publications.next_attempt(view.record, view.progress).text()})
     if not has_begun(view) and not turns.may_begin(view.world, queue(view)):
         return base
     if not view.record.attempt:  # said before anything is made, so that it is never forgotten
@@ -210,9 +210,9 @@ def plan(view: ModelView) -> Plan:
 def has_begun(view: ModelView) -> bool:
     """Whether the Job publishes the model, or has failed to. If the status does not say so yet, it must be the model's
     turn: a tenant may have created the Job."""
-    if view.run.made is None or turns.yields(view.world, queue(view)):
+    if view.run.job is None or turns.must_yield(view.world, queue(view)):
         return False
-    return publications.gave_up(view.record, view.run) or turns.has_turn(view.world, queue(view))
+    return publications.has_given_up(view.record, view.run) or turns.has_turn(view.world, queue(view))
 
 
 def _annotated(plan: Plan, annotations: Mapping[str, str | None]) -> Plan:
@@ -234,7 +234,7 @@ def queue(view: ModelView) -> Queue:
 def _publisher(view: ModelView, origin: Origin) -> Object:
     settings, common = view.settings, view.world.settings
     words = [publishers.PUBLISH, origin.source, view.target]
-    if view.run.made is None:
+    if view.run.job is None:
         free = turns.room(view.world, queue(view))
         words += catalogs.loader_words(common.sources.blocked_networks) if origin.entry else []
         words += ["--image"] * settings.image
@@ -270,11 +270,11 @@ def _with_session(view: ModelView, plan: Plan) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Waits for whoever reads the model; what has to be done in the registry then is waited for only so long."""
+    """Waits for the readers of the model. The work in the registry after that is waited for only for a limited time."""
     staying = Plan(children=(), in_system_namespace=not key(view.model).namespace)
     children = view.world.children.items()
     jobs = (one for (kind, name), one in children if kind == JOB and name.namespace == view.namespace)
-    if view.users or any(one is not view.removal.made for one in jobs):
+    if view.users or any(one is not view.removal.job for one in jobs):
         return staying
     ended = view.removal.complete_since is not None or is_late(view)
     if ended or not view.settings.registry or not _may_be_there(view):
@@ -288,7 +288,8 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def is_late(view: ModelView) -> bool:
-    """Whether nothing reads the model for so long that nothing more is waited for: a registry may be gone for good."""
+    """Whether the model has had no readers for so long that nothing else is waited for: a registry may be gone for
+    good."""
     kept = find(view.model, ARTIFACT_RESOLVED) or {}
     if kept.get("status") == "True":
         return False
@@ -299,5 +300,5 @@ def is_late(view: ModelView) -> bool:
 def _may_be_there(view: ModelView) -> bool:
     """Whether the registry may have something of the model."""
     annotated = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
-    begun = view.run.made is not None or view.removal.made is not None
+    begun = view.run.job is not None or view.removal.job is not None
     return annotated or begun or bool(view.published) or view.status.get("phase") == "Publishing"

@@ -1,4 +1,4 @@
-"""Status of a Model or ClusterModel: the phase, and three conditions that say why. Pure."""
+"""Status of a Model or ClusterModel: the phase, and three conditions that explain it. Pure."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _keeps_turn(view: ModelView) -> bool:
     """Whether the model has its turn, and no Job at the moment."""
     queue = models.queue(view)
     has = turns.place(view.world, queue) == "has"
-    return has and view.run.made is None and not turns.yields(view.world, queue)
+    return has and view.run.job is None and not turns.must_yield(view.world, queue)
 
 
 def _waiting(view: ModelView) -> ModelState:
@@ -205,14 +205,14 @@ def _publishing(view: ModelView) -> ModelState:
         artifact=PUBLISHING,
         ready=PUBLISHING,
         progress=publications.percent(state.done, view.record.total, view.progress),
-        recheck=TURN_SECONDS if view.run.made is None else min(filter(None, (state.recheck, _remaining_turn(view)))),
+        recheck=TURN_SECONDS if view.run.job is None else min(filter(None, (state.recheck, _remaining_turn(view)))),
         turn="has",
         size=publications.size(view.run, view.world),
     )
 
 
 def _remaining_turn(view: ModelView) -> float:
-    remaining = turns.slice_left(view.model, view.world)
+    remaining = turns.remaining_slice(view.model, view.world)
     return remaining if remaining > 0 else TURN_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Uploads: what tells a person where to upload a model, and lets nobody else. Pure."""
+"""Uploads: the address and the token for a user's upload, and the protection against other users. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Access: what a container needs to read what a url names, and what its engine is told of it. Pure.
+"""Access: volumes and credentials with which a container reads a URL, and the engine's arguments for it. Pure.
 
-Credentials come from Secrets that the system configuration names, in the Model's namespace.
+The credentials are in Secrets of the Model's namespace, which the system configuration names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _credentials(scheme: str, secrets: SecretNames) -> Access:
 
 
 def volume(url: ModelUrl, secrets: SecretNames) -> Access:
-    """The volume that has the weights, where the url names one."""
+    """Returns the volume with the weights, if the URL names one."""
     if url.scheme == "pvc":
         return mounted(volumes.claim(VOLUME, url.name), FOLDER, sub_path=url.path.strip("/"))
     if url.scheme == "oci":
@@ -50,8 +50,8 @@ def volume(url: ModelUrl, secrets: SecretNames) -> Access:
 
 
 def weights(url: ModelUrl, reads: str, cached_at: str) -> Weights:
-    """What the engine is told. ``reads``: see Engine; ``cached_at``: the folder in its container that the cache is
-    mounted at, or empty."""
+    """Returns the engine's weights. ``reads``: see Engine; ``cached_at``: the folder in its container at which the
+    cache is mounted, or empty."""
     if cached_at or url.scheme in ("pvc", "oci"):
         return MountedFolder(cached_at or FOLDER, url.model)
     if url.scheme == "ollama":

@@ -1,9 +1,9 @@
 """Caches: a Model's weights on a volume that many pods share. Pure.
 
-There is one claim for each cache profile and namespace, and it stays. A load Job fills the Model's folder on it; an
-annotation of the claim says that it is complete, so that this is known whatever happens to the Job. On deletion an
-eviction Job removes the folder, and the annotation goes last. It goes first where the Model stays, but without a cache:
-the folder is no place for weights from then on, and it may be asked for again.
+Each namespace has one claim for each cache profile, and the claim stays. A load Job fills the Model's folder on it. An
+annotation of the claim records that the folder is complete, whatever happens to the Job. When the Model is deleted, an
+eviction Job removes the folder, and then the annotation is removed. If the Model stays but no longer has a cache, the
+annotation is removed first: from then on the folder holds no weights, and may be requested again.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def is_loaded(view: ModelView) -> bool:
 
 
 def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
-    """The Models whose record on a claim differs, as each reads no other one's. All that refer to the claim where that
-    comes or goes."""
+    """Returns the Models whose record on a claim changed, as each reads only its own. All that refer to the claim if it
+    is created or deleted."""
     old, new = change.old, change.new
     if old is None or new is None or deleting(old) != deleting(new):
         return referenced_by(KIND, PERSISTENT_VOLUME_CLAIM)(change, listers)
@@ -60,7 +60,7 @@ def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 class Filling(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cache needs just now."""
+    """The current needs of a cache."""
 
     jobs: tuple[Object, ...] = ()
     patches: tuple[MetadataPatch, ...] = ()
@@ -83,13 +83,14 @@ def claim(model: Model, where: Place) -> Object:
 
 
 def failed_since(view: ModelView) -> float | None:
-    """Unix seconds at which the load Job gave up; None: it has not, or it is time for another one."""
+    """Returns when the load Job gave up, in Unix seconds; None: it has not, or it is time for another one."""
     retried = view.load.retried_at()
     return None if retried is not None and view.world.now >= retried else view.load.failed_since
 
 
 def loading(view: ModelView, model: Model, where: Place) -> Filling:
-    """What brings the weights to the claim: nothing while the claim goes, or what was there before."""
+    """Returns the objects that load the weights onto the claim: none while the claim, or its earlier content, is being
+    deleted."""
     if is_loaded(view):
         return Filling()
     if is_evicting(view):
@@ -139,11 +140,11 @@ def _reading(view: ModelView) -> list[Object]:
 
 def is_evicting(view: ModelView) -> bool:
     """Whether a Job is removing the weights."""
-    return view.eviction.made is not None and not view.eviction.over
+    return view.eviction.job is not None and not view.eviction.over
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """What is left to do for a Model that goes: its pods end, then its folder is removed, then the claim forgets it.
+    """Returns what a deleted Model still needs: its pods end, then its folder is removed, then its record on the claim.
 
     It ends in any case: without a claim, a configuration or a working Job, and after a time.
     """
@@ -157,13 +158,13 @@ def finalize(view: ModelView) -> Plan | None:
         return Plan(children=(_evict_job(view, where),))
     if where.record(view.claim) is None:
         return None
-    kept = (_evict_job(view, where),) if view.eviction.made else ()
+    kept = (_evict_job(view, where),) if view.eviction.job else ()
     return Plan(children=kept, metadata_patches=(where.recorded(where.claim, None),))
 
 
 def _load_job(model: Model, where: Place) -> Object:
-    """Fills the Model's folder. Its pod may run where the profile's taints are, as the volume may be reachable there
-    only; the profile's node selector does not bind it, as it needs no GPU."""
+    """Fills the Model's folder. Its pod tolerates the profile's taints, because only such nodes may reach the volume;
+    it ignores the profile's node selector, because it needs no GPU."""
     runner = _runner(model.config, model.settings, model.controller_key)
     sources = of_operator(model.settings.loader)
     sources += access.credentials((model.url.scheme,), model.config.secret_names)
@@ -199,8 +200,8 @@ def _runner(config: SystemConfig, settings: Settings, controller_key: str = "") 
 
 
 def _writer(config: SystemConfig, settings: Settings) -> Object:
-    """The folders of a volume that a pod mounts by their path belong to root: what writes to them has to be that, where
-    neither the operator nor the cluster says anything else."""
+    """Folders of a volume that a pod mounts by their path belong to root, so the writer must be root, unless the
+    operator or the cluster sets another user."""
     server_pods = config.model_server_pods
     security_context = server_pods.pod_security_context | server_pods.security_context
     other = settings.assigned_ids or "runAsUser" in security_context or security_context.get("runAsNonRoot")

@@ -1,4 +1,4 @@
-"""Plan: a Model becomes its children. Pure."""
+"""Plan: a Model's children. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan(view: ModelView) -> Plan:
     filling = cache.loading(view, model, model.place) if model.place else cache.remove_leftovers(view, deployment)
     started = not cached or cache.is_loaded(view)
     return Plan(
-        children=(*before, *filling.jobs, *((deployment,) if started else _kept(view, model)), *budget),
+        children=(*before, *filling.jobs, *((deployment,) if started else _keep_existing(view, model)), *budget),
         pending=() if started else (deployment,),
         absent=absent,
         shared=(cache.claim(model, model.place),) if model.place else (),
@@ -44,7 +44,8 @@ def plan(view: ModelView) -> Plan:
 
 
 def granted(view: ModelView, plan: Plan) -> frozenset[Freedom]:
-    """What the system configuration gives to every Model of this kind, what its patches add, and the Jobs."""
+    """Returns the freedoms that the system configuration gives to every Model, those of its patches, and those of the
+    Jobs."""
     model = view.valid()
     whole, plain = pods.server(model), pods.server(pods.plain(model))
     jobs = freedoms(child for child in plan.children if child["kind"] == JOB.kind)
@@ -54,7 +55,7 @@ def granted(view: ModelView, plan: Plan) -> frozenset[Freedom]:
 
 
 def scaling(view: ModelView) -> Scaling | None:
-    """How the replicas follow the requests; None: they do not."""
+    """Returns how the replicas follow the requests; None: they do not."""
     model = view.model
     if not isinstance(model, Model) or model.spec.autoscaling_disabled:
         return None
@@ -75,14 +76,14 @@ def _freedoms(server: ModelServer) -> frozenset[Freedom]:
     return freedoms((workload.deployment(server, Scale(1)),), RESERVED)
 
 
-def _kept(view: ModelView, model: Model) -> tuple[Object, ...]:
-    """A Deployment of before the cache was asked for serves on while it is filled."""
+def _keep_existing(view: ModelView, model: Model) -> tuple[Object, ...]:
+    """Keeps a Deployment from before the Model had a cache while the cache is filled."""
     return (workload.keep_deployment(view.deployment, model.replicas),) if view.deployment else ()
 
 
 def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, ...]]:
-    """Annotations that say that there is a ConfigMap with files, and the one that is to go. It is asked for by name, so
-    only a Model that ever had files costs that."""
+    """Returns the annotation for a ConfigMap with files, and the ConfigMap to delete. It is read by its name, so only
+    Models that ever had files need a request."""
     if server.files:
         return {names.FILES: "true"}, ()
     had = names.FILES in (model.resource["metadata"].get("annotations") or {})

@@ -1,4 +1,4 @@
-"""Pods: a Model's ModelServer, as the original makes it, and the Services in front of it. Pure."""
+"""Pods: a Model's ModelServer, with the original's names, and the Services in front of it. Pure."""
 
 from __future__ import annotations
 
@@ -143,7 +143,8 @@ def route(model: Model, container: Container, *, failing: bool) -> Route:
 
 
 def adapters(model: Model) -> AdapterSet:
-    """What the loaders are told. An adapter has its public name in the engine, too, so that bodies pass unchanged."""
+    """Returns the adapters for the loaders. An adapter has its public name in the engine, too, so that bodies pass
+    unchanged."""
     return AdapterSet(
         adapters=tuple(Adapter(names.public_name(model.name, one.name), one.url) for one in model.spec.adapters),
         prefix=names.public_name(model.name, ""),
@@ -161,24 +162,25 @@ def loader_image(config: SystemConfig, settings: Settings) -> str:
 
 
 def pod_security(config: SystemConfig, settings: Settings) -> Object:
-    """The operator's; where the cluster says who pods run as, that they are not root goes without saying."""
+    """Returns the operator's context. If the cluster assigns the user, pods need not state that they do not run as
+    root."""
     usual = restricted(None) if settings.assigned_ids else CONFINED
     return usual | config.model_server_pods.pod_security_context
 
 
 def loader_env(model: Model, access: Access) -> tuple[Object, ...]:
-    """The user's variables, which may say where a bucket is served, and what the sources need."""
+    """Returns the user's variables, which may contain a bucket's address, and those that the sources need."""
     return _env(model, huggingface.environment(model.settings.hugging_face_endpoint), access)
 
 
 def loader_options(model: Model) -> tuple[str, ...]:
-    """Where it may ask, and as whom: the Model's variables and Secrets say where buckets and hubs are."""
+    """Returns the loader's options: the Model's variables and Secrets may contain the addresses of buckets and hubs."""
     settings = model.settings
     return settings.sources.options(guarded=True, by_env=True, mirror=settings.hugging_face_endpoint)
 
 
 def loader_access(model: Model) -> Access:
-    """What the loader beside an engine needs: credentials for the adapters' sources, and no others."""
+    """Returns the credentials of the loader beside an engine: those for the adapters' sources, and no others."""
     schemes = (urls.parse(adapter.url).scheme for adapter in model.spec.adapters)
     return of_operator(model.settings.loader) + reading.credentials(schemes, model.config.secret_names)
 
@@ -201,14 +203,14 @@ def withheld_labels(resource: Object) -> list[str]:
 
 
 def rightly_labelled(deployment: Object | None) -> Object | None:
-    """The Deployment, if none of its pods' labels is withheld nowadays: such ones are not to be kept."""
+    """Returns the Deployment, unless its pods have a label that is withheld nowadays: such Deployments are not kept."""
     template = deployment["spec"].get("template") or {} if deployment else {}
     pod_labels = (template.get("metadata") or {}).get("labels") or {}
     return None if any(name in RESERVED and name not in OWN_LABELS for name in pod_labels) else deployment
 
 
 def plain(model: Model) -> Model:
-    """The same where its author has left out all that can be left out."""
+    """Returns the Model without everything that its author could have omitted."""
     spec = model.spec
     kept = ModelSpec(
         url=spec.url,
@@ -229,7 +231,7 @@ def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, 
 
 
 def _access(model: Model) -> Access:
-    """All that the engine's container finds in its file system, and the credentials for what it fetches itself."""
+    """Returns the engine container's file systems, and the credentials for what it fetches itself."""
     engine, secrets, access = model.engine, model.config.secret_names, Access()
     if engine.shared_memory:
         access += mounted(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it
@@ -243,7 +245,7 @@ def _access(model: Model) -> Access:
 
 
 def _loader(model: Model, access: Access) -> Container:
-    """Fetches adapters and has the engine load them, as the controller tells it."""
+    """Downloads adapters and loads them into the engine, on the controller's orders."""
     container = Container(
         name=agent.CONTAINER,
         image=loader_image(model.config, model.settings),

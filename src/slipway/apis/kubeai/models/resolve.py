@@ -1,4 +1,4 @@
-"""Resolve: what a Model asks for and what is observed of it, read and checked once. Pure."""
+"""Resolve: parses and checks a Model and its observed state once. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from slipway.apis.kubeai import names, settings, urls
+from slipway.apis.kubeai import names, system_yaml, urls
 from slipway.apis.kubeai.engines import ENGINES, located, refusal
 from slipway.apis.kubeai.models import access
 from slipway.apis.kubeai.settings import InvalidConfigError, SystemConfig
@@ -62,7 +62,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> int:
-        """What the Model asks for, within its bounds."""
+        """The requested replicas, within the Model's bounds."""
         desired = self.spec.replicas
         if self.spec.autoscaling_disabled:
             return desired or 0
@@ -71,7 +71,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renewal(self) -> Renewal:
-        """Its arguments, as the image takes them that it gets."""
+        """The author's arguments in the form that the image takes."""
         spec = self.spec
         try:
             image = spec.image or self.config.image(spec.engine, self.config.resource_profile(spec.resource_profile))
@@ -125,7 +125,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
         return failure is not None and failure.reason not in WAITING
 
     def valid(self) -> Model:
-        """Raises InvalidSpecError where the Model cannot be served as it is written, with the reason."""
+        """Returns the Model. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
         if isinstance(self.model, InvalidSpecError):
             raise self.model
         return self.model
@@ -141,7 +141,7 @@ def resolve(world: World) -> ModelView:
         world=world,
         name=name,
         model=_model(world, config, place),
-        config=settings.parse("") if isinstance(config, InvalidConfigError) else config,
+        config=system_yaml.parse("") if isinstance(config, InvalidConfigError) else config,
         place=place,
         claim=world.get(place.claim) if place else None,
         deployment=deployment,
@@ -153,7 +153,7 @@ def resolve(world: World) -> ModelView:
 
 
 def references(resource: Object, operator: Settings) -> tuple[Reference, ...]:
-    """The system configuration, and the claim that the Model's cache lies on."""
+    """Returns the system configuration, and the claim with the Model's cache."""
     place = place_of(resource)
     return (_config_reference(operator), place.claim) if place else (_config_reference(operator),)
 
@@ -187,8 +187,8 @@ def url_of(resource: Object) -> str:
 
 
 def only_config(config_map: Object) -> Object | None:
-    """Of the ConfigMaps of the system namespace the system configuration; the autoscaler's averages, which may have a
-    megabyte, lie beside it."""
+    """Of the system namespace's ConfigMaps, keeps the system configuration only; the autoscaler's averages beside it
+    may have a megabyte."""
     metadata = config_map["metadata"]
     if metadata["name"] != CONFIG_NAME:
         return None
@@ -202,10 +202,10 @@ def _config_reference(operator: Settings) -> Reference:
 
 
 def _config(world: World) -> SystemConfig | InvalidConfigError:
-    """Defaults where there is no ConfigMap."""
+    """Returns the configuration; the defaults without a ConfigMap."""
     config_map = world.get(_config_reference(world.settings)) or {}
     try:
-        return settings.parse((config_map.get("data") or {}).get(CONFIG_KEY, ""))
+        return system_yaml.parse((config_map.get("data") or {}).get(CONFIG_KEY, ""))
     except InvalidConfigError as error:
         return error
 
@@ -242,16 +242,16 @@ def _model(world: World, config: SystemConfig | InvalidConfigError, place: Place
 
 
 def _run(world: World, name: str, word: str = "") -> Run:
-    """The Job, if its program is told this ``word``: one of an earlier url is only in the way of the next."""
+    """Returns the Job, if its program has this argument ``word``. A Job of an earlier URL only blocks the next one."""
     job = world.child(JOB, name)
     pod = (job or {}).get("spec", {}).get("template", {}).get("spec", {})
     fits = not word or any(word in container.get("args", ()) for container in pod.get("containers", ()))
     own_job = job if fits else None
-    return Run(name=name, made=own_job, pods=pods_of(own_job, world.pods))
+    return Run(name=name, job=own_job, pods=pods_of(own_job, world.pods))
 
 
 def _engine(resource: Object) -> Engine | None:
-    """None: this version does not know it, as a CRD of KubeAI's own may be newer."""
+    """Returns the engine. None: this version does not know it, because a CRD of KubeAI's own may be newer."""
     return ENGINES.get(str(resource["spec"].get("engine")))
 
 
@@ -266,7 +266,7 @@ def _diagnosis(world: World, deployment: Object | None, pods: list[Object]) -> D
 
 
 def _fault(model: Model) -> str | None:
-    """Why the parts of the spec do not go together; found out here, as engines say it after minutes or not at all."""
+    """Returns why the parts of the spec do not go together. Engines report that after minutes, or not at all."""
     refused = refusal(model.url, model.engine, cached=bool(model.spec.cache_profile))
     if refused:
         return f"spec.url: {refused}"

@@ -1,4 +1,4 @@
-"""Status of a KubeAI Model: what became of its pods, its cache and its adapters. Pure."""
+"""Status of a KubeAI Model: the state of its pods, its cache and its adapters. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ DEFAULT_REPLICATIONS = (20, 256)
 
 
 def _routed(world: World) -> Condition:
-    """The first of the model's names that is not its own; that of the model itself where all are."""
+    """Returns the first of the model's names that it does not have; the model's own name if it has all."""
     metadata, spec = world.resource["metadata"], world.resource["spec"]
     name, namespace = metadata["name"], metadata["namespace"]
     services = {names.service_name(name): name} | {
@@ -76,7 +76,7 @@ def _routed(world: World) -> Condition:
 
 
 def _ignored(view: ModelView) -> list[Condition]:
-    """Told only where there is something to tell."""
+    """Returns the condition only if it has something to report."""
     withheld = [f"metadata.labels[{name}]" for name in pods.withheld_labels(view.world.resource)]
     unknown = view.config.unknown_keys
     texts = []
@@ -142,8 +142,8 @@ def _cache(view: ModelView) -> _CacheState:
 
 def _without_pods(load: Run, now: float) -> Diagnosis:
     """As of any Job; the account that this one's pods may need is the usual cause."""
-    diagnosis = without_pods(load.made, "loads the weights", now)
-    account = load.made["spec"]["template"]["spec"].get("serviceAccountName") if load.made else ""
+    diagnosis = without_pods(load.job, "loads the weights", now)
+    account = load.job["spec"]["template"]["spec"].get("serviceAccountName") if load.job else ""
     if diagnosis.failure is None or not account:
         return diagnosis
     needed = f"It needs the ServiceAccount {account} in this namespace (modelServerPods)."
@@ -151,7 +151,7 @@ def _without_pods(load: Run, now: float) -> Diagnosis:
 
 
 def _held_up(view: ModelView) -> str:
-    """What the load waits for; empty: nothing."""
+    """Returns what the load waits for; empty: nothing."""
     if view.place and view.claim is not None and deleting(view.claim):
         return f"The claim {view.place.claim.name} is being deleted. A new one will be filled afterwards."
     return "Weights of this Model are being removed from the cache." if cache.is_evicting(view) else ""

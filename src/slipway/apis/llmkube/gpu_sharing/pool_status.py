@@ -1,6 +1,6 @@
 """Resolve, plan and status of a ModelPool: which member has the slot. Pure.
 
-A pool has no children. What follows from its status is in the plans of its members.
+A pool has no children. The plans of its members read its status.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _owns(world: World, name: str) -> bool:
 
 
 def _unread(service: Object) -> bool:
-    """Whether the status of a member will say whether it could start, and does not yet. A refused service never
+    """Whether the status of a member does not say yet whether it could start, but will. A rejected service never
     does."""
     return not deleting(service) and not _granted(service) and not _refusal(service)
 

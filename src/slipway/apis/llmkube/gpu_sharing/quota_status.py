@@ -1,4 +1,4 @@
-"""Status of a GPUQuota: what is in use of it, and who waits. It has no children. Pure."""
+"""Status of a GPUQuota: its usage, and the services that wait. It has no children. Pure."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Cache: the weights of a namespace's Models on a claim that they share, one folder for each source. Pure.
+"""Cache: the weights of a namespace's Models on a shared claim, with one folder for each source. Pure.
 
-Each folder has a record: made before the first byte comes and gone after the last has left. It has the loader's report
-once the weights are complete, what their source was when it was asked last, or who is about to remove them. So it does
-not matter what happens to Jobs.
+Each folder has a record, which is created before the first byte is written and deleted after the last is removed. It
+holds the loader's report once the weights are complete, the last check of their source, and the Model that is removing
+them. The fate of the Jobs therefore does not matter.
 
-A record is an annotation of one Model, its holder, who hands it on to another Model of the folder before it goes or
-turns to another source, and who removes the folder where there is none. The claims of earlier versions have records,
-too: they are read, and carried over to Models.
+A record is an annotation of one Model, its holder. Before the holder is deleted or changes its source, it hands the
+record to another Model of the folder, or removes the folder if there is none. The claims of earlier versions have
+records, too: they are read and moved to Models.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ FOLDER, RECORDED, UID = "folder", "recorded", "uid"
 their uid."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a source was when it was asked last; without etag and size it did not answer."""
+class SourceCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The last check of a source. Without etag and size, the source did not answer."""
 
     at: str
     etag: str = ""
@@ -53,14 +53,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is recorded of one folder."""
+    """The record of one folder."""
 
     loaded: str = ""
     """When it was complete; empty: it is not."""
     by: str = ""
     """The Model whose loader brought it."""
     report: Report = Report()
-    seen: Seen | None = None
+    seen: SourceCheck | None = None
     evicted_by: str = ""
     """uid of the Model whose Job removes it."""
     evicted_at: str = ""
@@ -89,7 +89,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one folder of a namespace's cache."""
+    """The records of one folder of a namespace's cache."""
 
     place: Place
     record: Record | None
@@ -119,7 +119,7 @@ def claim_reference(namespace: str) -> Reference:
 
 
 def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
-    """The cache of a namespace, or of one service, as it is made where there is none."""
+    """Returns the cache of a namespace, or of one service, to create if there is none."""
     spec: Object = {"accessModes": [cache.access_mode], "resources": {"requests": {"storage": cache.size}}}
     if cache.storage_class:
         spec["storageClassName"] = cache.storage_class
@@ -152,7 +152,8 @@ def read_records(carrier: Object | None) -> dict[str, Record]:
 
 
 def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | None:
-    """A record of another claim says no more than that something may be there. None while there is no claim."""
+    """Returns a record. A record of another claim only says that something may be there. None while there is no
+    claim."""
     if claim is None:
         return None
     record = _record(annotations_of(holder)[where.annotation])
@@ -160,7 +161,7 @@ def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | No
 
 
 def _record(text: str) -> Record:
-    """What cannot be read says that something is there, and no more."""
+    """Parses a record. An invalid one only says that something is there."""
     return (_remembered if len(text) <= REMEMBERED_CHARACTERS else _decoded)(text)
 
 
@@ -190,16 +191,16 @@ def encode_record(record: Record, claim: Object | None) -> str:
 def record_source_check(record: Record, report: Report | None, at: float) -> Record:
     """Returns the record after a check of its source. Without a report the source did not answer."""
     answer = report or Report()
-    return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=answer.etag, size=answer.size))
+    return msgspec.structs.replace(record, seen=SourceCheck(at=timestamp(at), etag=answer.etag, size=answer.size))
 
 
 def being_evicted(world: World, record: Record | None) -> bool:
-    """Whether a Model removes the folder now; one that is gone removes nothing any more."""
+    """Whether a Model removes the folder now. A deleted Model no longer removes anything."""
     return record is not None and bool(record.evicted_by) and bool(world.list(KIND, UID, record.evicted_by))
 
 
 def is_read(world: World, namespace: str, cache_key: str) -> bool:
-    """Whether pods read a folder, or are about to though its Model goes."""
+    """Whether pods read a folder, or are about to although its Model is being deleted."""
     leaving = (model for model in world.list(KIND, FOLDER, usage.place(namespace, cache_key)) if deleting(model))
     pods = usage.pods_that_read(world, namespace, cache_key)
     return bool(pods) or any(usage.is_needed_by_pods(world, model) for model in leaving)

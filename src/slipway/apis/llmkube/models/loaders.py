@@ -1,4 +1,4 @@
-"""Loaders: the programs that bring, read or ask for what a Model names, in whatever pod, and the Jobs of them. Pure."""
+"""Loaders: the containers and Jobs that load, inspect or check the source of a Model. Pure."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ def loader(model: Model, name: str, volume: Object) -> Container:
 
 
 def download(model: Model, *, refresh: bool) -> Object:
-    """The Job that brings the weights into the cache. ``refresh``: what is there may be of an older state of the
+    """Builds the Job that loads the weights into the cache. ``refresh``: the files may be of an older state of the
     source."""
     cache = model.place.access(names.CACHE_VOLUME)
     return _job(model, "download", _staging(model, refresh=refresh), cache=cache)
 
 
 def inspection(model: Model) -> Object:
-    """The Job that reads what a claim has already, its header, and its hash where one is expected; or asks a source for
-    the header alone."""
+    """Builds the Job that reads the content of a claim, its header, and its hash if one is expected; or only the header
+    from a source."""
     if not model.in_claim:
         return _probe(model, "inspect", header=HEADERS.get(model.spec.format, ""))
     return _job(model, "inspect", ("inspect", model.path(None), *_checks(model)))
 
 
 def revalidation(model: Model) -> Object:
-    """The Job that asks a source what state it is in, and fetches nothing."""
+    """Builds the Job that checks the state of a source, and downloads nothing."""
     return _probe(model, "revalidate")
 
 
@@ -86,7 +86,7 @@ def _probe(model: Model, what: What, header: str = "") -> Object:
 def _job(
     model: Model, what: What, words: tuple[str, ...], *, cache: Access = NO_ACCESS, deadline_seconds: int = 0
 ) -> Object:
-    """``words``: what the loader is told."""
+    """``words``: the loader's arguments."""
     job_runner, access = runner(model), cache + source_access(model)
     return jobs.task(
         job_runner,
@@ -101,7 +101,7 @@ def _job(
 
 
 def source_access(model: Model) -> Access:
-    """What a loader reads from beside the network, or how it reaches that."""
+    """Returns a loader's access to its source."""
     if model.source.kind == "claim":
         claim = volumes.claim(names.SOURCE_VOLUME, model.source.claim, read_only=True)
         return mounted(claim, names.SOURCE, read_only=True)
@@ -113,7 +113,7 @@ def runner(model: Model) -> Runner:
 
 
 def runner_for(model: str, settings: Settings, controller_key: str = "") -> Runner:
-    """As whom loaders run. Volumes that take no group belong to root, and are written by nobody else."""
+    """Returns the user of loaders. Volumes that take no group belong to root, and no other user can write to them."""
     user = settings.user(llmkube(settings).model_cache.run_as_user)
     grouped = {**restricted(user), "runAsNonRoot": user != 0, "fsGroup": names.GROUP_ID}
     return Runner(
@@ -127,7 +127,7 @@ def runner_for(model: str, settings: Settings, controller_key: str = "") -> Runn
 
 
 def _tolerations(model: Model) -> tuple[Object, ...]:
-    """A cache that one node at a time can use shall lie where the engine can be: on nodes with GPUs, too."""
+    """A cache that one node at a time can use must be where the engine can run: also on nodes with GPUs."""
     gpu, own = model.spec.hardware.gpu, model.spec.prefetch_tolerations
     if not gpu.count or (gpu.resource_claims and not gpu.toleration_key):
         return own
@@ -136,7 +136,7 @@ def _tolerations(model: Model) -> tuple[Object, ...]:
 
 
 def _affinity(model: Model) -> Object:
-    """A liking for nodes with GPUs, for the same reason."""
+    """Prefers nodes with GPUs, for the same reason."""
     hardware = model.spec.hardware
     if not hardware.gpu.count:
         return {}
@@ -145,8 +145,8 @@ def _affinity(model: Model) -> Object:
 
 
 def hub_token(spec: ModelSpec, settings: Settings, variable: str) -> tuple[Object, ...]:
-    """A token for the hub: of the Secret that the Model names, else of the namespace's. A missing one is no error, as
-    most repositories need none."""
+    """Returns a token for the hub, from the Secret that the Model names, else from the namespace's. A missing Secret is
+    not an error, as most repositories need none."""
     named = spec.source_secret_ref.name if spec.source_secret_ref else ""
     if named:
         return from_secret(named, {variable: huggingface.TOKEN})
@@ -158,7 +158,7 @@ def _url(model: Model) -> str:
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
-    """The option with each value, which may look like an option itself; nothing for those that are empty."""
+    """Returns the option with each non-empty value, which may look like an option itself."""
     return [f"{option}={value}" for value in values if value]
 
 
@@ -168,8 +168,8 @@ def _checks(model: Model) -> tuple[str, ...]:
 
 
 def _guard(model: Model) -> tuple[str, ...]:
-    """Addresses are guarded that whoever wrote the spec may have chosen: one that stands in it, or in its Secret. Those
-    of hubs are the operator's."""
+    """Restricts addresses that the author may have chosen, in the spec or its Secret. Those of hubs are the
+    operator's."""
     secret, kind = model.spec.source_secret_ref, model.source.kind
     if kind not in ("web", "bucket"):
         return ()

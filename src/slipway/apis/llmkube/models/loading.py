@@ -1,4 +1,4 @@
-"""Loading: the Jobs that a Model wants just now, and what is recorded of the cache for it. Pure."""
+"""Loading: the Jobs that a Model needs now, and its records of the cache. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WeightsPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_current(model: Model, record: Record | None) -> bool:
-    """Whether what the cache has is what the Model wants."""
+    """Whether the cache has the weights that the Model requests."""
     if record is None or not record.complete or not expects(model.resource, record):
         return False
     return not (record.has_drifted and model.spec.refresh_policy == "OnChange")
@@ -58,12 +58,12 @@ def download(view: ModelView, model: Model) -> ObservedJob:
 
 
 def inspection(view: ModelView, model: Model) -> ObservedJob:
-    """Of what lies on a claim, or where there is no cache of what the source says of itself."""
+    """Inspects files on a claim, or without a cache what the source reports."""
     return _observed(view.world, loaders.inspection(model))
 
 
 def into_cache(view: ModelView, model: Model) -> WeightsPlan:
-    """What brings the weights into the cache, and watches over their source once they are there."""
+    """Returns the Jobs that load the weights into the cache, and check their source afterwards."""
     record = view.record
     if view.claim_leaving or cache.being_evicted(view.world, record):
         return WeightsPlan()
@@ -79,7 +79,7 @@ def into_cache(view: ModelView, model: Model) -> WeightsPlan:
 
 
 def _watched(view: ModelView, model: Model, record: Record) -> WeightsPlan:
-    """Asks the source from time to time, one Model for all that have it."""
+    """Checks the source at intervals, by one of the Models that use it."""
     interval, now = llmkube(model.settings).revalidate_seconds, view.world.now
     if not (interval and view.is_source_checker and now - record.checked_at >= interval):
         return WeightsPlan()
@@ -101,14 +101,14 @@ def _patch_record(view: ModelView, record: Record) -> MetadataPatch:
 
 
 def from_claim(view: ModelView, model: Model) -> WeightsPlan:
-    """What reads the weights where they are. The Job stays, as its pod has the report."""
+    """Returns the Job that reads the weights in their place. It stays, because its pod has the report."""
     there = view.world.get(model.claim) if model.claim else None
     bound = there is not None and not deleting(there) and there.get("status", {}).get("phase") == "Bound"
     return inspect_in_place(view, model) if bound else WeightsPlan()
 
 
 def inspect_in_place(view: ModelView, model: Model) -> WeightsPlan:
-    """Reads the header of weights where they are, if their metadata depends on it."""
+    """Reads the header of weights in their place, if their metadata depends on it."""
     if not (model.spec.format == "gguf" or (model.spec.sha256 and model.in_claim)):
         return WeightsPlan()
     return WeightsPlan(children=inspection(view, model).children(view.world.now))
@@ -141,8 +141,8 @@ def _reconcile_record(view: ModelView, folder: Folder) -> WeightsPlan:
 
 
 def _is_idle(view: ModelView, folder: Folder) -> bool:
-    """Whether the Model is to remove a folder: nobody wants it, or it had begun to. First nobody else has a record of
-    it."""
+    """Whether the Model should remove a folder: no Model needs it, or the removal had begun. First, no other Model may
+    have a record of it."""
     has_other_records = folder.copies or folder.on_claim
     return folder.held_by(view.resource) and not has_other_records and (not folder.users or _marked(view, folder))
 
@@ -152,8 +152,8 @@ def _marked(view: ModelView, folder: Folder) -> bool:
 
 
 def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
-    """What removes a folder that no Model uses any more: it is marked, removed, then forgotten. One at a time, that
-    which was begun first."""
+    """Removes a folder that no Model uses any more: it is marked, removed, then forgotten. One at a time, the one that
+    was begun first."""
     free = [one for one in idle if _marked(view, one) or not is_read(view, one)]
     folder = min(free, key=lambda one: (not _marked(view, one), one.key), default=None)
     if folder is None or folder.record is None:
@@ -166,7 +166,7 @@ def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
     since = folder.record.evicted_at or me["metadata"].get("deletionTimestamp")
     if not eviction.run.over and not (view.leaving and jobs.is_late(since, now)):
         return WeightsPlan(children=(eviction.job,))
-    kept = (eviction.job,) if eviction.run.made else ()
+    kept = (eviction.job,) if eviction.run.job else ()
     return WeightsPlan(children=kept, patches=(cache.patch_record(me, folder.place, None, view.claim),))
 
 
@@ -176,10 +176,10 @@ def waits_for_readers(view: ModelView) -> bool:
 
 
 def is_read(view: ModelView, folder: Folder) -> bool:
-    """Whether pods need what the folder has."""
+    """Whether pods need the content of the folder."""
     complete = folder.record is not None and folder.record.complete
     return complete and cache.is_read(view.world, folder.place.claim.namespace, folder.key)
 
 
 def _observed(world: World, job: Object) -> ObservedJob:
-    return ObservedJob(job, jobs.observed(world, key(job), jobs.words_of(job)))
+    return ObservedJob(job, jobs.observe_run(world, key(job), jobs.words_of(job)))

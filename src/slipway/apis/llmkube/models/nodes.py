@@ -1,4 +1,4 @@
-"""Nodes: which accelerators some node of the cluster has. Pure."""
+"""Nodes: the accelerators that the cluster's nodes have. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def watch_accelerators(kind: Kind) -> Watch:
 
 
 def equipment(node: Object) -> Object:
-    """A node with nothing but its name and what is asked about it: a thousand of them are held in memory."""
+    """Returns a node with its name and the fields that are read: a thousand of them are in memory."""
     allocatable: dict[str, str] = node.get("status", {}).get("allocatable") or {}
     names = sorted(name for name, amount in allocatable.items() if "/" in name and amount != "0")
     kept = {field: node["metadata"].get(field, "") for field in ("name", "uid", "resourceVersion")}

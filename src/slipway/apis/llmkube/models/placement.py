@@ -1,7 +1,7 @@
-"""Placement: how the weights of a Model come into a service's pods, and where its engine finds them. Pure.
+"""Placement: how a service's pods get the weights of a Model, and where its engine finds them. Pure.
 
-Four ways: from the cache of the namespace, which the Model's Job has filled; from a claim that the Model names; loaded
-by each pod itself, into a claim of the user's or a folder that goes with the pod; or fetched by the engine.
+There are four ways: from the namespace's cache, which the Model's Job has filled; from a claim that the Model names;
+loaded by each pod, into the user's claim or a folder that is deleted with the pod; or fetched by the engine.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def place_weights(request: PlacementRequest, service: InferenceServiceSpec, sett
 
 
 def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
-    """Whether pods load weights themselves, whatever the namespace's cache has. Where the operator has none there is
-    none to choose."""
+    """Whether pods load weights themselves, whatever the namespace's cache has. Without an operator's cache there is no
+    choice."""
     cache = service.model_cache
     kept = llmkube(settings).model_cache.persistence == "Cached"
     return bool(cache.claim_name) or cache.persistence == "Ephemeral" or not kept
@@ -98,7 +98,7 @@ def own_claim(service: InferenceServiceSpec, settings: Settings) -> bool:
 
 
 def _in_image(request: PlacementRequest, settings: Settings) -> Placement:
-    """What the engine fetches itself it does here, too; a path is one of the image."""
+    """The engine fetches here, too, what it fetches itself; a path is one of the image."""
     text = request.spec.source.removeprefix("file://")
     if text.startswith("/"):
         return Placement(way="image", weights=_mounted(request, text))
@@ -111,14 +111,15 @@ def _in_image(request: PlacementRequest, settings: Settings) -> Placement:
 
 
 def _repository(request: PlacementRequest, source: Source) -> HubRepository:
-    """llama.cpp chooses the file of a quantization, where the Model names one."""
+    """llama.cpp selects the file of a quantization, if the Model names one."""
     reference, _at, revision = source.repository.partition("@")
     chosen = QUANTIZATION.fullmatch(request.spec.quantization) if request.files else None
     return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
 
 
 def _mounted(request: PlacementRequest, path: str) -> MountedFolder:
-    """A path as the engine takes it: llama.cpp a file, the others a folder, or the one file that there is."""
+    """Returns a path in the form that the engine takes: a file for llama.cpp, and for others a folder, or its only
+    file."""
     folder, _slash, file = path.rpartition("/")
     return MountedFolder(folder, file) if request.files else MountedFolder(path)
 

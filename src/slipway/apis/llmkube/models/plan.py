@@ -1,4 +1,4 @@
-"""Plan: weights come to where services find them, and go when nobody uses them. Pure."""
+"""Plan: loads weights for services, and removes them when no service uses them. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan(view: ModelView) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Ends in any case: without a claim or a working Job, and after a time; once nobody reads the weights."""
+    """Always ends: without a claim or a working Job, and after a time; once no pod reads the weights."""
     evict = names.job_name(key(view.resource).name, "evict")
     others = [child for (_kind, name), child in view.world.children.items() if name.name != evict]
     working = any(_works(job) for job in others) and not view.late

@@ -1,4 +1,4 @@
-"""Resolve: what a Model asks for and what is known of its weights, read and checked once. Pure."""
+"""Resolve: parses and checks a Model and the observed state of its weights once. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def late(self) -> bool:
-        """Whether a Model that goes has waited long enough."""
+        """Whether the deletion of a Model has waited long enough."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 
     @property
@@ -63,13 +63,14 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def readers(self) -> list[str]:
-        """Names of the services because of which a Model that goes, and nobody else, keeps its weights in the cache."""
+        """Names of the services for which a Model that is being deleted, and no other one, keeps its weights in the
+        cache."""
         if self.record is None or not self.record.complete or self.folder.users:
             return []
         return usage.readers(self.world, self.resource, self.folder.key)
 
     def valid(self) -> Model:
-        """Raises InvalidSpecError where the source means nothing, with the reason."""
+        """Returns the Model. Raises InvalidSpecError, with the reason, if its source is not valid."""
         if isinstance(self.model, InvalidSpecError):
             raise self.model
         return self.model
@@ -104,7 +105,7 @@ def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
 
 
 def expects(resource: Object, record: Record) -> bool:
-    """Whether a Model, which may not be valid, is content with the hash of what the cache has."""
+    """Whether a Model, which may not be valid, accepts the hash of the cached files."""
     expected: str = resource["spec"].get("sha256") or ""
     return expected.lower() in ("", record.report.sha256)
 

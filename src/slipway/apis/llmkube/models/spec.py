@@ -1,4 +1,4 @@
-"""Spec: a Model read and checked as a whole, and where it is kept in the cache of its namespace. Pure."""
+"""Spec: a Model, parsed and checked, and its folder in the namespace's cache. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMEMBERED_CHARACTERS = 1024
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model whose source means something."""
+    """A Model with a valid source."""
 
     name: str
     namespace: str
@@ -38,7 +38,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> Place:
-        """In the cache of its namespace, also of a Model that is not wanted there."""
+        """The Model's place in the cache of its namespace, even if it does not use the cache."""
         return place(self.namespace, key(self.spec))
 
     @property
@@ -48,7 +48,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cacheable(self) -> bool:
-        """Whether it is of use in a cache."""
+        """Whether a cache helps to serve it."""
         return self.source.cached and not self.on_a_mac
 
     @property
@@ -67,14 +67,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claim(self) -> Reference | None:
-        """The claim that its weights lie on, or will."""
+        """The claim that has, or will have, its weights."""
         if self.cached:
             return self.place.claim
         return claim_reference(self.namespace, self.source.claim) if self.in_claim else None
 
     def path(self, report: Report | None) -> str:
-        """Where a container finds the main file, or the folder where there is none; ``report`` knows which file a
-        pattern meant, and as what another Model of the same source has stored it."""
+        """The path of the main file in a container, or of the folder if there is none. ``report`` has the file that a
+        pattern matched, and its stored name if another Model of the same source stored it."""
         if self.in_claim:
             return f"{names.SOURCE}/{self.source.path}".rstrip("/")
         file = report.file if report else ""
@@ -119,19 +119,19 @@ def place(namespace: str, key: str) -> Place:
 
 
 def key(spec: ModelSpec) -> str:
-    """Folder of the cache. A set of files has one of its own, as two sets would push each other out; so has each choice
-    of the main file, whose hash the folder is known by."""
+    """Returns the folder of the cache. Each set of files has its own, because two sets would replace each other; so has
+    each choice of the main file, whose hash identifies the folder."""
     return _key(spec.source, spec.files, spec.mmproj)
 
 
 def key_of(resource: Object) -> str:
-    """The same of a Model that may not be valid."""
+    """Returns the folder for a Model that may not be valid."""
     spec = resource["spec"]
     return _key(spec["source"], tuple(spec.get("files") or ()), spec.get("mmproj", ""))
 
 
 def _key(text: str, files: tuple[str, ...], mmproj: str) -> str:
-    """No long text is remembered: whoever edits a Model decides how long it is, and how often there is another one."""
+    """Long texts are not cached: authors decide how long a Model is, and how often it changes."""
     characters = len(text) + len(mmproj) + sum(len(file) + 1 for file in files)
     compute = _remembered if characters <= REMEMBERED_CHARACTERS else _computed
     return compute(text, files, mmproj)

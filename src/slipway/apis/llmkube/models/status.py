@@ -1,4 +1,4 @@
-"""Status of a Model: where its weights are, or how far they are on their way, and what their header says. Pure."""
+"""Status of a Model: the location of its weights, the progress of their load, and the content of their header. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slipway.serving.contract.authors import NOT_ALLOWED
 from slipway.serving.status.builder import build_status, verdict
 from slipway.serving.wire.agent import Progress
 from slipway.weights import facts
-from slipway.weights.facts import described
+from slipway.weights.facts import describe_header
 from slipway.weights.jobs import progress
 
 Phase = Literal["Pending", "Downloading", "Copying", "Ready", "Failed"]
@@ -40,7 +40,7 @@ PASSED_THROUGH = frozenset({LOADING, LEAVING})
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a Model's weights."""
+    """The state of a Model's weights."""
 
     phase: Phase
     reason: str
@@ -124,7 +124,7 @@ def _loaded_per_pod(view: ModelView, model: Model) -> State:
         return failed
     kept = llmkube(model.settings).model_cache.persistence == "Cached"
     why = "No service needs these weights in the cache" if kept else "There is no cache"
-    text = described(f"{why}: each pod downloads them itself", run.report or Report())
+    text = describe_header(f"{why}: each pod downloads them itself", run.report or Report())
     recheck, recalled = _until(run.retried_at(), view.world.now), {} if run.report else _recalled(view.world)
     return State(
         phase="Ready", reason=usage.BY_EACH_POD, message=text, report=run.report, recalled=recalled, recheck=recheck
@@ -132,8 +132,8 @@ def _loaded_per_pod(view: ModelView, model: Model) -> State:
 
 
 def _recalled(world: World) -> Object:
-    """What the status says of weights that were ready with this spec. The pod that told it may go with its node; what
-    is known stays until the next one has looked."""
+    """Returns the status's facts about weights that were ready with this spec. The pod that reported them may be
+    deleted with its node; the facts stay until the next one has reported."""
     status = world.resource.get("status") or {}
     if status.get("phase") != "Ready" or status.get("observedGeneration") != generation(world.resource):
         return {}
@@ -165,7 +165,7 @@ def _complete(view: ModelView, model: Model, record: Record) -> State:
         message = newer.message if newer.phase == "Failed" else text
         return msgspec.structs.replace(newer, message=message, record=record)
     reason = "ModelReady" if record.by == model.name else "ModelCached"
-    text = described("The weights are complete in the cache", record.report)
+    text = describe_header("The weights are complete in the cache", record.report)
     ready = State(phase="Ready", reason=reason, message=text, report=record.report, record=record, recheck=due)
     if loading.is_current(model, record):
         return ready
@@ -175,7 +175,7 @@ def _complete(view: ModelView, model: Model, record: Record) -> State:
 
 
 def _due(view: ModelView, model: Model, record: Record) -> float | None:
-    """Seconds until the source is asked again."""
+    """Seconds until the source is checked again."""
     interval = llmkube(model.settings).revalidate_seconds
     return max(record.checked_at + interval - view.world.now, WAITING_SECONDS) if interval else None
 
@@ -212,7 +212,8 @@ def _failed(model: Model, task: ObservedJob, now: float, otherwise: str) -> Stat
 
 
 def _in_claim(view: ModelView, model: Model) -> State:
-    """Weights that lie where they are read: ready when their claim is, and their hash, where one is expected."""
+    """Returns the state of weights that are read in their place: ready when their claim and, if expected, their hash
+    are."""
     claim = view.world.get(model.claim) if model.claim else None
     name = model.source.claim
     if claim is None:
@@ -239,7 +240,7 @@ def _in_claim(view: ModelView, model: Model) -> State:
     if report is not None and report.fault:
         text = f"No engine can read the weights on the claim {name}: {report.fault}."
         return State(phase="Failed", reason="UnsupportedSource", message=text, recheck=retried)
-    text = described(ready, report or Report())
+    text = describe_header(ready, report or Report())
     return State(phase="Ready", reason="PVCModelReady", message=text, report=report, recalled=recalled, recheck=retried)
 
 
@@ -248,7 +249,7 @@ def _runs(pod: Object) -> bool:
 
 
 def _waits(pod: Object, now: float) -> bool:
-    """Whether a pod has a node and does not start there, for longer than that takes."""
+    """Whether a pod has a node and has not started there for longer than usual."""
     return bool(pod.get("status", {}).get("hostIP")) and now - created_unix(pod) > STARTING_SECONDS
 
 
@@ -269,7 +270,7 @@ def _soonest(*times: float | None) -> float | None:
 
 
 def _facts(model: Model, state: State) -> Object:
-    """All fields of the status that tell of the weights; what is not known is not there."""
+    """Returns all fields of the status about the weights, without unknown ones."""
     report, record = state.report or Report(), state.record
     sized = model.cached or model.in_claim or model.by_each_pod
     fields: Object = {
@@ -332,7 +333,7 @@ def _conditions(state: State) -> list[Condition]:
 
 
 def _drifted(state: State) -> list[Condition]:
-    """Only of a source that was asked since."""
+    """Only for a source that was checked since."""
     record = state.record
     if record is None or record.seen is None:
         return []

@@ -1,8 +1,8 @@
-"""Usage: which services have which Models, and what their pods read from the cache. Pure.
+"""Usage: which services use which Models, and what their pods read from the cache. Pure.
 
-A Model fills the cache of its namespace as soon as it is there, unless all services that have it bring its weights into
-their pods otherwise. What pods read of the cache they say in an annotation, ``<cache key>=<digest of the weights>`` for
-each Model: also while their service goes over to another Model, and until they are replaced as the weights are newer.
+A Model fills the namespace's cache when it is created, unless all services that use it get its weights otherwise. Pods
+have an annotation with what they read from the cache, ``<cache key>=<digest of the weights>`` for each Model, also
+while their service changes to another Model, and until newer weights replace them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def model_names(service: Object) -> tuple[str, ...]:
 
 
 def draft_name(spec: Object) -> str:
-    """Name of the Model that proposes tokens; empty: there is none."""
+    """Returns the name of the draft Model; empty: there is none."""
     speculative = (spec.get("vllmConfig") or {}).get("speculative") or {}
     vllm: str = speculative.get("model", "") if speculative.get("enabled") else ""
     decoding = spec.get("speculativeDecoding") or {}
@@ -65,7 +65,7 @@ def draft_name(spec: Object) -> str:
 
 
 def reads_cache(service: Object) -> bool:
-    """Whether the pods of a service read the cache of the namespace, where they read weights of a cache at all."""
+    """Whether the pods of a service read the namespace's cache, if they read a cache at all."""
     cache = service["spec"].get("modelCache") or {}
     own = cache.get("claimName") or cache.get("persistence") == "Ephemeral"
     return not own and not service["spec"].get("skipModelInit") and gets_cached_weights(service["spec"])
@@ -99,7 +99,7 @@ def wants_cache(world: World, model: Object) -> bool:
     if model["spec"].get("prefetch"):
         return True
     services = services_of(world, model)
-    return any(map(reads_cache, services)) if services else not _kept_out(model)
+    return any(map(reads_cache, services)) if services else not _loads_in_each_pod(model)
 
 
 def settling_seconds(world: World) -> float:
@@ -113,8 +113,8 @@ def settling_seconds(world: World) -> float:
 
 
 def readers(world: World, model: Object, cache_key: str) -> list[str]:
-    """Names of the services because of which weights have to stay: those whose pods read them, and those that want
-    pods which will."""
+    """Returns the names of the services for which weights must stay: those whose pods read them, and those that are
+    about to start such pods."""
     services = {key(service).name for service in services_of(world, model) if _wants_pods(service)}
     return sorted(services | {_service(pod) for pod in pods_that_read(world, key(model).namespace, cache_key)})
 
@@ -131,33 +131,33 @@ def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]
 
 
 def reads(pod: Object) -> list[str]:
-    """Cache keys of what a pod reads."""
+    """Returns the cache keys that a pod reads."""
     text: str = (pod["metadata"].get("annotations") or {}).get(USES, "")
     return [part.partition("=")[0] for part in text.split()]
 
 
 def annotation(used: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What pods say that read these: cache key, and digest of the weights that are there."""
+    """Returns the annotation of pods that read these: cache key, and digest of the current weights."""
     parts = sorted({f"{cache_key}={digest}" for cache_key, digest in used})
     return {USES: " ".join(parts)} if parts else {}
 
 
 def digest(status: Object, *, alone: bool) -> str:
-    """Tells weights from those that were there before, as far as a Model's status does. ``alone``: it is one file, of
-    which a hash says all; a server's ETag may change where the bytes do not."""
+    """Distinguishes weights from earlier ones, as far as a Model's status does. ``alone``: it is one file, which its
+    hash identifies; a server's ETag may change although the bytes do not."""
     parts = [str(status.get(field, "")) for field in ("sha256", "sourceETag", "sourceContentLength")]
     text = parts[0] if alone and parts[0] else " ".join(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
 
 
 def _wants_pods(service: Object) -> bool:
-    """Whether a service has pods or wants some which read the cache."""
+    """Whether a service has, or is about to start, pods that read the cache."""
     spec, status = service["spec"], service.get("status") or {}
     pods = status.get("replicas") or (spec.get("replicas", 1) and not spec.get("suspend"))
     return bool(pods) and reads_cache(service)
 
 
-def _kept_out(model: Object) -> bool:
+def _loads_in_each_pod(model: Object) -> bool:
     conditions = (model.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Available" and one["reason"] == BY_EACH_POD for one in conditions)
 

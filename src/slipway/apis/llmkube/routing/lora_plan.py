@@ -1,6 +1,6 @@
-"""Resolve and plan of a LoRAAdapter: a Service that leads to the pods that have it loaded. Pure.
+"""Resolve and plan of a LoRAAdapter: a Service for the pods that have it loaded. Pure.
 
-That they load it is the plan of its InferenceService.
+The plan of its InferenceService makes the pods load it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AdapterView(msgspec.Struct, frozen=True, kw_only=True):
     service: Object | None
 
     def valid(self) -> LoRAAdapterSpec:
-        """Raises InvalidSpecError where no service loads it, with the reason."""
+        """Returns the adapter. Raises InvalidSpecError, with the reason, if no service loads it."""
         if isinstance(self.spec, InvalidSpecError):
             raise self.spec
         return self.spec
@@ -69,6 +69,6 @@ def plan(view: AdapterView) -> Plan:
 
 
 def _port(view: AdapterView) -> int:
-    """The same as the InferenceService's own Service has."""
+    """Returns the port of the InferenceService's own Service."""
     port: int = ((view.service or {}).get("spec", {}).get("endpoint") or {}).get("port", Endpoint().port)
     return port

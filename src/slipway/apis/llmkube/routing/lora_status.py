@@ -1,4 +1,4 @@
-"""Status of a LoRAAdapter: whether a service loads it, and how far its replicas are. Pure."""
+"""Status of a LoRAAdapter: whether a service loads it, and the state of its replicas. Pure."""
 
 from __future__ import annotations
 

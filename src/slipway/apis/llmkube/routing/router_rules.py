@@ -1,8 +1,8 @@
-"""A ModelRouter's rules as targets of a route. Pure.
+"""Router rules: a ModelRouter's rules as targets of a route. Pure.
 
-The original sends all requests through a proxy of its own. Here its name is an id at the gateway, whose route says the
-same: each rule is an order of targets, or one for each backend, with the rule's conditions; defaultRoute is the last.
-What no route can say is refused.
+The original sends all requests through its own proxy. Here the router's name is a model ID at the gateway, and the
+route does the same: each rule is an order of targets, or one for each backend, with the rule's conditions. defaultRoute
+is the last target. Rules that a route cannot express are rejected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_WORDS = 1024
 
 
 class Routing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the router's route says."""
+    """The router's route."""
 
     targets: tuple[Target, ...]
     aliases: tuple[str, ...]
@@ -67,12 +67,12 @@ def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
 
 
 def matches_names(spec: ModelRouterSpec) -> bool:
-    """Whether a request that no rule is for goes to the backend named like its model."""
+    """Whether a request that no rule matches goes to the backend with the name of its model."""
     return spec.default_route_strategy == "BackendNameMatch"
 
 
 def label_of(backend: Backend) -> str:
-    """The ID that a request names it by. A label that cannot be an ID is no more than a label."""
+    """Returns the ID by which a request names it. A label that is not a valid ID is only a label."""
     return backend.display_name if MODEL_ID.fullmatch(backend.display_name) else backend.name
 
 
@@ -107,7 +107,7 @@ def _seconds(written: str) -> int:
 
 
 def _when(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> When | None:
-    """The conditions; None where nothing can fulfil them."""
+    """Returns the conditions; None if no request can fulfil them."""
     headers: dict[str, tuple[str, ...]] = {}
     matchers: list[tuple[str, tuple[str, ...]]] = [(name, (value,)) for name, value in match.headers.items()]
     if match.data_classification:
@@ -124,7 +124,7 @@ def _when(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> When | Non
 
 
 def _check_size(spec: ModelRouterSpec) -> None:
-    """Raises InvalidSpecError for more than any route takes, before it is looked at closely."""
+    """Raises InvalidSpecError for more than any route takes, before a closer check."""
     words = len(spec.rules) + len(spec.backends)
     words += sum(len(backend.capabilities) for backend in spec.backends)
     for rule in spec.rules:
@@ -139,7 +139,7 @@ def _check_size(spec: ModelRouterSpec) -> None:
 
 
 def _check(spec: ModelRouterSpec, backends: Mapping[str, Backend]) -> None:
-    """Raises InvalidSpecError for what contradicts itself, and for what is not served."""
+    """Raises InvalidSpecError for contradictions, and for features that are not served."""
     if len(backends) < len(spec.backends):
         raise InvalidSpecError("InvalidSpec", "spec.backends: two of them have the same name")
     if len({rule.name for rule in spec.rules}) < len(spec.rules):

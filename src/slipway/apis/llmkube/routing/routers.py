@@ -1,4 +1,4 @@
-"""ModelRouters: resolved, planned and judged. A router is a Service without pods, whose route has targets. Pure."""
+"""ModelRouters: resolve, plan and status. A router is a Service without pods, whose route has targets. Pure."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def plan(view: RouterView) -> Plan:
 
 
 def _check_route(service: Object, resource: Object) -> None:
-    """Raises InvalidSpecError where the gateway would not take the route, such as for what it cannot compare."""
+    """Raises InvalidSpecError if the gateway would reject the route, for example for a comparison that it cannot do."""
     since = {"creationTimestamp": resource["metadata"]["creationTimestamp"]}
     try:
         routed_service({**service, "metadata": service["metadata"] | since})

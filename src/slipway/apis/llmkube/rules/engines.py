@@ -1,7 +1,7 @@
-"""Engines as LLMKube runs them: which runtimes there are, and what differs from the engine's own definition. Pure.
+"""Engines as LLMKube runs them: its runtimes, and how each differs from the engine's own definition. Pure.
 
-LLMKube sets flags from typed fields, leaves out those that ``extraArgs`` contains, and has command lines of its own for
-some programs. An engine that is not in ``OWN`` runs as its module says.
+LLMKube sets flags from typed fields, omits those in ``extraArgs``, and has its own command lines for some programs. An
+engine that is not in ``OWN`` runs as its module defines it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from slipway.serving.pods.server import Probes
 
 
 def _address(launch: Launch) -> Owned:
-    """The flags that decide where requests reach the engine."""
+    """Returns the flags that set the engine's address."""
     return {"--host": (*ANYWHERE, launch.bind), "--port": (str(launch.port),)}
 
 
@@ -109,7 +109,7 @@ def _drafted(launch: Launch) -> dict[str, Value]:
 
 
 def _spread(launch: Launch) -> dict[str, Value]:
-    """Where the layers are."""
+    """Returns the flags for the placement of the layers."""
     layers: dict[str, Value] = {"gpu_layers": launch.gpu_layers or ALL_LAYERS}
     if launch.gpus < 2:
         return layers
@@ -119,8 +119,8 @@ def _spread(launch: Launch) -> dict[str, Value]:
 
 
 def tensor_split(sharding: Sharding, gpus: int) -> str:
-    """Each GPU's share: that of its layers in lowest terms, ``5,3`` of ``0-24`` and ``25-39``. The same for all where
-    there is not one range that makes sense for each GPU."""
+    """Returns each GPU's share: that of its layers in lowest terms, ``5,3`` for ``0-24`` and ``25-39``. Equal shares
+    unless there is one valid range for each GPU."""
     matches = [RANGE.fullmatch(text.strip()) for text in sharding.ranges]
     sizes = [int(one[2]) - int(one[1]) + 1 for one in matches if one]
     if len(matches) != gpus or len(sizes) != gpus or min(sizes) < 1:
@@ -183,7 +183,7 @@ def _names(launch: Launch) -> tuple[str, ...]:
 
 
 def _vllm_settings(launch: Launch) -> dict[str, Value]:
-    """With what follows from the GPUs and the draft model."""
+    """Adds the settings that follow from the GPUs and the draft model."""
     parallel = launch.settings.get(ranks.TENSOR, ranks.tensor("vllm", launch))
     settings = {name: value for name, value in launch.settings.items() if name != ranks.TENSOR}
     if parallel not in (0, 1):
@@ -250,8 +250,8 @@ def _sglang_args(launch: Launch) -> tuple[str, ...]:
 
 
 def _sglang_adapters(launch: Launch, given: Container[str]) -> tuple[str, ...]:
-    """What SGLang has to know of adapters that come while it runs, where nothing tells it: their highest rank, and
-    which modules they change."""
+    """Returns SGLang's settings for adapters that are loaded at run time: their highest rank, and the modules that they
+    change."""
     if not launch.adapters:
         return ()
     declared = "--lora-paths" in given or bool(launch.settings.get("lora_modules"))
@@ -299,8 +299,8 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def scaling_metric(engine: Engine) -> str:
-    """What a HorizontalPodAutoscaler follows where the service says nothing: llama.cpp's metric for an engine that has
-    none, as upstream."""
+    """Returns the metric for a HorizontalPodAutoscaler if the service names none: llama.cpp's metric for an engine that
+    has none, as upstream."""
     metrics = engine.metrics or Metrics()
     return metrics.scaled_by or metrics.running or "llamacpp:requests_processing"
 

@@ -1,4 +1,4 @@
-"""The condition FieldsUsed, which tells of fields that are set and have no effect. Pure."""
+"""The condition FieldsUsed, which lists fields that are set and have no effect. Pure."""
 
 from __future__ import annotations
 

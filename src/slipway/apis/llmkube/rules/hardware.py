@@ -1,4 +1,4 @@
-"""Hardware: which accelerators a pod asks for, which nodes it may and would like to go to. Pure."""
+"""Hardware: the accelerators that a pod requests, and its required and preferred nodes. Pure."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Accelerators(msgspec.Struct, frozen=True):
 
 
 def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators:
-    """The Model's count goes before the service's. ``enabled`` without a count asks for no GPU, but for a program that
-    can use those that the pod gets otherwise."""
+    """The Model's count takes precedence over the service's. ``enabled`` without a count requests no GPU, except for a
+    program that can use those that the pod gets otherwise."""
     gpu, vendor, sharing = hardware.gpu, vendor_of(hardware), spec.resources.gpu_sharing
     part = f"{PARTITION}{sharing.profile}" if sharing.mode == "partitioned" else ""
     backend, resource_name = _backend(hardware, vendor), part or resource(hardware)
@@ -70,8 +70,8 @@ def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators
 
 
 def gpus_of(pod: Object, claimed: int) -> int:
-    """GPUs that a pod with this spec holds: what it asks for of the extended resource of which it asks for most.
-    ``claimed``: those of a pod that has claims of devices, of which it says no number."""
+    """Returns the GPUs that a pod with this spec holds: its largest request for an extended resource. ``claimed``:
+    those of a pod with claims of devices, which have no number."""
     sums: dict[str, int] = {}
     for container in pod.get("containers") or ():
         for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
@@ -82,7 +82,7 @@ def gpus_of(pod: Object, claimed: int) -> int:
 
 
 def _whole(text: object) -> int:
-    """Of a quantity; 0 where it is none."""
+    """Returns the value of a quantity; 0 if it is invalid."""
     try:
         return math.ceil(amount(str(text)))
     except ValueError:
@@ -90,8 +90,8 @@ def _whole(text: object) -> int:
 
 
 def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: Mapping[str, str]) -> str:
-    """Why a GPU cannot be shared as the service asks for; empty: it can. ``shared_nodes``: labels of the nodes that the
-    operator keeps for that."""
+    """Returns why a GPU cannot be shared as the service requests; empty: it can. ``shared_nodes``: labels of the nodes
+    that the operator reserves for that."""
     gpu, sharing = hardware.gpu, spec.resources.gpu_sharing
     if sharing.mode == "exclusive":
         return ""
@@ -107,7 +107,7 @@ def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: 
 
 
 def resource(hardware: Hardware) -> str:
-    """What a pod asks for that is to have GPUs."""
+    """Returns the resource that a pod requests to get GPUs."""
     gpu, vendor = hardware.gpu, vendor_of(hardware)
     # A resource that is shared has no vendor's name.
     shared = gpu.runtime or hardware.accelerator == "vulkan"
@@ -115,7 +115,8 @@ def resource(hardware: Hardware) -> str:
 
 
 def vendor_of(hardware: Hardware) -> Vendor:
-    """An accelerator that only one vendor's GPUs can be says more than the vendor, which has a default."""
+    """Returns the vendor. An accelerator that only one vendor has is more specific than the vendor field, which has a
+    default."""
     if hardware.accelerator == "rocm":
         return "amd"
     return "intel" if hardware.accelerator == "intel" else hardware.gpu.vendor
@@ -130,12 +131,12 @@ def _backend(hardware: Hardware, vendor: Vendor) -> str:
 
 
 def _amd(gpu: Gpu) -> str:
-    """Device files under a name of their own are what Vulkan needs and ROCm's plugin does not give out."""
+    """Vulkan needs device files under their own name, which ROCm's plugin does not provide."""
     return "vulkan" if "render" in gpu.resource_name else "rocm"
 
 
 def affinity(spec: InferenceServiceSpec, gpus: Accelerators) -> Object:
-    """The user's, and where GPUs of some memory are wanted a liking for nodes that have such."""
+    """Returns the user's affinity and, if GPU memory is requested, a preference for nodes with enough of it."""
     own, memory = spec.affinity or {}, spec.resources.gpu_memory
     if not (memory and gpus.count and gpus.vendor == "nvidia"):
         return own

@@ -1,6 +1,6 @@
-"""LoRAs: which LoRAAdapters a service has its engine load, and why it does not load the others. Pure.
+"""LoRAs: which LoRAAdapters a service's engine loads, and why it does not load the others. Pure.
 
-Both kinds ask here: the service for what its pods are to have, an adapter for what becomes of it. So they agree.
+Services use this for their pods and adapters for their status, so that both agree.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def parse_adapter(resource: Object) -> LoRAAdapterSpec:
 
 
 def check(world: World, resource: Object, service: Object | None) -> LoRAAdapterSpec:
-    """What an adapter asks for. ``service``: the one that it names, if it is there. Raises InvalidSpecError where that
-    does not load it, with the reason."""
+    """Returns the adapter. ``service``: the one that it names, if it exists. Raises InvalidSpecError, with the reason,
+    if that does not load it."""
     fault = _fault(world, resource, service)
     if fault:
         raise fault
@@ -102,7 +102,7 @@ def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpe
 
 
 def _taken(world: World, resource: Object, service: Object, spec: LoRAAdapterSpec) -> InvalidSpecError | None:
-    """The oldest has the name, but for what the engine is started with."""
+    """The oldest adapter has the name, unless the engine starts with it."""
     if spec.name in started_with(service["spec"]):
         text = f"The engine of {key(service).name} already starts with an adapter {spec.name} (sglangConfig)."
         return InvalidSpecError("AdapterNameTaken", text)
@@ -145,19 +145,20 @@ def has_adapter_loader(runtime: str, loras: Iterable[Lora], arguments: Iterable[
 
 
 def public_name(service: str, lora: str) -> str:
-    """The model id of an adapter: SGLang takes it apart at the colon."""
+    """Returns the model ID of an adapter. SGLang splits it at the colon."""
     return f"{service}:{lora}"
 
 
 def adapters(service: str, runtime: str, loras: Iterable[Lora], container: str) -> AdapterSet:
-    """What loaders are told. vLLM knows an adapter by the whole id, SGLang by what follows the colon."""
+    """Returns the adapters for the loaders. vLLM knows an adapter by the whole ID, SGLang by the part after the
+    colon."""
     prefix = public_name(service, "") if runtime == "vllm" else ""
     members = tuple(Adapter(f"{prefix}{one.name}", f"{IN_PLACE}{one.path}") for one in loras)
     return AdapterSet(adapters=members, prefix=prefix, container=container)
 
 
 def selector(lora: str) -> dict[str, str]:
-    """What a pod's labels say that has the adapter loaded."""
+    """Returns the labels of pods that have the adapter loaded."""
     return {f"{agent.SERVING_LABEL}{lora}": agent.SERVING}
 
 

@@ -1,6 +1,6 @@
-"""Pools: the ModelPool that an InferenceService belongs to, and what follows for the service. Pure.
+"""Pools: an InferenceService's membership in a ModelPool. Pure.
 
-The status of a pool, which only the controller writes, names the member with the slot. Members read it there.
+A pool's status, which only the controller writes, names the member with the slot. Members read it there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IN_POOL = "a member of a ModelPool has one replica while it has the slot"
 
 
 class Membership(NamedTuple):
-    """What follows for a service from its pool."""
+    """The consequences of a pool for a service."""
 
     pool: str
     """Name of the pool."""
@@ -72,8 +72,8 @@ def pool_of(listers: Listers, service: Key) -> Object | None:
 
 
 def membership(pool: Object | None, service: str, *, runs: bool) -> Membership | None:
-    """What follows from a service's ``pool``. None: nothing, or nothing yet. ``runs``: whether the service already has
-    replicas."""
+    """Returns the membership from a service's ``pool``. None: there is none, or none yet. ``runs``: whether the service
+    already has replicas."""
     if pool is None or (not decided(pool) and (runs or not is_valid(pool))):
         return None
     slot = slot_of(pool)
@@ -100,8 +100,8 @@ def slot_of(pool: Object) -> Slot:
 
 
 def granted(pool: Object, membership: Membership | None, obstacle: str, *, off: bool) -> Condition:
-    """The condition of a member, which its pool also reads. ``obstacle``: why the service would not start with the
-    slot. ``off``: whether its own spec wants no replicas."""
+    """Returns the condition of a member, which its pool also reads. ``obstacle``: why the service would not start with
+    the slot. ``off``: whether its own spec sets no replicas."""
     name = key(pool).name
     if membership and membership.awake:
         return Condition(GRANTED, "True", "Granted", f"The service has the slot of the ModelPool {name}.")

@@ -57,7 +57,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a service may have what it wants."""
+    """Whether a service may have the GPUs that it requests."""
 
     record: Record
     """To be written into its status."""
@@ -66,11 +66,12 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class InvalidSelectorError(ValueError):
-    """A quota's selector is none."""
+    """A quota's selector is not valid."""
 
 
 def record_of(service: Object) -> Record:
-    """What a service's status says; nothing where it says none, or what the controller would not."""
+    """Returns the record in a service's status; an empty one if it is missing, or not one that the controller
+    writes."""
     try:
         return msgspec.convert((service.get("status") or {}).get("quota") or {}, Record)
     except msgspec.ValidationError:
@@ -103,7 +104,7 @@ def by_reserved(service: Object) -> Iterable[str]:
 
 
 def by_namespace_ref(quota: Object) -> Iterable[str]:
-    """Index function for :data:`COVERS`. A quota that names no namespace and chooses none is for nobody."""
+    """Index function for :data:`COVERS`. A quota that neither names nor selects a namespace covers none."""
     spec = quota["spec"]
     named = spec.get("namespaceRef", "")
     return (named,) if named or spec.get("selector") is not None else ()
@@ -206,7 +207,7 @@ def _set_aside(record: Record) -> Verdict:
 
 
 def _holds(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
-    """Whether a reservation fits when those behind it in the queue have given back theirs."""
+    """Whether a reservation fits once those behind it in the queue have given back theirs."""
     name, own = str(key(quota)), place(service, priority)
     behind = (other for other, at in _queue(listers, name, RESERVED) if key(other) != key(service) and at > own)
     return used(listers, name) - sum(record_of(other).reserved for other in behind) <= _limit(quota)
@@ -230,7 +231,7 @@ def _too_small(quotas: Iterable[Object], gpus: int) -> tuple[str, str] | None:
 
 
 def _fits(listers: Listers, quota: Object, service: Object, record: Record, before: Record, priority: int) -> bool:
-    """Whether there is room for what a service wants further, and for all who wait before it."""
+    """Whether there is room for a service's further request, and for all that wait before it."""
     name, own = str(key(quota)), place(service, priority)
     taken = before.taken if name in before.names else 0
     room = _limit(quota) - used(listers, name) + taken - record.wanted
@@ -241,7 +242,7 @@ def _fits(listers: Listers, quota: Object, service: Object, record: Record, befo
 
 
 def _queue(listers: Listers, quota: str, index: str = WAITING) -> list[tuple[Object, Place]]:
-    """Who waits for a quota."""
+    """Returns the services that wait for a quota."""
     return [(one, place(one, priority_of(one))) for one in listers.list(INFERENCE_SERVICE, index, quota)]
 
 
@@ -270,8 +271,8 @@ def _digit(quota: str, digit: int) -> str:
 
 
 def next_in(listers: Listers, quota: str) -> list[Key]:
-    """Those of the services that wait for a quota which may have their turn: from the first on as many as fit. Whoever
-    has a reservation looks again in any case: it may be time to step back."""
+    """Returns those of the services waiting for a quota that may have their turn: from the first on as many as fit.
+    Services with a reservation are always included: they may have to step back."""
     namespace, _slash, name = quota.partition("/")
     gpu_quota = listers.get(KIND, Key(namespace, name))
     if gpu_quota is None:
@@ -295,13 +296,13 @@ def enqueue_next(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _records(change: Change) -> tuple[Record, Record]:
-    """Of a service before and after; empty where there is none."""
+    """Returns the records of a service before and after; empty if there is none."""
     before, now = (record_of(state) if state else Record() for state in (change.old, change.new))
     return before, now
 
 
 def _moved(change: Change, before: Record, now: Record) -> bool:
-    """Whether one that stood in the queue stands elsewhere, wants less, or has left it."""
+    """Whether a service moved in the queue, requests less, or left it."""
     old, new = change.old, change.new
     if old is None or not list(by_waiting(old)):
         return False
@@ -311,7 +312,8 @@ def _moved(change: Change, before: Record, now: Record) -> bool:
 
 
 def quotas_of(change: Change, _listers: Listers) -> Iterable[Key]:
-    """The quotas of which a service takes another number since this change, or for which it waits no longer or now."""
+    """Returns the quotas of which a service takes another number since this change, or for which it began or ceased to
+    wait."""
     before, now = _records(change)
     if before == now:
         return ()

@@ -1,7 +1,7 @@
-"""Ranks: the processes that an engine starts, of which each needs a GPU of its pod. Pure.
+"""Ranks: the processes that an engine starts, each of which needs a GPU of its pod. Pure.
 
-They are the product of what the command line gives for several kinds of parallelism, as settings of the API or as
-arguments of the author.
+Their number is the product of the command line's values for several kinds of parallelism, from the API's settings or
+the author's arguments.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) ->
 
 
 def tensor(runtime: str, launch: Launch) -> int:
-    """GPUs for tensor parallelism if no author says how many: those that the other kinds leave for each other."""
+    """Returns the GPUs for tensor parallelism if the author sets none: those that the other kinds leave for each
+    other."""
     given = given_flags(launch.extra_args)
     settings = {"sglang": {"--dp-size": launch.settings.get("data_parallel_size", 1)}}.get(runtime, {})
     others = (
@@ -82,7 +83,7 @@ def tensor(runtime: str, launch: Launch) -> int:
 
 
 def value(args: Sequence[str], flags: Sequence[str], usual: object = 1) -> int:
-    """The number that the last of these flags has; ``usual`` if there is none, 1 if it is no positive number."""
+    """Returns the value of the last of these flags; ``usual`` without one, 1 if it is not a positive number."""
     for flag, given in reversed(list(_pairs(args))):
         if flag in flags:
             usual = given
@@ -108,6 +109,6 @@ def _axes(runtime: str, given: frozenset[str]) -> list[Axis]:
 
 
 def _name(axis: Axis, extra: Sequence[str]) -> str:
-    """Where an author finds it."""
+    """Returns where an author finds it."""
     own = next((flag for flag in axis.flags if flag in given_flags(extra)), "")
     return f"extraArgs {own}" if own or not axis.field else axis.field

@@ -1,7 +1,7 @@
-"""Scheduling: how important services are, and whose turn it is where there are not accelerators for all. Pure.
+"""Scheduling: priorities of services, and their order when there are not enough accelerators for all. Pure.
 
-The scheduler decides; this tells what it will do: by priority, of equals the oldest first. Services that wait for
-different resources are in nobody's way.
+The scheduler decides; this predicts its decision: by priority, then by age. Services that wait for different resources
+do not block each other.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def class_name(priority: Priority) -> str:
 
 
 def own_class(priority: Priority, *, preempts: bool) -> Object:
-    """The class of the whole cluster for a priority, made where it is missing. ``preempts``: whether its pods may put
-    others off their nodes, those of other teams too, as the original's do; batch never does."""
+    """Returns the cluster-wide PriorityClass of a priority, to create if it is missing. ``preempts``: whether its pods
+    may evict others, including those of other teams, as the original's do; batch never does."""
     text = f"InferenceServices with priority {priority}."
     return priority_class(class_name(priority), VALUES[priority], text, preempts=preempts and priority != "batch")
 
@@ -49,13 +49,14 @@ class Scheduling(msgspec.Struct, frozen=True):
 
 
 def scheduling_of_oldest(pods: Sequence[Object], resource: str) -> Scheduling | None:
-    """What the oldest pod that has no node is told; ``resource``: the accelerator that the pods ask for, if any."""
+    """Returns the scheduler's message for the oldest pod without a node. ``resource``: the accelerator that the pods
+    request, if any."""
     states = (scheduling_of(pod, resource) for pod in sorted(pods, key=created_unix))
     return next((one for one in states if one), None)
 
 
 def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
-    """The same of one pod."""
+    """Returns the scheduler's message for one pod."""
     conditions = pod.get("status", {}).get("conditions") or ()
     condition: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
     if condition.get("status") != "False" or deleting(pod):
@@ -79,7 +80,7 @@ def _judged(message: str, reason: str, resource: str) -> Scheduling:
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
-    """Where a service stands: smaller comes first."""
+    """The position of a service in a queue: smaller comes first."""
 
     precedence: int
     """Its priority, negative."""
@@ -93,8 +94,8 @@ def place(resource: Object, priority: int) -> Place:
 
 
 def position(world: World, priority: int, resource: str) -> int:
-    """The service's place among all that wait for the same resource, from 1. The cost does not grow with their
-    number."""
+    """Returns the service's position among all that wait for the same resource, from 1. The cost does not grow with
+    their number."""
     listers, before = world.listers, 0
     service = listers.get(KIND, key(world.resource))
     own = by_rank(service) if service else ()
@@ -122,7 +123,7 @@ def enqueue_behind(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _queued(service: Object) -> dict[str, Place]:
-    """Its place among those that wait for a resource; none where it waits for none, or goes."""
+    """Returns its position among those that wait for a resource; None if it does not wait, or is being deleted."""
     if deleting(service):
         return {}
     return {resource: place(service, priority_of(service)) for resource in by_resource(service)}
@@ -149,7 +150,7 @@ def _rank(resource: str, priority: int) -> str:
 
 
 def priority_of(service: Object) -> int:
-    """As its status says."""
+    """Returns the priority in its status."""
     return int((service.get("status") or {}).get("effectivePriority", VALUES["normal"]))
 
 

@@ -1,7 +1,7 @@
-"""Service settings: the typed fields of an InferenceService, under the names that engines' tables have. Pure.
+"""Service settings: the typed fields of an InferenceService, under the names in the engines' tables. Pure.
 
-A setting is called like its field, ``context_size``; one of a block inside of the spec has the block's name before it,
-``rope_scaling_type``, but for the blocks that only one runtime has.
+A setting has the name of its field, ``context_size``. In a block of the spec it has the block's name as a prefix,
+``rope_scaling_type``, except in the blocks that only one runtime has.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from slipway.engines.definition.flags import Value
 from slipway.kube.objects import Object
 
 
-class Given(msgspec.Struct, frozen=True):
-    """A field that is set."""
+class ExplicitSetting(msgspec.Struct, frozen=True):
+    """A field that the spec sets."""
 
     field: str
     """``ropeScaling.factor``."""
@@ -44,16 +44,16 @@ BEFORE = {
 """Field -> the one that it goes before, as both are one setting."""
 
 
-def given(spec: InferenceServiceSpec) -> tuple[Given, ...]:
-    """All fields that are set, and that the runtime might take: those of other runtimes' blocks are not among them."""
+def explicit_settings(spec: InferenceServiceSpec) -> tuple[ExplicitSetting, ...]:
+    """Returns all fields that are set and that the runtime might use, without those of other runtimes' blocks."""
     own = BLOCKS.get(spec.runtime, "")
     settings = _index_by_setting(spec)
     if own == BLOCKS["sglang"] and spec.sglang_config.lora_adapters:
         adapters = adapters_of(spec.sglang_config)
-        settings["lora_modules"] = Given(f"{own}.loraAdapters", "lora_modules", adapters)
+        settings["lora_modules"] = ExplicitSetting(f"{own}.loraAdapters", "lora_modules", adapters)
     for name, plain in BEFORE.items():
         if first := settings.pop(name, None):
-            settings[plain] = Given(first.field, plain, first.value)
+            settings[plain] = ExplicitSetting(first.field, plain, first.value)
     return tuple(settings.values())
 
 
@@ -89,11 +89,11 @@ def adapters_of(config: SglangConfig) -> tuple[str, ...]:
     return (*others, *named.values())
 
 
-def _index_by_setting(spec: InferenceServiceSpec) -> dict[str, Given]:
+def _index_by_setting(spec: InferenceServiceSpec) -> dict[str, ExplicitSetting]:
     return {one.setting: one for one in _of(spec, BLOCKS.get(spec.runtime, ""))}
 
 
-def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> Iterator[Given]:
+def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> Iterator[ExplicitSetting]:
     """The fields of a part of the spec that are set. ``own``: the block of the runtime alone, at ``place``."""
     for field in _fields(type(part)):
         value, path, name = getattr(part, field.name), f"{place}{field.encode_name}", f"{prefix}{field.name}"
@@ -102,7 +102,7 @@ def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> It
             if getattr(value, "active", True) and (not alone or path == own):
                 yield from _of(value, own, f"{path}.", "" if alone else f"{name}_")
         elif BEFORE.get(name, name) in SUPPORTED_SETTINGS and not (value in UNSET and value == field.default):
-            yield Given(path, name, value)
+            yield ExplicitSetting(path, name, value)
 
 
 @cache

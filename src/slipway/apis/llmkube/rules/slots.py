@@ -24,7 +24,7 @@ TURNS = 5
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides about an InferenceService."""
+    """The fields of an InferenceService that decide."""
 
     name: str
     able: bool = True

@@ -1,4 +1,4 @@
-"""When a status last said something else, for the field ``lastUpdated``. Pure."""
+"""The field ``lastUpdated``: when the content of a status last changed. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slipway.serving.contract.api import StatusResult
 
 
 def last_updated(before: Object, status: Object, types: Container[str], now: float) -> str:
-    """The time at which a status last said something else.
+    """Returns the time of a status's last change.
 
     ``before``: the status that is written; ``types``: of the conditions that count, as others write theirs beside them;
     ``now``: Unix seconds.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.apis.llmkube.rules.engines import scaling_metric
-from slipway.apis.llmkube.services.resolve import Service, quantity
+from slipway.apis.llmkube.services.service import Service, quantity
 from slipway.apis.llmkube.types.service import Metric
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Object
 from slipway.serving.contract.api import InvalidSpecError, World
@@ -21,12 +21,12 @@ def autoscaled(service: Service) -> bool:
 
 
 def observed(world: World, name: str) -> Object:
-    """The autoscaler ``name``, as it is; empty: there is none."""
+    """Returns the existing autoscaler ``name``; empty: there is none."""
     return world.child(HORIZONTAL_POD_AUTOSCALER, name) or {}
 
 
 def replicas(world: World, service: Service, name: str) -> int | None:
-    """What the Deployment ``name`` is told. None: the autoscaler has set them, and nobody else must.
+    """Returns the replicas to set in the Deployment ``name``. None: the autoscaler has set them, and nothing else may.
 
     Until it has, what there is stays: taking the number back would leave one replica.
     """
@@ -45,7 +45,7 @@ def replicas(world: World, service: Service, name: str) -> int | None:
 
 
 def scaler(service: Service, server: ModelServer, most: int | None = None) -> Object:
-    """``most``: replicas that there may be for now, whatever the service says. Raises InvalidSpecError."""
+    """``most``: the current limit on replicas, whatever the service sets. Raises InvalidSpecError."""
     bounds = service.spec.autoscaling
     if bounds is None:
         raise ValueError("the service is not scaled")

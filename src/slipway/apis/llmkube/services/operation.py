@@ -1,10 +1,12 @@
-"""Operation: how old an InferenceService's pods may get, when nodes are left under them, and its objective. Pure."""
+"""Operation: the maximum age of an InferenceService's pods, their eviction from nodes, and the service's objective.
+Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slipway.apis.llmkube.services.resolve import Service, ServiceView
+from slipway.apis.llmkube.services.resolve import ServiceView
+from slipway.apis.llmkube.services.service import Service
 from slipway.apis.llmkube.types.operation import Disruption, Slo
 from slipway.kube.objects import Kind, Object, deleting
 from slipway.kube.schemas.conditions import Condition
@@ -31,8 +33,8 @@ def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
 
 
 def _recycled_until(view: ServiceView, service: Service) -> str:
-    """The start of the youngest pod that is too old, once there was one: another one replaces all pods that are older,
-    as ``kubectl rollout restart`` does. It stays as it is while none is too old, which would replace them as well."""
+    """Returns the start of the youngest pod that is too old, once there was one: all older pods are replaced, as by
+    ``kubectl rollout restart``. It stays while none is too old, because a change would replace the pods as well."""
     metadata = view.deployment["spec"].get("template", {}).get("metadata", {}) if view.deployment else {}
     before = str((metadata.get("annotations") or {}).get(RECYCLED, ""))
     limit = service.spec.max_pod_lifetime_seconds
@@ -53,8 +55,8 @@ def _start_times(view: ServiceView) -> Iterable[str]:
 
 
 def budget(view: ServiceView, service: Service, server: ModelServer, scale: Scale) -> tuple[Object, ...]:
-    """No pod is evicted while one of them starts, unless the service allows it. An operator without budgets gets this
-    one only for services that ask for it."""
+    """No pod is evicted while another one starts, unless the service allows it. If the operator disables budgets, only
+    services that request one get it."""
     settings, protected = view.world.settings, service.spec.eviction_protection
     budgets = disruption_budget(server, scale, settings, protected=protected)
     asks = service.spec.disruption or (Disruption() if settings.disruption_budgets else None)
@@ -77,7 +79,7 @@ def _starts(view: ServiceView) -> bool:
 
 
 def objective(service: Service, server: ModelServer) -> tuple[Object, ...]:
-    """What Pyrra makes rules of, from the labels that metrics have by the role ``monitoring``."""
+    """Returns the object from which Pyrra creates rules, with the labels that the role ``monitoring`` gives metrics."""
     slo = service.spec.slo
     if slo is None or not measured(service, slo):
         return ()
@@ -102,7 +104,7 @@ def measured(service: Service, slo: Slo) -> bool:
 
 
 def conditions(view: ServiceView, service: Service) -> list[Condition]:
-    """What became of what the spec asks for."""
+    """Returns the conditions for the spec's fields."""
     outcomes = []
     if service.spec.slo:
         outcomes.append(_objective(view, service, service.spec.slo))
@@ -112,7 +114,7 @@ def conditions(view: ServiceView, service: Service) -> list[Condition]:
 
 
 def _rollout(service: Service) -> Condition:
-    """What happens to pods that a rollout replaces."""
+    """Reports the pods that a rollout replaces."""
     drain = service.engine.drain(service.settings.drain_seconds)
     if not _finishes(service):
         text = (

@@ -1,4 +1,4 @@
-"""Plan: an InferenceService becomes its children. Pure."""
+"""Plan: an InferenceService's children. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from slipway.apis.llmkube.models import cache
 from slipway.apis.llmkube.models.placement import own_claim
 from slipway.apis.llmkube.rules import scheduling
 from slipway.apis.llmkube.services import autoscaling, operation, pods
-from slipway.apis.llmkube.services.resolve import METAL, Service, ServiceView
+from slipway.apis.llmkube.services.resolve import ServiceView
+from slipway.apis.llmkube.services.service import METAL, Service
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.types.service import KIND
 from slipway.apis.sealed import refuse_sealed
@@ -60,7 +61,7 @@ def _earlier(view: ServiceView, deployment: Object) -> tuple[Object, ...]:
 
 
 def _own_claim(view: ServiceView, service: Service) -> tuple[Object, ...]:
-    """The claim that a service has for itself goes with it, and is never changed."""
+    """A service's own claim is deleted with it, and never changed."""
     if service.placed.way != "loader" or not own_claim(service.spec, service.settings):
         return ()
     name = names.own_claim(service.name)

@@ -13,7 +13,7 @@ from slipway.apis.llmkube.rules import loras
 from slipway.apis.llmkube.rules.hardware import affinity
 from slipway.apis.llmkube.rules.scheduling import class_name
 from slipway.apis.llmkube.services import autoscaling
-from slipway.apis.llmkube.services.resolve import Service, mode, quantity
+from slipway.apis.llmkube.services.service import Service, mode, quantity
 from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.locations.redaction import redact_url
 from slipway.kube.objects import MANAGED_BY, Object, created_unix
@@ -64,7 +64,7 @@ def workload_name(service: str) -> str:
 
 
 def service_name(service: str) -> str:
-    """Of the Service: the original's, hyphens for dots; told apart by a digest where that is none."""
+    """Returns the Service's name: the original's, with hyphens for dots, and with a digest if that is not valid."""
     plain = service.replace(".", "-")
     if SERVICE_NAME.fullmatch(plain):
         return plain
@@ -78,7 +78,7 @@ def selector(service: str) -> dict[str, str]:
 
 
 def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer:
-    """``annotations``: of the pods. Raises InvalidSpecError for quantities that are none, and without an image."""
+    """``annotations``: of the pods. Raises InvalidSpecError for invalid quantities, and without an image."""
     spec = service.spec
     own = selector(service.name)
     labels = {
@@ -136,25 +136,26 @@ def _pod_security(service: Service) -> Object:
 
 
 def _security(service: Service) -> Object:
-    """What the restricted Pod Security Standard asks; it leaves the one capability that ports like TGI's need."""
+    """Returns a context for the restricted Pod Security Standard, with the one capability for low ports such as
+    TGI's."""
     if service.port >= FIRST_FREE_PORT:
         return UNPRIVILEGED
     return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
 
 
 def _own_security(service: Service, given: Object) -> Object:
-    """The author's, but that no process gains privileges, as Kubernetes would let it where nothing is said."""
+    """Returns the author's security context, without privilege escalation, which Kubernetes would otherwise allow."""
     return given if service.settings.authors.privileged else {"allowPrivilegeEscalation": False, **given}
 
 
 def _before(service: Service) -> tuple[Container, ...]:
-    """Loads the weights, where every pod does that for itself."""
+    """Loads the weights, if every pod does that itself."""
     named = zip(("model-downloader", "draft-downloader"), _places(service), strict=False)
     return tuple(loader(place.loader, name, volume=place.volumes[0]) for name, place in named if place.loader)
 
 
 def _loader(service: Service) -> Container:
-    """Has the engine load adapters. All of them lie in the engine's container already."""
+    """Loads adapters into the engine. All of them are in the engine's container already."""
     container = Container(name=agent.CONTAINER, image=service.settings.loader_image)
     kind = "" if service.spec.runtime == "vllm" else service.spec.runtime
     size, key = service.settings.adapters.size, service.controller_key
@@ -162,7 +163,7 @@ def _loader(service: Service) -> Container:
 
 
 def adapters(service: Service) -> AdapterSet:
-    """What the loaders are told."""
+    """Returns the adapters for the loaders."""
     return loras.adapters(service.name, service.spec.runtime, service.loras, service.engine.container)
 
 
@@ -183,8 +184,8 @@ def _env(service: Service) -> tuple[Object, ...]:
 
 
 def _token(service: Service) -> tuple[Object, ...]:
-    """From the Secret that the service names, else the Model's, else the namespace's; a missing one of those two is no
-    error, as most repositories need none."""
+    """Returns a token from the Secret that the service names, else the Model's, else the namespace's. A missing one of
+    the last two is not an error, as most repositories need none."""
     spec, variable = service.spec, service.engine.token
     named = {
         "vllm": spec.vllm_config.hf_token_secret_ref,
@@ -200,7 +201,7 @@ def _token(service: Service) -> tuple[Object, ...]:
 
 
 def _resources(service: Service) -> Object:
-    """Memory is asked for and not limited, as the original does: what a model needs is not known well enough."""
+    """Memory is requested and not limited, as in the original: a model's need is not known precisely enough."""
     resources = service.spec.resources
     memory = ("hostMemory", resources.host_memory) if resources.host_memory else ("memory", resources.memory)
     fields = {
@@ -217,7 +218,7 @@ def _resources(service: Service) -> Object:
 
 
 def asks_for(service: Service, resource: str) -> bool:
-    """Whether pods ask for some ``cpu`` or ``memory``."""
+    """Whether pods request ``cpu`` or ``memory``."""
     resources = service.spec.resources
     return bool({"cpu": resources.cpu, "memory": resources.host_memory or resources.memory}.get(resource))
 
@@ -238,7 +239,7 @@ def _volumes(service: Service) -> tuple[Object, ...]:
 
 def _check_place(service: Service, volume: Object) -> None:
     """Raises InvalidSpecError for a path of the node that the operator does not allow, or that pods could write to: a
-    link that they make there would lead whoever reads it anywhere on the node."""
+    link that they create there could lead readers anywhere on the node."""
     path = (volume.get("hostPath") or {}).get("path")
     if path is None:
         return
@@ -257,7 +258,7 @@ def _mounts(service: Service) -> tuple[Mount, ...]:
 
 
 def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
-    """Empty folders that the engine needs, but for those that the user mounts something at."""
+    """Returns the empty folders that the engine needs, without those at which the user mounts something."""
     engine, folders = service.engine, []
     if engine.shared_memory:
         folders.append((volumes.shared_memory(SHARED_MEMORY), Mount(SHARED_MEMORY, "/dev/shm")))  # noqa: S108
@@ -268,7 +269,7 @@ def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
 
 
 def _probes(service: Service) -> Probes:
-    """The original's, but that the start is looked at each second: a request may wait for this very replica."""
+    """Returns the original's probes, with a startup check each second: a request may wait for this replica."""
     defaults = service.engine.probes
     return Probes(
         startup=Probe(path=defaults.startup.path, period=1, timeout=5, failures=START_SECONDS),
@@ -278,7 +279,7 @@ def _probes(service: Service) -> Probes:
 
 
 def startup_seconds(service: Service) -> int:
-    """What a start of the engine may take."""
+    """Returns the longest time that the engine may take to start."""
     given = service.spec.probe_overrides.startup
     return START_SECONDS if given is None else failure_window_seconds(given)
 

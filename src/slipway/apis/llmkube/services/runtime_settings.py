@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.apis.llmkube.rules import ranks
-from slipway.apis.llmkube.services.resolve import Service
+from slipway.apis.llmkube.services.service import Service
 from slipway.apis.llmkube.services.surroundings import draft_of
 from slipway.kube.objects import Object
 from slipway.kube.schemas.conditions import Condition
@@ -31,7 +31,7 @@ def invalid(spec: Object, rejection: Rejection | None) -> tuple[Condition, ...]:
 
 
 def _vllm(world: World, service: Service) -> list[Condition]:
-    """What of the settings of vLLM is taken, and what it goes without."""
+    """Reports which settings of vLLM have an effect, and which do not."""
     config = service.spec.vllm_config
     speculative = config.speculative
     if speculative.enabled and not (speculative.model and draft_of(world)):

@@ -22,7 +22,8 @@ from slipway.apis.llmkube.rules.scheduling import (
 )
 from slipway.apis.llmkube.rules.updated import stamped
 from slipway.apis.llmkube.services import autoscaling, operation, pods, runtime_settings
-from slipway.apis.llmkube.services.resolve import METAL, Service, ServiceView, mode, priority
+from slipway.apis.llmkube.services.resolve import ServiceView, priority
+from slipway.apis.llmkube.services.service import METAL, Service, mode
 from slipway.apis.llmkube.services.surroundings import model_of, pool_of
 from slipway.engines.definition.flags import UNSUPPORTED_SETTING
 from slipway.engines.definition.log_patterns import Download
@@ -141,15 +142,15 @@ def _gather_state(view: ServiceView, rejection: Rejection | None) -> ServiceStat
 
 
 def _quota(view: ServiceView, rejection: Rejection | None) -> Object:
-    """Its part of GPUQuotas. With a plan that is refused it cannot start, however much room there is; that an object is
-    refused is known only of one that starts."""
+    """Reports its share of GPUQuotas. With a rejected plan it cannot start, however much room there is; a rejected
+    object is only known for a service that starts."""
     refused = permanent(rejection)
     record = view.quota_while_blocked if refused and not refused.of_object else view.quota
     return {"quota": msgspec.to_builtins(record)} if record.names else {}
 
 
 def _adapters(observed: ServiceState) -> Object:
-    """What LoRAAdapters read of themselves."""
+    """Returns the entries that LoRAAdapters read."""
     if not (observed.service and observed.adapters):
         return {}
     stopped = observed.deployment is not None and not observed.deployment["spec"].get("replicas", 1)
@@ -162,7 +163,7 @@ def _adapters(observed: ServiceState) -> Object:
 
 
 def _adapters_loaded(observed: ServiceState) -> Condition:
-    """Whether every replica has all of them; how each is, its LoRAAdapter says."""
+    """Whether every replica has all of them. Each LoRAAdapter reports its own state."""
     for one in observed.adapters:
         if one.phase == "Failed":
             return Condition("AdaptersLoaded", "False", "AdapterFailed", f"{one.adapter.name} {one.message}")
@@ -190,7 +191,7 @@ def _position(world: World, service: Service, scheduling: Scheduling) -> int:
 
 
 def _accelerator(deployment: Object | None) -> str:
-    """What the pods that there are ask for: the one extended resource among their limits."""
+    """Returns the resource that the existing pods request: the only extended resource among their limits."""
     containers = deployment["spec"]["template"]["spec"]["containers"] if deployment else ()
     limits = (name for one in containers for name in (one.get("resources") or {}).get("limits") or {})
     return next((name for name in limits if "/" in name), "")
@@ -238,7 +239,7 @@ def _phase(world: World, observed: ServiceState, state: Report) -> str:
 
 
 def _of_service(world: World, observed: ServiceState) -> Object:
-    """What only a service that can be read has."""
+    """Returns the fields of a valid service."""
     service, scheduling = observed.service, observed.scheduling
     fields: Object = {"queuePosition": 0}
     if scheduling:
@@ -261,7 +262,7 @@ def _of_service(world: World, observed: ServiceState) -> Object:
 
 
 def _observed_models(world: World) -> list[Object]:
-    """Who has changed a Model and waits for its service sees by this that the status is of the time since."""
+    """Lets a user who changed a Model see that the service's status is newer than the change."""
     models = [model_of(world, name) for name in usage.model_names(world.resource)]
     return [
         {
@@ -276,7 +277,7 @@ def _observed_models(world: World) -> list[Object]:
 
 
 def _gateway(observed: ServiceState, route: Sequence[Condition]) -> Object:
-    """What became of the further name at the gateway, where there is one."""
+    """Reports the state of the further name at the gateway, if there is one."""
     names = observed.service.further_names if observed.service else ()
     ready = any(one.status == "True" for one in route)
     return {"gateway": {"modelName": names[0], "routeReady": ready}} if names else {}
@@ -318,12 +319,12 @@ def _obstacle(view: ServiceView, observed: ServiceState) -> str:
 
 
 def unused(service: Service, written: Object) -> dict[str, str]:
-    """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
+    """Returns field -> why it has no effect. ``written``: the spec in the resource."""
     spec = service.spec
     reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, written), UNSUPPORTED_SETTING)
     reasons |= {field: f"{other} takes precedence" for field, other in service_flags.overridden_fields(spec).items()}
     idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
-    reasons |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
+    reasons |= {one.field: idle[one.setting] for one in service_flags.explicit_settings(spec) if one.setting in idle}
     retired = service.renewal.changes
     reasons |= {f"extraArgs {flag}": f"the default image does not support it, {what}" for flag, what in retired.items()}
     reasons |= _overridden_fields(service) | operation.without_effect(service)
@@ -343,7 +344,7 @@ def unused(service: Service, written: Object) -> dict[str, str]:
 
 
 def _overridden_fields(service: Service) -> dict[str, str]:
-    """Field -> why another field takes precedence."""
+    """Returns field -> why another field takes precedence."""
     spec, count = service.spec, service.model.hardware.gpu.count
     draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
     sglang = spec.sglang_config.speculative
@@ -382,7 +383,7 @@ def _gpu_available(observed: ServiceState) -> Condition:
 
 
 def _scaling_active(world: World) -> Condition:
-    """What the autoscaler says of its metrics: without them the replicas stay as they are, and nothing else tells."""
+    """Reports the autoscaler's metrics: without them the replicas stay as they are, and nothing else reports that."""
     name = pods.workload_name(world.resource["metadata"]["name"])
     condition = find(autoscaling.observed(world, name), autoscaling.ACTIVE)
     if condition is None:
@@ -391,7 +392,7 @@ def _scaling_active(world: World) -> Condition:
 
 
 def _degraded(state: Report) -> Condition:
-    """True while something is wrong that does not pass by itself."""
+    """True while there is a failure that does not recover without a change."""
     by_type = {condition.type: condition for condition in state.conditions}
     accepted, progressing = by_type["Accepted"], by_type["Progressing"]
     if accepted.status == "False":

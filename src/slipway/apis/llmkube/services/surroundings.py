@@ -45,6 +45,6 @@ def pool_of(world: World) -> Object | None:
 
 
 def runs(world: World) -> bool:
-    """Whether its Deployment wants replicas."""
+    """Whether its Deployment has replicas set."""
     deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
     return bool(deployment and deployment["spec"].get("replicas", 1))

@@ -1,5 +1,5 @@
-"""The LoRAAdapter kind of LLMKube: an adapter that the engine of a running InferenceService loads. The
-CustomResourceDefinition is made from this module."""
+"""The LoRAAdapter kind of LLMKube: an adapter that a running InferenceService's engine loads. The CRD is generated from
+this module."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The Model kind of LLMKube: weights, where they come from and what hardware they want. The CustomResourceDefinition is
-made from this module; :mod:`slipway.apis.llmkube.types.service` has the kind that serves them."""
+"""The Model kind of LLMKube: weights, their source and their hardware. The CRD is generated from this module;
+``apis.llmkube.types.service`` has the kind that serves them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How an InferenceService (:mod:`slipway.apis.llmkube.types.service`) is operated: rollouts, disruptions, objectives,
-and whom it shares a GPU with."""
+"""Fields for the operation of an InferenceService (``apis.llmkube.types.service``): rollouts, disruptions, objectives
+and GPU sharing."""
 
 from __future__ import annotations
 

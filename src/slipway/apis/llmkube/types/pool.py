@@ -1,5 +1,5 @@
-"""The ModelPool kind of LLMKube: InferenceServices that share one slot of GPUs, one at a time. The
-CustomResourceDefinition is made from this module."""
+"""The ModelPool kind of LLMKube: InferenceServices that take turns with one slot of GPUs. The CRD is generated from
+this module."""
 
 from __future__ import annotations
 

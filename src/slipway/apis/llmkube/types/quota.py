@@ -1,5 +1,5 @@
-"""The GPUQuota kind of LLMKube: how many GPUs the services of some namespaces may have together. The
-CustomResourceDefinition is made from this module."""
+"""The GPUQuota kind of LLMKube: a limit on the GPUs of all services in some namespaces. The CRD is generated from this
+module."""
 
 from __future__ import annotations
 

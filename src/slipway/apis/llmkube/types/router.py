@@ -1,5 +1,4 @@
-"""The ModelRouter kind of LLMKube: one id of which rules decide who answers. The CustomResourceDefinition is made from
-this module."""
+"""The ModelRouter kind of LLMKube: a model ID whose rules select the service. The CRD is generated from this module."""
 
 from __future__ import annotations
 

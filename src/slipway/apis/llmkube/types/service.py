@@ -1,5 +1,5 @@
-"""The InferenceService kind of LLMKube: how a Model of its namespace is served. The CustomResourceDefinition is made
-from this module and its two neighbours."""
+"""The InferenceService kind of LLMKube: how a Model of its namespace is served. The CRD is generated from this module,
+``operation`` and ``runtime``."""
 
 from __future__ import annotations
 

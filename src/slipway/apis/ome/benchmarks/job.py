@@ -1,4 +1,4 @@
-"""BenchmarkJob, planned and told: one Job of genai-bench, and a sidecar that reads what it leaves. Pure."""
+"""Plan and status of a BenchmarkJob: one Job of genai-bench, and a sidecar that reads its results. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from slipway.apis.ome.benchmarks.resolve import (
     RESULTS_VOLUME,
     SPEC,
     TOKEN_KEY,
-    Job,
-    View,
+    BenchmarkJob,
+    BenchmarkView,
     spec_digest,
 )
 from slipway.apis.ome.models import volumes as model_volumes
@@ -60,8 +60,8 @@ PASSED_THROUGH = frozenset({"WaitingForService", "WaitingForPod", "Running"})
 OWN_LABELS = frozenset({names.BENCHMARK_LABEL})
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a benchmark is. With a failure it is over, or will not begin by itself."""
+class BenchmarkState(msgspec.Struct, frozen=True, kw_only=True):
+    """The progress of a benchmark. With a failure it has ended, or cannot start without a change."""
 
     state: str = "Pending"
     pending: Pending | None = None
@@ -70,41 +70,43 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     recheck_seconds: float | None = None
 
 
-def plan(view: View) -> Plan:
-    """A Job is made once for a spec, and stays as it was made; with another spec it goes, and is made anew. Raises
+def plan(view: BenchmarkView) -> Plan:
+    """Returns the Job. It is created once for a spec and not changed; a new spec replaces it. Raises
     InvalidSpecError."""
     if view.fault:
         raise view.fault
-    if view.kept and view.made:
-        return Plan(children=(_kept(view.made),))
-    if view.made or view.pending:
+    if view.is_current and view.existing_job:
+        return Plan(children=(_keep_job(view.existing_job),))
+    if view.existing_job or view.pending:
         return Plan(children=())
-    claims = _claims(view)
+    claims = _build_claims(view)
     model_volumes.check_free(view.world, claims)
-    return Plan(children=(_made(view, view.world.resource["spec"].get("podOverride") or {}),), shared=claims)
+    return Plan(children=(_build_job(view, view.world.resource["spec"].get("podOverride") or {}),), shared=claims)
 
 
-def granted(view: View, planned: Plan) -> frozenset[Freedom]:
-    """All but what podOverride brings. Raises InvalidSpecError."""
-    return freedoms([_made(view, {})] if view.job else planned.children)
+def granted_freedoms(view: BenchmarkView, planned: Plan) -> frozenset[Freedom]:
+    """Returns all freedoms except those that podOverride needs. Raises InvalidSpecError."""
+    return freedoms([_build_job(view, {})] if view.job else planned.children)
 
 
-def _kept(observed: Object) -> Object:
-    """A Job as it is: nothing of it can be changed."""
+def _keep_job(observed: Object) -> Object:
+    """Returns an existing Job unchanged: none of its fields can be changed."""
     metadata = {field: observed["metadata"].get(field) or {} for field in ("name", "namespace", "labels")}
     metadata["annotations"] = {SPEC: observed["metadata"]["annotations"][SPEC]}
     return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": metadata, "spec": observed["spec"]}
 
 
-def _claims(view: View) -> tuple[Object, ...]:
-    """For the files of a model on nodes."""
+def _build_claims(view: BenchmarkView) -> tuple[Object, ...]:
+    """Builds the claims for the files of a model on nodes."""
     volumes = view.job.access.volumes if view.job else ()
     mark, namespace = nodes.mark(view.job.node_label if view.job else ""), key(view.world.resource).namespace
-    return tuple(model_volumes.claim(name, namespace, mark) for name in model_volumes.names_in([{"volumes": volumes}]))
+    return tuple(
+        model_volumes.build_claim(name, namespace, mark) for name in model_volumes.names_in([{"volumes": volumes}])
+    )
 
 
-def _made(view: View, override: Object) -> Object:
-    """``override``: podOverride as it is written. Raises InvalidSpecError."""
+def _build_job(view: BenchmarkView, override: Object) -> Object:
+    """Builds the Job. ``override``: podOverride as the author wrote it. Raises InvalidSpecError."""
     desired, world = view.job, view.world
     if desired is None:
         raise view.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
@@ -144,14 +146,15 @@ def _made(view: View, override: Object) -> Object:
     return manifest
 
 
-def _uses(desired: Job) -> Object:
-    """What the pod says that it reads, so that the model keeps it there."""
+def _uses(desired: BenchmarkJob) -> Object:
+    """Returns the annotation for what the pod reads, so that the model keeps it there."""
     paths = [mount.path for mount in desired.access.mounts if mount.volume == MODEL_VOLUME]
     return {USES: " ".join(map(use_of, paths))} if desired.node_label and paths else {}
 
 
-def _sidecar(view: View, access: Access) -> Object:
-    """Is ready before the tool begins, and is stopped when that has ended, however it did."""
+def _sidecar(view: BenchmarkView, access: Access) -> Object:
+    """Returns the sidecar. It is ready before the tool starts, and is stopped when the tool has ended, whatever the
+    result."""
     where = next(mount for mount in access.mounts if mount.volume == RESULTS_VOLUME)
     reader = Container(
         name=SIDECAR,
@@ -165,9 +168,8 @@ def _sidecar(view: View, access: Access) -> Object:
 
 
 def _overridden(pod: Object, override: Object) -> Object:
-    """The pod with podOverride laid over it, and the command that keeps its secrets to itself. Raises
-    InvalidSpecError."""
-    container, patch = _given(override, OF_CONTAINER), _given(override, OF_POD)
+    """Merges podOverride over the pod, with a command that hides the pod's secrets. Raises InvalidSpecError."""
+    container, patch = _select_fields(override, OF_CONTAINER), _select_fields(override, OF_POD)
     if container:
         patch["containers"] = [{"name": CONTAINER, **container}]
     laid = merged(pod, patch, "PodSpec")
@@ -175,8 +177,8 @@ def _overridden(pod: Object, override: Object) -> Object:
     return {**laid, "containers": [{**tool, "command": list(genai_bench.command(_secrets(tool)))}]}
 
 
-def _given(override: Object, fields: Mapping[str, type]) -> Object:
-    """Those of these fields that it has. Raises InvalidSpecError where one is no such thing."""
+def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
+    """Returns those of these fields that podOverride sets. Raises InvalidSpecError if one has the wrong type."""
     given = {field: override[field] for field in fields if override.get(field)}
     for field, value in given.items():
         items = value if isinstance(value, list) else ()
@@ -186,7 +188,7 @@ def _given(override: Object, fields: Mapping[str, type]) -> Object:
 
 
 def _secrets(container: Object) -> list[str]:
-    """The variables with secrets that the tool would tell of; with a Secret as a whole, whatever it may have."""
+    """Returns the variables with secrets that the tool would print; for a whole Secret, any of its variables."""
     env = [(str(one.get("name")), one) for one in container.get("env", [])]
     named = [name for name, one in env if one.get("valueFrom")]
     given = [name for name, one in env if one.get("value") and name in genai_bench.CREDENTIAL_VARIABLES]
@@ -194,16 +196,16 @@ def _secrets(container: Object) -> list[str]:
     return [*named, *given, *whole]
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
-    """Once a benchmark is over, what was told of it stays."""
-    resource, manifest = view.world.resource, view.made or {}
+def status(view: BenchmarkView, rejection: Rejection | None) -> StatusResult:
+    """Once a benchmark has ended, its status stays."""
+    resource, manifest = view.world.resource, view.existing_job or {}
     before = resource.get("status") or {}
     over = before.get("state") in ("Completed", "Failed") and before.get("observedGeneration") == generation(resource)
     refused = permanent(rejection)
-    if over and view.kept and not refused and before.get("completionTime"):
+    if over and view.is_current and not refused and before.get("completionTime"):
         own = [one for one in before.get("conditions") or () if one.get("type") in CONDITIONS]
         return StatusResult({**before, "conditions": own})
-    outcome = _refused(refused) if refused else _told(view)
+    outcome = _rejected_state(refused) if refused else _determine_state(view)
     observed = manifest.get("status") or {}
     failed: Object = next((one for one in observed.get("conditions") or () if one["type"] == "Failed"), {})
     times = {"startTime": observed.get("startTime")}
@@ -212,7 +214,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     times["lastReconcileTime"] = times.get("completionTime") or times["startTime"]
     fields = {
         "state": outcome.state,
-        **{name: value for name, value in times.items() if value and view.kept},
+        **{name: value for name, value in times.items() if value and view.is_current},
         **({"failureMessage": outcome.failure.message} if outcome.failure else {}),
         **({"details": results.details(outcome.summary)} if outcome.summary else {}),
     }
@@ -225,28 +227,28 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     )
 
 
-def _refused(rejection: Rejection) -> Told:
+def _rejected_state(rejection: Rejection) -> BenchmarkState:
     failure = Failure(rejection.reason, rejection.message)
-    return Told(state="Failed", failure=failure)
+    return BenchmarkState(state="Failed", failure=failure)
 
 
-def _told(view: View) -> Told:
+def _determine_state(view: BenchmarkView) -> BenchmarkState:
     if view.pending:
-        return Told(pending=view.pending)
-    if not view.kept:
-        return Told(pending=Pending("WaitingForPod", "The benchmark's Job is being created."))
-    over = ended(view.made, "Complete"), ended(view.made, "Failed")
+        return BenchmarkState(pending=view.pending)
+    if not view.is_current:
+        return BenchmarkState(pending=Pending("WaitingForPod", "The benchmark's Job is being created."))
+    over = ended(view.existing_job, "Complete"), ended(view.existing_job, "Failed")
     if any(over):
         return _outcome(view, max(time for time in over if time is not None), failed=over[1] is not None)
     diagnosis = (
         diagnose(None, view.pods, _limits(view.world), view.world.now, lambda _log: None) if view.pods else Diagnosis()
     )
-    diagnosis = diagnosis if view.pods else without_pods(view.made, "measures the service", view.world.now)
+    diagnosis = diagnosis if view.pods else without_pods(view.existing_job, "measures the service", view.world.now)
     running = any(pod.get("status", {}).get("phase") == "Running" for pod in view.pods)
     waiting = (
         Pending("Running", "Requests are being sent.") if running else Pending("WaitingForPod", "Its pod is starting.")
     )
-    return Told(
+    return BenchmarkState(
         state="Running" if running else "Pending",
         pending=waiting,
         failure=diagnosis.failure,
@@ -254,17 +256,17 @@ def _told(view: View) -> Told:
     )
 
 
-def _outcome(view: View, at: float, *, failed: bool) -> Told:
-    """Of a Job that is over since ``at``, in Unix seconds."""
+def _outcome(view: BenchmarkView, at: float, *, failed: bool) -> BenchmarkState:
+    """Returns the state of a Job that ended at ``at``, in Unix seconds."""
     summary, remaining = _summary(view), at + SUMMARY_SECONDS - view.world.now
     if summary is None and remaining > 0:
         waiting = Pending("Running", "The benchmark has ended, and its results are being read.")
-        return Told(state="Running", pending=waiting, recheck_seconds=remaining)
+        return BenchmarkState(state="Running", pending=waiting, recheck_seconds=remaining)
     failure = _failure(view, summary, failed=failed)
-    return Told(state="Failed" if failure else "Completed", failure=failure, summary=summary)
+    return BenchmarkState(state="Failed" if failure else "Completed", failure=failure, summary=summary)
 
 
-def _failure(view: View, summary: Summary | None, *, failed: bool) -> Failure | None:
+def _failure(view: BenchmarkView, summary: Summary | None, *, failed: bool) -> Failure | None:
     last = sentence(last_error(view.pods) or "no reason is given")
     if summary and summary.failed:
         text = f"{summary.failed} of {summary.requests} requests failed, the first with {summary.error or 'no reason'}"
@@ -283,8 +285,8 @@ def _failure(view: View, summary: Summary | None, *, failed: bool) -> Failure | 
     return None
 
 
-def _summary(view: View) -> Summary | None:
-    """What the sidecar of the newest pod wrote last."""
+def _summary(view: BenchmarkView) -> Summary | None:
+    """Returns the summary that the sidecar of the newest pod wrote last."""
     for pod in sorted(view.pods, key=created_unix, reverse=True):
         for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
             message = ((container.get("state") or {}).get("terminated") or {}).get("message")
@@ -294,12 +296,12 @@ def _summary(view: View) -> Summary | None:
 
 
 def _limits(world: World) -> Limits:
-    """None of its containers is an engine's."""
+    """Its containers are not engines."""
     grace = world.settings.unschedulable_grace_seconds
     return Limits(startup_seconds=0, unschedulable_grace_seconds=grace, container="")
 
 
-def _conditions(outcome: Told, rejection: Rejection | None) -> tuple[Condition, ...]:
+def _conditions(outcome: BenchmarkState, rejection: Rejection | None) -> tuple[Condition, ...]:
     if outcome.failure:
         available = ("Available", "False", outcome.failure.reason, outcome.failure.message)
         progressing = ("Progressing", "False", outcome.failure.reason, "See the condition Available.")

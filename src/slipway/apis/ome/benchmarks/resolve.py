@@ -1,8 +1,8 @@
-"""BenchmarkJob, resolved: what is measured, with which tokenizer, and where the results go. Pure.
+"""Resolve: what a BenchmarkJob measures, its tokenizer, and where the results go. Pure.
 
-A service of another namespace can be measured like any other address, as whoever reaches its Service could do without
-this. What only its own namespace may see is neither told nor mounted: the job waits in the same words for a service
-that is not ready and for one that is not there, and the files of a BaseModel or of a claim are left alone.
+A service of another namespace can be measured like any address, because anyone who reaches its Service could do that.
+What only its own namespace may see is neither reported nor mounted: the message is the same for a service that is not
+ready and one that does not exist, and files of a BaseModel or a claim are not used.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ AMAZON = {"aws_profile": "--storage-aws-profile", "aws_region": "--storage-aws-r
 SECRET = re.compile("secret|token|password|access_key|account_key|connection_string", re.IGNORECASE)
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that can be made."""
+class BenchmarkJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A benchmark that can run."""
 
     benchmark: Benchmark
     access: Access
@@ -80,38 +80,38 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Of the nodes that have the tokenizer; empty: any will do."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """A BenchmarkJob and the world around it."""
+class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
+    """A BenchmarkJob and its world."""
 
     world: World
-    made: Object | None = None
+    existing_job: Object | None = None
     """The Job that there is."""
     pods: Sequence[Object] = ()
     """Of that Job, the newest first."""
-    job: Job | None = None
+    job: BenchmarkJob | None = None
     pending: Pending | None = None
     """What the benchmark waits for."""
     fault: InvalidSpecError | None = None
 
     @property
-    def kept(self) -> bool:
-        """Whether the Job was made for this spec: then it is the one, whatever becomes of all else."""
+    def is_current(self) -> bool:
+        """Whether the Job was created for this spec. It is then used whatever else changes."""
         return (
-            self.made is not None
-            and not deleting(self.made)
-            and annotations_of(self.made).get(SPEC) == spec_digest(self.world)
+            self.existing_job is not None
+            and not deleting(self.existing_job)
+            and annotations_of(self.existing_job).get(SPEC) == spec_digest(self.world)
         )
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """What benchmarks read: their Jobs, the service that they measure, and its model."""
+    """Returns the watches of benchmarks: their Jobs, the service that they measure, and its model."""
     kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
         *owned_by(kind, JOB),
         Watch(
             kind=kind, enqueue=enqueue_nothing, indexes={REFERENCES: by_reference(references), NAMESPACE: by_namespace}
         ),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(model_volumes.of_claim, kind=kind)),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(model_volumes.enqueue_users_of_claim, kind=kind)),
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
         Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
         Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
@@ -124,7 +124,7 @@ _measuring = referenced_by(names.BENCHMARK_JOB, names.INFERENCE_SERVICE)
 
 
 def _of_changed_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """The benchmarks of the services that name a model. They read its spec only."""
+    """Returns the benchmarks of the services that name a model. They read its spec only."""
     if change.old and change.new and generation(change.old) == generation(change.new):
         return
     namespace, name = change.key
@@ -139,21 +139,23 @@ def _by_model(service: Object) -> Iterable[str]:
     return (name,) if name else ()
 
 
-def resolve(world: World) -> View:
-    """Raises nothing: why there can be no benchmark is part of its view."""
+def resolve(world: World) -> BenchmarkView:
+    """Raises nothing: the reason why a benchmark cannot run is part of its view."""
     job = world.child(JOB, key(world.resource).name)
-    view = View(world=world, made=job, pods=pods_of(job, world.pods))
-    if view.kept:
+    view = BenchmarkView(world=world, existing_job=job, pods=pods_of(job, world.pods))
+    if view.is_current:
         return view
     try:
-        outcome = _job(world)
+        outcome = _resolve_job(world)
     except InvalidSpecError as error:
         return msgspec.structs.replace(view, fault=error)
-    return msgspec.structs.replace(view, **({"job": outcome} if isinstance(outcome, Job) else {"pending": outcome}))
+    return msgspec.structs.replace(
+        view, **({"job": outcome} if isinstance(outcome, BenchmarkJob) else {"pending": outcome})
+    )
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """The service that is measured; none of a resource that names none."""
+    """Returns the service that a resource measures; empty if it names none."""
     named = (resource["spec"].get("endpoint") or {}).get("inferenceService") or {}
     namespace, name = named.get("namespace"), named.get("name")
     return (Reference(names.INFERENCE_SERVICE, namespace, name),) if namespace and name else ()
@@ -163,7 +165,7 @@ def spec_digest(world: World) -> str:
     return digest(world.resource["spec"])
 
 
-def _job(world: World) -> Job | Pending:
+def _resolve_job(world: World) -> BenchmarkJob | Pending:
     """Raises InvalidSpecError."""
     try:
         spec = msgspec.convert(world.resource["spec"], BenchmarkJobSpec)
@@ -205,7 +207,7 @@ def _job(world: World) -> Job | Pending:
     token = spec.hugging_face_secret_reference
     hub = Access(env=from_secret(token.name, {"HF_TOKEN": TOKEN_KEY})) if token else Access()
     own = of_operator(world.settings.loader) + Access(env=hub_mirror(world.settings.hugging_face_endpoint))
-    return Job(benchmark=benchmark, access=own + hub + access + data + results, node_label=node_label)
+    return BenchmarkJob(benchmark=benchmark, access=own + hub + access + data + results, node_label=node_label)
 
 
 Target = tuple[Mapping[str, str], Access, str]
@@ -258,12 +260,12 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
     if model is None:
         raise InvalidSpecError("TokenizerUnknown", f"The service's model is unknown. {text}")
     own, (namespace, name) = key(world.resource).namespace, key(model)
-    mount = folders.mount(world, model) if namespace in ("", own) else None
+    mount = folders.resolve_mount(world, model) if namespace in ("", own) else None
     if mount is None or not mount.path or own != (mount.claim_namespace or own):
         raise InvalidSpecError("TokenizerUnknown", f"This job cannot read the files of the model {name}. {text}")
     if mount.claim:
         volume = volumes.claim(MODEL_VOLUME, mount.claim, read_only=True)
-    elif mount.leaving:
+    elif mount.is_deleted:
         raise InvalidSpecError("TokenizerUnknown", f"The model {name} is being deleted. {text}")
     else:
         volume = volumes.claim(MODEL_VOLUME, model_volumes.name_for(mount, world.resource), read_only=True)
@@ -271,7 +273,8 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
 
 
 def _model(world: World, service: Object) -> Object | None:
-    """The model that a service names, of its namespace or of the cluster; what its kind says goes first."""
+    """Returns the model that a service names, of its namespace or of the cluster. The kind in the reference takes
+    precedence."""
     namespace, named = key(service).namespace, _named_model(service)
     name = named.get("name")
     if not name:
@@ -283,13 +286,14 @@ def _model(world: World, service: Object) -> Object | None:
 
 
 def _named_model(service: Object) -> Object:
-    """Kind and name of the model in the spec of a service."""
+    """Returns kind and name of the model in the spec of a service."""
     spec: Object = service.get("spec") or {}
     return spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
 
 
 def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:
-    """Arguments and access of the place of the results, which is mounted in any case. Raises InvalidSpecError."""
+    """Returns arguments and access for the location of the results, which is always mounted. Raises
+    InvalidSpecError."""
     scheme, _separator, rest = location.storage_uri.partition("://")
     secret = next((name for name in location.parameters if SECRET.search(name)), "")
     if secret:
@@ -342,7 +346,7 @@ def _dataset(location: StorageSpec | None) -> tuple[str, Access]:
 
 
 def _on_claim(rest: str, field: str) -> tuple[str, str]:
-    """Name and path inside. Raises InvalidSpecError."""
+    """Returns the name of a claim and the path inside it. Raises InvalidSpecError."""
     name, _slash, path = rest.partition("/")
     path = path.rstrip("/")
     if not CLAIM.fullmatch(name) or (path and fault_inside(path)):

@@ -1,4 +1,4 @@
-"""Adapters: FineTunedWeights that a service adds to its model, and how its engine is told of them. Pure."""
+"""Adapters: FineTunedWeights that a service adds to its model, and the engine's arguments for them. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.ome.models.storage import Mount, mount_of, read
+from slipway.apis.ome.models.storage import Mount, mount_of, parse_storage
 from slipway.engines import arguments
 from slipway.engines.programs.vllm import VLLM
-from slipway.engines.recognition import Recognised, given
+from slipway.engines.recognition import Recognised, values_of_flags
 from slipway.kube.objects import Object, as_object
 from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
@@ -19,7 +19,7 @@ LORA = frozenset(("", "lora"))
 
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights that are added to the model, or take its place."""
+    """Weights that are added to the model, or replace it."""
 
     mount: Mount
     strategy: str = ""
@@ -35,10 +35,10 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def adapter_of(weight: Object, settings: Settings) -> Adapter:
-    """A FineTunedWeight as pods use it. Raises InvalidSpecError where its storage cannot be served."""
+    """Returns a FineTunedWeight as pods use it. Raises InvalidSpecError if its storage cannot be served."""
     spec = weight["spec"]
     hyper, configuration = (as_object(spec.get(field)) for field in ("hyperParameters", "configuration"))
-    stored = read(weight, settings)
+    stored = parse_storage(weight, settings)
     return Adapter(
         mount=mount_of(weight, settings),
         strategy=str(hyper.get("strategy", "")).lower(),
@@ -47,15 +47,16 @@ def adapter_of(weight: Object, settings: Settings) -> Adapter:
     )
 
 
-def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
-    """The container whose engine knows its adapters, and the service's ``name`` where it would refuse that.
+def with_adapters(container: Object, recognised: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
+    """Returns the container with the arguments for its adapters, and for the service's ``name`` if the engine would
+    reject that. ``recognised``: what the container runs. Raises InvalidSpecError if it cannot serve these adapters.
 
     ``seen``: what the container runs. Raises InvalidSpecError where that cannot serve these adapters.
     """
     added = [adapter for adapter in adapters if not adapter.merged]
     if len(adapters) - len(added) > 1:
         raise _refused(adapters, "only one can replace the model")
-    flags = (*(_flags(seen, added) if added else ()), *_names(seen, name))
+    flags = (*(_flags(recognised, added) if added else ()), *_names(recognised, name))
     extended = arguments.with_flags(container, flags) if flags else container
     if extended is None and added:
         raise _refused(
@@ -64,24 +65,30 @@ def told(container: Object, seen: Recognised, name: str, adapters: Sequence[Adap
     return container if extended is None else extended
 
 
-def _flags(seen: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
+def _flags(recognised: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
     if other := next((adapter for adapter in added if adapter.strategy not in LORA), None):
         raise _refused(added, f"{other.mount.name} is of the strategy {other.strategy[:64]}, not LoRA")
-    taken = seen.engine.program.adapters if seen.engine and seen.engine.program else None
+    taken = recognised.engine.program.adapters if recognised.engine and recognised.engine.program else None
     if taken is None:
-        what = seen.engine.name if seen.engine else "an unknown engine"
+        what = recognised.engine.name if recognised.engine else "an unknown engine"
         raise _refused(added, f"{what} cannot load them at startup. Use vLLM, SGLang, TGI or llama.cpp")
     flags = taken({adapter.mount.name: adapter.path for adapter in added})
-    if duplicate := next((flag for flag in flags if flag.startswith("--") and given(seen.args, flag)), None):
+    if duplicate := next(
+        (flag for flag in flags if flag.startswith("--") and values_of_flags(recognised.args, flag)), None
+    ):
         raise _refused(added, f"the engine's arguments already contain {duplicate}")
     return flags
 
 
-def _names(seen: Recognised, name: str) -> tuple[str, ...]:
-    """vLLM answers to no name that it was not told, and the gateway knows the service by its own."""
-    if seen.engine is not VLLM or name in seen.served_names:
+def _names(recognised: Recognised, name: str) -> tuple[str, ...]:
+    """vLLM only answers to names on its command line, and the gateway uses the service's own name."""
+    if recognised.engine is not VLLM or name in recognised.served_names:
         return ()
-    names = (*seen.served_names, name) if seen.served_names else (name, *given(seen.args, "--model")[:1])
+    names = (
+        (*recognised.served_names, name)
+        if recognised.served_names
+        else (name, *values_of_flags(recognised.args, "--model")[:1])
+    )
     return ("--served-model-name", *names)
 
 

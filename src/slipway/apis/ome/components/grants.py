@@ -1,8 +1,8 @@
-"""Grants: what of a workload's freedoms is the operator's, where a pod is made of two manifests. Pure.
+"""Grants: which privileges of a workload come from the operator, when its pod is made from two manifests. Pure.
 
-The operator's manifest is for services of authors, who say their part of the same pod. What it brings it brings for the
-process that it runs. An author who changes what runs in the pod, or what that sees, gets none of it. Neither does an
-author whose files the pods read: weights can contain code, and so can a volume of the namespace.
+Authors add their part to the pod of the operator's manifest. The manifest's privileges are for the process that it
+runs. An author who changes what runs in the pod, or what it can see, gets none of them. Neither does an author whose
+files the pods read: weights can contain code, and so can a volume of the namespace.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OF_THE_NAMESPACE = frozenset(("configMap", "persistentVolumeClaim", "secret"))
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose files the pods of a service read."""
+    """The authors of the files that the pods of a service read."""
 
     models: frozenset[str] = frozenset()
     """Names of the volumes with the models."""
@@ -53,19 +53,19 @@ TRUSTED = Files(namespace_trusted=True)
 """Nothing is an author's."""
 
 
-def granted(workload: Object, alone: Object | None, files: Files = TRUSTED) -> frozenset[Freedom]:
-    """The freedoms of a workload that its author need not be allowed.
+def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUSTED) -> frozenset[Freedom]:
+    """Returns the freedoms of a workload that its author need not be allowed.
 
     ``alone``: the same workload as the operator's manifest would have it if the author had said nothing; None: there is
     no such manifest.
     """
     if alone is None:
         return frozenset()
-    found = freedoms([workload])
+    required = freedoms([workload])
     own = dict(templates(alone))
     kept = [(place, pod) for place, pod in templates(workload) if _runs(pod) == _runs(own.get(place, {}))]
     clean = tuple(place for place, pod in kept if files.clean(pod))
-    operators = found & freedoms([alone])
+    operators = required & freedoms([alone])
     free = {one for one in operators if one.setting in ANYBODYS}
     brought = {one for one in operators if one.field.startswith(clean)}
     if files.authors:
@@ -74,13 +74,14 @@ def granted(workload: Object, alone: Object | None, files: Files = TRUSTED) -> f
 
 
 def granted_query(scaled_object: Object, alone: Object | None) -> frozenset[Freedom]:
-    """The same of a ScaledObject: the operator's server and credentials belong together. The query is the author's."""
+    """Returns the granted freedoms of a ScaledObject: the operator's server and credentials belong together. The query
+    is the author's."""
     same = alone is not None and _targets(scaled_object) == _targets(alone)
     return freedoms([scaled_object]) if same else frozenset()
 
 
 def _targets(scaled_object: Object) -> list[Object]:
-    """Which servers KEDA sends its queries to, and with which credentials."""
+    """Returns the servers to which KEDA sends its queries, and their credentials."""
     return [
         {
             "type": one["type"],
@@ -97,12 +98,12 @@ def _of_namespace(volume: Object) -> bool:
 
 
 def _takes_variables(spec: Object) -> bool:
-    """Whether a container takes all variables of a ConfigMap or a Secret, whatever their names are."""
+    """Whether a container imports all variables of a ConfigMap or a Secret, whatever their names."""
     return any(one.get("envFrom") for part in ("initContainers", "containers") for one in spec.get(part) or ())
 
 
 def _runs(template: Object) -> Object:
-    """What runs in a pod and what it sees."""
+    """Returns what runs in a pod and what it can see."""
     spec = template.get("spec") or {}
     fields = {field: value for field, value in spec.items() if field not in WHERE}
     for part in ("initContainers", "containers"):

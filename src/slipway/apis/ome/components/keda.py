@@ -1,6 +1,6 @@
-"""KEDA: a workload's replicas follow a query to Prometheus, as a ScaledObject. Pure.
+"""KEDA: a ScaledObject that scales a workload by a Prometheus query. Pure.
 
-KEDA need not be installed: who needs it says so in a condition, see ``Watch.optional``.
+KEDA is optional: without it, a condition of the service reports that (see ``Watch.optional``).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ INSTALLED_BY = "KEDA, https://keda.sh"
 OPERATORS = ("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
 AUTH_MODES = ("basic", "tls", "bearer", "custom")
 NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?", re.ASCII)
-TOLD = 64
+MAX_QUOTED = 64
 """Characters of a wrong value that a message names."""
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """The query, and what its result is compared with."""
+    """The query, and the threshold for its result."""
 
     server: str = PROMETHEUS_SERVER
     query: str
@@ -39,22 +39,24 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     """How Prometheus is told them, several with commas between."""
 
     def fault(self) -> str:
-        """The first thing that KEDA would not take; empty: nothing."""
+        """Returns the first field that KEDA would reject; empty: none."""
         modes = [one.strip() for one in self.auth_modes.split(",")] if self.auth_modes else []
         unknown = next((one for one in modes if one not in AUTH_MODES), None)
         if self.operator not in OPERATORS:
-            return f"the operator {self.operator[:TOLD]!r} is not one of {', '.join(OPERATORS)}"
+            return f"the operator {self.operator[:MAX_QUOTED]!r} is not one of {', '.join(OPERATORS)}"
         if not NUMBER.fullmatch(self.threshold):
-            return f"the threshold {self.threshold[:TOLD]!r} is not a number"
+            return f"the threshold {self.threshold[:MAX_QUOTED]!r} is not a number"
         if not _address(self.server):
-            return f"{self.server[:TOLD]!r} is not a Prometheus URL such as {PROMETHEUS_SERVER}"
+            return f"{self.server[:MAX_QUOTED]!r} is not a Prometheus URL such as {PROMETHEUS_SERVER}"
         return (
-            "" if unknown is None else f"{unknown[:TOLD]!r} is not an authentication mode: use {', '.join(AUTH_MODES)}"
+            ""
+            if unknown is None
+            else f"{unknown[:MAX_QUOTED]!r} is not an authentication mode: use {', '.join(AUTH_MODES)}"
         )
 
 
 def scaled_object(name: str, served: Served, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:
-    """What has KEDA scale the workload of this kind."""
+    """Builds the ScaledObject with which KEDA scales the workload of this kind."""
     metadata = {
         "serverAddress": trigger.server,
         "metricName": trigger.metric,

@@ -1,7 +1,7 @@
-"""Manifests: pods that somebody else wrote, and what they get where their manifests leave it open. Pure.
+"""Manifests: completes pods from another author's manifest. Pure.
 
-:mod:`slipway.serving.pods.workload` makes pods of what an API says in our words. Where an API takes whole pods, these
-serve, drain and fail like the others by what is added here, and have as little privilege as they can do with.
+:mod:`slipway.serving.pods.workload` creates pods from an API's typed spec. For an API that takes whole pods, this
+module adds what makes them serve, drain and fail like the others, with as few privileges as possible.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GIVES_ALL = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"))
 
 
 def finished(pod: Object, port: int, drain: Drain) -> Object:
-    """The spec of a pod whose first container does the work and listens on ``port``, as Kubernetes shall have it."""
+    """Completes the spec of a pod whose first container does the work and listens on ``port``."""
     first, *others = pod["containers"]
     parts = {"containers": [_finished(_drained(first, drain.hook(port)), port), *map(_finished, others)]}
     if pod.get("initContainers"):
@@ -29,9 +29,9 @@ def finished(pod: Object, port: int, drain: Drain) -> Object:
 
 
 def answering(container: Object, port: int, *, on_node: bool) -> Object:
-    """A container that requests go to: with its port, by the name that Prometheus looks for unless it has another one,
-    and ready when that takes connections. ``on_node``: whether it has the node's own network, where a port that is
-    declared is one of the node's."""
+    """Completes a container that gets requests: with its port, under the name that Prometheus looks for unless it has
+    another one, and ready when the port accepts connections. ``on_node``: whether it uses the node's network, where a
+    declared port blocks the port of the node."""
     named = {"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}
     declared = container.get("ports") or ([] if on_node else [named])
     free = all(one.get("name") != PORT_NAME for one in declared)
@@ -50,7 +50,7 @@ def _drained(container: Object, hook: Object) -> Object:
 
 
 def _finished(container: Object, port: int = FIRST_FREE_PORT) -> Object:
-    """With its last log lines in the pod's status, where the diagnosis reads them."""
+    """Adds the container's last log lines to the pod's status, where the diagnosis reads them."""
     usual = {"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "FallbackToLogsOnError"}
     return {**usual, **container, "securityContext": _security(container.get("securityContext") or {}, port)}
 

@@ -1,8 +1,8 @@
-"""Overlay: a service laid over its runtime, component by component. Pure.
+"""Overlay: merges a service over its runtime, component by component. Pure.
 
-A component is there if the service declares it. What the runtime says of it is the base, what the service says goes
-before, by the keys of Kubernetes' own lists. The runner is the container that answers: it is merged into the one of its
-name, and comes first among the containers.
+A component exists if the service declares it. The runtime's fields are the base, and the service's fields override
+them, by the keys of Kubernetes' own lists. The runner is the container that answers: it is merged into the container
+with its name, and becomes the first one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GROUP = ("leader", "worker")
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of a service, with its runtime's share."""
+    """One component of a service, with its runtime's share."""
 
     name: Name
     extension: ComponentExtensionSpec
@@ -69,15 +69,15 @@ def components(service: Object, runtime: Object | None) -> tuple[Component, ...]
 
 
 def bare(service: Object, runtime: Object) -> Object:
-    """A service that says nothing of its components, but declares those that the runtime has by itself: what comes of
-    it is the runtime's."""
+    """Returns a service that sets no fields of its components, but declares those that the runtime defines alone: its
+    result is the runtime's."""
     spec = as_object(service.get("spec"))
     chosen = {field: spec[field] for field in ("model", "runtime") if spec.get(field) is not None}
-    stated = [name for name in NAMES if spec.get(name) is not None and _stands(name, runtime)]
+    stated = [name for name in NAMES if spec.get(name) is not None and _is_defined_by_runtime(name, runtime)]
     return {**service, "spec": chosen | {name: Object() for name in stated}}
 
 
-def _stands(name: Name, runtime: Object) -> bool:
+def _is_defined_by_runtime(name: Name, runtime: Object) -> bool:
     """Whether a runtime alone defines what runs in a component."""
     try:
         return bool(components({"spec": {name: {}}}, runtime))
@@ -86,13 +86,13 @@ def _stands(name: Name, runtime: Object) -> bool:
 
 
 def runner(pod: Object) -> Object:
-    """The container that answers, of a component's pod."""
+    """Returns the container that answers, of a component's pod."""
     container: Object = pod["containers"][0]
     return container
 
 
 def _of_runtime(spec: Object, name: Name) -> Object:
-    """What a runtime says of a component. One of earlier versions says it of the engine alone, as a pod."""
+    """Returns a runtime's fields of a component. Runtimes of earlier versions define the engine alone, as a pod."""
     config = spec.get(f"{name}Config")
     if config is not None or name != "engine":
         return as_object(config)
@@ -127,7 +127,8 @@ def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Comp
 
 
 def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
-    """The spec of a pod, with what the runtime says of all its pods. ``role``: leader or worker; empty: no group."""
+    """Returns the spec of a pod, with the runtime's fields for all its pods. ``role``: leader or worker; empty: no
+    group."""
     spec, roles = laid.pod_spec(place), (role,) if role else ()
     layers = [(one, *(as_object(one.get(role)) for role in roles)) for one in (base, patch)]
     # As in OME, the runtime's own selector takes precedence over its parts', and the service's over both.
@@ -139,7 +140,7 @@ def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, r
 
 
 def _with_resources(container: Object, runtime: Object) -> Object:
-    """The container, with resources of the runtime's own container of its name where it has none itself."""
+    """Returns the container, with the resources of the runtime's container of its name if it has none itself."""
     own = (one for one in _objects(runtime.get("containers")) if one.get("name") == container.get("name"))
     base, given = (as_object(one.get("resources")) for one in (next(own, {}), container))
     base = {field: base[field] for field in ("limits", "requests") if field in base}
@@ -147,7 +148,7 @@ def _with_resources(container: Object, runtime: Object) -> Object:
 
 
 class Laid(msgspec.Struct, frozen=True):
-    """A pod of the service over one of the runtime, its runner apart."""
+    """A pod of the service merged over one of the runtime, with its runner separate."""
 
     pod: Object
     runner: Object
@@ -169,19 +170,20 @@ class Laid(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> bool:
-        """Whether it says what runs in it."""
+        """Whether it defines what runs in it."""
         return bool(self.runner or self.pod.get("containers"))
 
     def within(self, whole: Laid) -> Laid:
-        """This pod of a group, laid over the component's own; what runs in that one only counts if it says nothing of
-        it."""
+        """Merges this pod of a group over the component's own. What runs in that one only counts if this one defines
+        nothing."""
         if not self.runs:
             return Laid(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
         shared = {field: value for field, value in whole.pod.items() if field != "containers"}
         return msgspec.structs.replace(self, pod=merged(shared, self.pod, "PodSpec"))
 
     def pod_spec(self, place: str) -> Object:
-        """The spec of the pod, its runner the first container. Raises InvalidSpecError where nothing runs in it."""
+        """Returns the spec of the pod, with the runner as its first container. Raises InvalidSpecError if nothing runs
+        in it."""
         containers = _objects(self.pod.get("containers"))
         name = str(self.runner.get("name") or predictor.RUNNER)
         candidates = (
@@ -203,13 +205,14 @@ class Laid(msgspec.Struct, frozen=True):
 
 
 def _with_account(pod: Object) -> Object:
-    """A pod with the current name of the field serviceAccount, by which the service's replaces the runtime's."""
+    """Renames the deprecated field of the service account in a pod, so that the service's account replaces the
+    runtime's."""
     account = pod.pop("serviceAccount", None)
     return pod | ({"serviceAccountName": account} if account and not pod.get("serviceAccountName") else {})
 
 
 def _named(container: Object) -> Object:
-    """A container without texts that are empty as a typed client has to write them: they are no names and no images."""
+    """Returns a container without the empty texts that a typed client must write: they are not names or images."""
     return {field: value for field, value in container.items() if value or field not in ("image", "name")}
 
 

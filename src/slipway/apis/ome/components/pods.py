@@ -1,7 +1,7 @@
-"""Pods: a component becomes a finished pod template. Pure.
+"""Pods: a component's finished pod template. Pure.
 
-What the manifests say stays as they say it. Added is what they leave out: the model's files and where they are, names,
-variables, a probe, the time to drain, and as little privilege as the manifest can do with.
+The manifests' fields stay unchanged. Missing ones are added: the model's files and their paths, names, variables, a
+probe, time to drain, and as few privileges as possible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slipway.apis.ome.components.adapters import Adapter
 from slipway.apis.ome.components.overlay import Component
 from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.models.storage import Mount, use_of
-from slipway.engines.recognition import Recognised, given, recognise
+from slipway.engines.recognition import Recognised, recognise, values_of_flags
 from slipway.kube.objects import Object, as_object
 from slipway.kube.values.names import NAME_LENGTH, ending
 from slipway.kube.values.quantity import amount
@@ -72,12 +72,13 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def served(self) -> Mount | None:
-        """What the engine loads: the model, or the weights that take its place."""
+        """What the engine loads: the model, or the weights that replace it."""
         return next((adapter.mount for adapter in self.adapters if adapter.merged), self.model)
 
 
 def template(component: Component, role: Role, context: PodContext) -> Object:
-    """A pod template, finished: ``{"metadata": ..., "spec": ...}``. ``role``: which pod of the component.
+    """Returns a finished pod template: ``{"metadata": ..., "spec": ...}``. ``role``: which pod of the component. Raises
+    InvalidSpecError if the manifests cannot be served.
 
     Raises InvalidSpecError where the manifests ask for what cannot be served.
     """
@@ -88,7 +89,7 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     main = _with_models(_with_variables(spec["containers"][0], own), mounts)
     seen = recognise(main)
     if component.name != "router":
-        main = adapters.told(main, seen, context.service["metadata"]["name"], context.adapters)
+        main = adapters.with_adapters(main, seen, context.service["metadata"]["name"], context.adapters)
     main = _unsealed(main, seen)
     if role != "worker":
         _check_port(main, seen)
@@ -98,29 +99,29 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     spec = with_groups(spec, context.device_groups)
     annotations = _annotations(component, role, context, mounts)
     # Files that come from elsewhere are others, though they lie where the former did.
-    annotations[TEMPLATE] = digest([spec, *(mount.wanted for mount in mounts)])
+    annotations[TEMPLATE] = digest([spec, *(mount.identity for mount in mounts)])
     labels = _labels(component, context)
     if seen.engine and role != "worker":
         labels[names.ENGINE_LABEL] = seen.engine.name
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
 
-def _unsealed(container: Object, seen: Recognised) -> Object:
-    """Without a key that its engine might have from a Secret or a ConfigMap."""
+def _unsealed(container: Object, recognised: Recognised) -> Object:
+    """Returns the container without a key that its engine might get from a Secret or a ConfigMap."""
     env, env_from = container.get("env") or (), container.get("envFrom") or ()
-    empty = seen.engine.cleared(env, env_from, str(container.get("image", ""))) if seen.engine else ()
+    empty = recognised.engine.cleared(env, env_from, str(container.get("image", ""))) if recognised.engine else ()
     return {**container, "env": [*env, *empty]} if empty else container
 
 
-def _drain(seen: Recognised, role: Role, context: PodContext) -> Drain:
-    """The pods of a group go together, whatever one of them has to do: a hook in each would part them."""
-    if seen.engine and role == "pod":
-        return seen.engine.drain(context.drain_seconds, "".join(given(seen.args, "--host")[:1]))
+def _drain(recognised: Recognised, role: Role, context: PodContext) -> Drain:
+    """The pods of a group end together, whatever work one of them has left: a hook in each would separate them."""
+    if recognised.engine and role == "pod":
+        return recognised.engine.drain(context.drain_seconds, "".join(values_of_flags(recognised.args, "--host")[:1]))
     return Drain(seconds=context.drain_seconds, shell=False)
 
 
 def _rendered(pod: Object, service: Object) -> Object:
-    """The pod with its placeholders replaced. Other braces, as in templates of chats, stay."""
+    """Returns the pod with its placeholders replaced. Other braces, as in chat templates, stay."""
     text = msgspec.json.encode(pod).decode()
     if "{{" not in text:
         return pod
@@ -134,14 +135,14 @@ def _rendered(pod: Object, service: Object) -> Object:
 
 
 def _value(match: re.Match[str], metadata: Object) -> str:
-    """Empty for a label or an annotation that is not there."""
+    """Returns the value; empty for a missing label or annotation."""
     if match[1]:
         return str(metadata.get(match[1].lower(), ""))
     return str((metadata.get(match[2].lower()) or {}).get(match[3], ""))
 
 
 def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mount, ...]:
-    """The folders that a component reads. A router does where its command line says so, as for a tokenizer."""
+    """Returns the mounts of a component. A router gets those that its command line names, as for a tokenizer."""
     served = context.served
     if component.name == "router":
         line = " ".join(map(str, (*(main.get("command") or ()), *(main.get("args") or ()))))
@@ -152,7 +153,7 @@ def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mo
 
 
 def _variables(component: Component, role: Role, main: Object, context: PodContext) -> tuple[Object, ...]:
-    """Before those of the manifest, which may refer to them."""
+    """Returns variables to put before those of the manifest, which may refer to them."""
     environment: dict[str, str] = {}
     if context.served and context.served.path:
         environment[MODEL_PATH] = context.served.path
@@ -172,17 +173,17 @@ def _with_variables(main: Object, own: Sequence[Object]) -> Object:
     return {**main, "env": combined} if combined else main
 
 
-def _check_port(main: Object, seen: Recognised) -> None:
-    """Raises InvalidSpecError for arguments that move the engine to a port of which nothing else knows."""
+def _check_port(main: Object, recognised: Recognised) -> None:
+    """Raises InvalidSpecError for arguments that move the engine to a port that nothing else uses."""
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
-    if declared and seen.argument_port and seen.argument_port not in declared:
+    if declared and recognised.argument_port and recognised.argument_port not in declared:
         ports = ", ".join(map(str, declared))
-        text = f"the arguments of {main['name']} set port {seen.argument_port}, but its ports are {ports}"
+        text = f"the arguments of {main['name']} set port {recognised.argument_port}, but its ports are {ports}"
         raise InvalidSpecError("InvalidSpec", f"{text}. Make them match")
 
 
 def router_account(pod: Object, service: str) -> str:
-    """The service account of a service's router, which lists the pods of its engines."""
+    """Returns the service account of a service's router, which lists the pods of its engines."""
     return str(pod.get("serviceAccountName") or names.component_name(service, "router"))
 
 
@@ -193,7 +194,7 @@ def _account(component: Component, spec: Object, context: PodContext) -> Object:
 
 
 def _gpus(container: Object) -> int:
-    """GPUs of a container, of whatever make."""
+    """Counts the GPUs of a container, of any vendor."""
     resources = container.get("resources") or {}
     limits, requests = (as_object(resources.get(field)) for field in ("limits", "requests"))
     try:
@@ -203,7 +204,7 @@ def _gpus(container: Object) -> int:
 
 
 def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
-    """Read-only, and in place of what the manifest mounts there."""
+    """Mounts the models read-only, in place of the manifest's mounts at these paths."""
     if not mounts:
         return main
     paths, taken = {mount.path for mount in mounts}, {volume_name(mount) for mount in mounts}
@@ -221,7 +222,7 @@ def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
 
 
 def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) -> Object:
-    """With the volumes of the models, on nodes that have them."""
+    """Adds the volumes of the models, on nodes that have them."""
     if not mounts:
         return spec
     own = [_volume(mount, context) for mount in mounts]
@@ -245,7 +246,7 @@ def _volume(mount: Mount, context: PodContext) -> Object:
 
 
 def volume_name(mount: Mount) -> str:
-    """Of the volume with a model's files, in every pod that reads them."""
+    """Returns the name of the volume with a model's files, in every pod that reads them."""
     plain = mount.name if mount.kind != names.FINE_TUNED_WEIGHT else f"weights-{mount.name}"
     return ending(plain.replace(".", "-"), NAME_LENGTH)
 
@@ -274,8 +275,8 @@ def _labels(component: Component, context: PodContext) -> Object:
     return {**passed, **component.extension.labels, **ours}
 
 
-def _flag(given: Sequence[object]) -> str:
-    return "true" if given else "false"
+def _flag(setting: Sequence[object]) -> str:
+    return "true" if setting else "false"
 
 
 def _annotations(component: Component, role: Role, context: PodContext, mounts: Iterable[Mount]) -> Object:

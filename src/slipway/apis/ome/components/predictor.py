@@ -1,4 +1,4 @@
-"""Predictor: model, runtime and engine of a service as earlier versions wrote them, in one field. Pure."""
+"""Predictor: model, runtime and engine of a service in the single field of earlier versions. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NOT_OF_CONTAINERS = frozenset(
 
 
 def used(resource: Object) -> bool:
-    """Whether a service says anything by its predictor."""
+    """Whether a service sets any field of its predictor."""
     spec = resource.get("spec")
     return isinstance(spec, dict) and bool(as_object(spec.get("predictor")))
 
 
 def migrated(resource: Object) -> Object:
-    """The service with its predictor as engine, model and runtime, where it does not have these itself; any other one
-    as it is."""
+    """Returns the service with its predictor as engine, model and runtime, unless it sets these itself; any other one
+    unchanged."""
     if not used(resource):
         return resource
     spec = {field: value for field, value in resource["spec"].items() if field != "predictor"}
@@ -48,7 +48,7 @@ def _parts(predictor: Object) -> Object:
 
 
 def main(containers: list[Object]) -> Object | None:
-    """The container that answers, of those whose manifest does not say it; None: there is none."""
+    """Returns the container that answers, if the manifest does not name it; None: there is none."""
     named = [one for one in containers if one.get("name") == RUNNER]
     alike = [one for one in containers if HINT in str(one.get("name", ""))]
     return next(iter((*named, *alike, *containers)), None)

@@ -1,8 +1,8 @@
-"""Scaling: what the replicas of a component follow. Pure.
+"""Scaling: what determines the replicas of a component. Pure.
 
-Kubernetes' autoscaler follows cpu and memory, KEDA a query to Prometheus, ours the requests at the gateway: it is the
-only one that goes to zero, as the gateway has the requests wait. Groups of several nodes follow nothing unless they
-ask for requests or KEDA.
+Kubernetes' autoscaler uses CPU and memory, KEDA a Prometheus query, and Slipway's autoscaler the requests at the
+gateway. Only the last one scales to zero, because the gateway holds the requests. Groups of several nodes are scaled
+only if they ask for requests or KEDA.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RUNNING = "vllm:num_requests_running"
 
 
 class Scaler(msgspec.Struct, frozen=True, kw_only=True):
-    """What the replicas of one component follow."""
+    """What determines the replicas of one component."""
 
     by: Literal["nobody", "resources", "requests", "keda", "external"]
     lowest: int
@@ -54,8 +54,8 @@ def scaler(
     *,
     group: bool,
 ) -> Scaler:
-    """What a component asks for. ``annotations``: the service's with the component's own; ``keda``: the service's;
-    ``group``: whether a replica is several pods. Raises InvalidSpecError."""
+    """Returns the scaler that a component requests. ``annotations``: the service's with the component's own; ``keda``:
+    the service's; ``group``: whether a replica is several pods. Raises InvalidSpecError."""
     lowest = 1 if extension.min_replicas is None else extension.min_replicas
     highest = max(extension.max_replicas or lowest, lowest)
     metric = extension.scale_metric or annotations.get(names.METRICS) or "cpu"
@@ -110,7 +110,7 @@ def trigger(
 
 
 def running_requests(metrics: Metrics | None, namespace: str, workload: str) -> str:
-    """A query for the requests that the pods of a workload are answering."""
+    """Returns a query for the requests in flight at the pods of a workload."""
     metric = (metrics.running if metrics else "") or RUNNING
     return f'sum({metric}{{namespace="{namespace}",pod=~"{workload}-.*"}})'
 
@@ -128,7 +128,7 @@ def _class(annotations: Mapping[str, str], *configs: KedaConfig | None) -> str:
 
 
 def _utilization(annotations: Mapping[str, str]) -> int:
-    """Percent; 0: nothing is said."""
+    """Percentage; 0: not set."""
     text = annotations.get(names.TARGET_UTILIZATION)
     if text is None:
         return 0

@@ -1,8 +1,8 @@
-"""Folders: which model has which folder of the nodes. Pure.
+"""Folders: which model owns which folder of the nodes. Pure.
 
 Models of the cluster, which are the operator's, come first. Next are models below their namespace's folder, or below a
-folder that the operator shares with all namespaces. Last are models whose files an earlier version loaded
-elsewhere: the nodes' records name these paths, and only the controller writes the records.
+folder that the operator shares with all namespaces. Last are models whose files an earlier version loaded elsewhere:
+the nodes' records name these paths, and only the controller writes the records.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ ANY_PATH = _Anything()
 
 
 class Rank(NamedTuple):
-    """Orders models that want one folder. Of one group, a model whose files are there comes before new ones."""
+    """Orders models that claim one folder. Within a group, a model whose files are loaded comes before new ones."""
 
     group: int
-    comes: bool
+    is_new: bool
     age: tuple[str, ...]
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A model that has, or wants, a folder of the nodes."""
+    """A model that has, or requests, a folder of the nodes."""
 
     model: Object
     stored: Stored
@@ -68,73 +68,74 @@ class Claim(msgspec.Struct, frozen=True):
         return 2 if self.former else int(bool(self.owner))
 
 
-def settle(world: World, model: Object) -> Stored:
-    """The model's storage. Raises InvalidSpecError if it cannot be served, or if another model has the folder."""
+def resolve_storage(world: World, model: Object) -> Stored:
+    """Returns the model's storage. Raises InvalidSpecError if it cannot be served, or if another model has the
+    folder."""
     kept = recorded_paths(world, model) if _may_be_former(model, world.settings) else frozenset[str]()
-    stored = storage.read(model, world.settings, kept)
+    stored = storage.parse_storage(model, world.settings, kept)
     if stored.root:
         mine = Claim(model, stored, not storage.is_placed(stored.path, key(model).namespace, world.settings))
-        if rival := next(_rivals(world, mine), None):
-            raise InvalidSpecError(TAKEN, _taken(mine, rival))
+        if rival := next(_find_rivals(world, mine), None):
+            raise InvalidSpecError(TAKEN, _describe_conflict(mine, rival))
     return stored
 
 
-def mount(world: World, model: Object) -> Mount:
-    """How pods read a model. Raises InvalidSpecError if they may not, or if there is nothing that can be served."""
-    return mount_of(model, world.settings, settle(world, model))
+def resolve_mount(world: World, model: Object) -> Mount:
+    """Returns how pods read a model. Raises InvalidSpecError if they may not, or if the model has nothing to serve."""
+    return mount_of(model, world.settings, resolve_storage(world, model))
 
 
-def wished_paths(model: Object, settings: Settings) -> frozenset[str]:
-    """The folders that a model might have if it were alone: here, or by an earlier version."""
+def possible_paths(model: Object, settings: Settings) -> frozenset[str]:
+    """Returns the folders that a model could have without other models, in this version or an earlier one."""
     return frozenset(path for path in (_path(model, settings), _path(model, settings, ANY_PATH)) if path)
 
 
-def _path(model: Object, settings: Settings, kept: Container[str] = ()) -> str:
+def _path(model: Object, settings: Settings, allowed: Container[str] = ()) -> str:
     try:
-        stored = storage.read(model, settings, kept)
+        stored = storage.parse_storage(model, settings, allowed)
     except InvalidSpecError:
         return ""
     return stored.path if stored.root else ""
 
 
 def recorded_paths(world: World, model: Object) -> frozenset[str]:
-    """The folders that nodes have of a model, by their records. A folder that contains those of all models without a
+    """Returns a model's folders according to the records of nodes. A folder that contains those of all models without a
     path belongs to no single model."""
-    paths = {_record_path(nodes.read(node), model) for node in world.list(NODE)} - {""}
+    paths = {_record_path(nodes.parse_node(node), model) for node in world.list(NODE)} - {""}
     shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in paths for scheme in storage.FETCHED}
     return frozenset(paths - shared)
 
 
-def may_have(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
-    """Whether a model may have a folder wherever it is asked for, or as a node has its files there."""
+def may_use_folder(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
+    """Whether a model may have a folder wherever it is requested, or because a node has its files there."""
     placed = storage.is_placed(path, key(model).namespace, settings)
-    return placed or any(_record_path(nodes.read(node), model) == path for node in listers.list(NODE))
+    return placed or any(_record_path(nodes.parse_node(node), model) == path for node in listers.list(NODE))
 
 
-def occupied(world: World, node: Node, path: str) -> bool:
-    """Whether a folder stays on a node though the world's model leaves it: it is in or around the folder of a model
-    that comes first, or another model of the same owner has it or one inside."""
+def is_folder_in_use(world: World, node: Node, path: str) -> bool:
+    """Whether a folder stays on a node when the world's model gives it up: it is in or around the folder of a model
+    that takes precedence, or another model of the same owner has it or one inside it."""
     mine, settings = world.resource, world.settings
     group = 0 if not key(mine).namespace else 1 if storage.is_placed(path, key(mine).namespace, settings) else 2
-    for one in overlapping(world.listers, settings, path):
+    for one in find_overlapping(world.listers, settings, path):
         if uid(one.model) == uid(mine):
             continue
         there = _record_path(node, one.model) == one.stored.path
         if one.owner != key(mine).namespace:
             if there or (one.group <= group and not one.owner):
                 return True
-        elif (there or not one.former) and not deleting(one.model) and _within(one.stored.path, path):
+        elif (there or not one.former) and not deleting(one.model) and _is_within(one.stored.path, path):
             return True
     return False
 
 
-def loaded_by_others(world: World, node: Node, path: str) -> bool:
-    """Whether another model of the same owner than the world's has its files in a folder of a node."""
+def is_loaded_by_others(world: World, node: Node, path: str) -> bool:
+    """Whether another model of the owner of the world's model has its files in a folder of a node."""
     mine = world.resource
-    for one in overlapping(world.listers, world.settings, path):
+    for one in find_overlapping(world.listers, world.settings, path):
         if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
             continue
-        record = nodes.recorded(node, nodes.mark(storage.node_label(one.model)), uid(one.model))
+        record = nodes.find_record(node, nodes.mark(storage.node_label(one.model)), uid(one.model))
         if record and record.seal_of(path):
             return True
     return False
@@ -142,23 +143,23 @@ def loaded_by_others(world: World, node: Node, path: str) -> bool:
 
 def overlap(one: str, other: str) -> bool:
     """Whether two folders are the same, or one is inside the other."""
-    return _within(one, other) or _within(other, one)
+    return _is_within(one, other) or _is_within(other, one)
 
 
-def overlapping(
+def find_overlapping(
     listers: Listers,
     settings: Settings,
     path: str,
     kinds: Collection[Kind] = tuple(KINDS.values()),
     among: Collection[str] = (PATH, FORMER),
 ) -> Iterator[Claim]:
-    """The models of these indexes that may have this folder, one inside of it, or one around it."""
+    """Returns the models of these indexes that may have this folder, one inside it, or one around it."""
     values = (path, *(f"{EXACTLY}{above}" for above in _with_parents(path)[:-1]))
     for kind in kinds:
         for index in among if kind.namespaced else [one for one in among if one == PATH]:
             former = index == FORMER
             for model in (one for value in values for one in listers.list(kind, index, value)):
-                yield Claim(model, storage.read(model, settings, ANY_PATH if former else ()), former)
+                yield Claim(model, storage.parse_storage(model, settings, ANY_PATH if former else ()), former)
 
 
 def by_folder(volume: Object) -> Iterable[str]:
@@ -167,8 +168,8 @@ def by_folder(volume: Object) -> Iterable[str]:
     return (*_with_parents(path), f"{EXACTLY}{path}") if path else ()
 
 
-def held_by_others(listers: Listers, model: Object, path: str) -> bool:
-    """Whether pods of other authors may still mount a folder, one inside, or one around it. Files of a model of the
+def is_mounted_by_others(listers: Listers, model: Object, path: str) -> bool:
+    """Whether pods of other authors may still mount a folder, one inside it, or one around it. Files of a model of the
     cluster may be read in any namespace."""
     namespace = key(model).namespace
     if not namespace:
@@ -182,36 +183,36 @@ def held_by_others(listers: Listers, model: Object, path: str) -> bool:
 # Precedence
 
 
-def _rivals(world: World, mine: Claim) -> Iterator[Claim]:
-    """The models that keep a model from its folder."""
+def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
+    """Returns the models that prevent a model from getting its folder."""
     kinds = tuple(KINDS.values()) if mine.owner else CLUSTER_KINDS
     rank: Rank | None = None
     among = (PATH, FORMER) if mine.former else (PATH,)  # there may be any number of the others, and all come after it
-    for other in overlapping(world.listers, world.settings, mine.stored.path, kinds, among):
+    for other in find_overlapping(world.listers, world.settings, mine.stored.path, kinds, among):
         same_owner = other.owner == mine.owner
-        if uid(other.model) == uid(mine.model) or other.group > mine.group or (same_owner and _get_along(mine, other)):
+        if uid(other.model) == uid(mine.model) or other.group > mine.group or (same_owner and _may_share(mine, other)):
             continue
         rank = rank or _rank(world, mine)
         theirs = _rank(world, other) if other.group == mine.group else Rank(other.group, True, ())
-        if other.former and theirs.comes:  # no node has files of it, so that it has no right to the folder
+        if other.former and theirs.is_new:  # no node has files of it, so that it has no right to the folder
             continue
         nested = other.stored.path != mine.stored.path
-        if theirs < rank and not (same_owner and nested and not rank.comes):
+        if theirs < rank and not (same_owner and nested and not rank.is_new):
             yield other
 
 
-def _get_along(one: Claim, other: Claim) -> bool:
-    """Whether two models of one owner may share the folder: only loads of different files spoil each other."""
+def _may_share(one: Claim, other: Claim) -> bool:
+    """Whether two models of one owner may share a folder. Only loads of different files damage each other."""
     if deleting(other.model) or not one.stored.url or not other.stored.url:
         return True
-    return one.stored.path == other.stored.path and one.stored.wanted == other.stored.wanted
+    return one.stored.path == other.stored.path and one.stored.identity == other.stored.identity
 
 
 def _rank(world: World, claim: Claim) -> Rank:
     return Rank(claim.group, claim.stored.path not in recorded_paths(world, claim.model), age(claim.model))
 
 
-def _taken(mine: Claim, rival: Claim) -> str:
+def _describe_conflict(mine: Claim, rival: Claim) -> str:
     mine_path, path = mine.stored.path, rival.stored.path
     other = f"The {rival.model['kind']} {key(rival.model)}"
     if rival.owner not in ("", mine.owner):  # authors learn nothing of models of other namespaces
@@ -226,7 +227,7 @@ def _taken(mine: Claim, rival: Claim) -> str:
 # What leads to a model
 
 
-NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.trimmed)
+NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.trim_node)
 """What other kinds read to know a model's folder, in addition to models."""
 
 
@@ -235,7 +236,7 @@ def indexes(settings: Settings) -> dict[str, IndexFunction]:
 
 
 class _ByPath(msgspec.Struct, frozen=True):
-    """Index function for :data:`PATH` and :data:`FORMER`; of the same settings two are equal."""
+    """Index function for :data:`PATH` and :data:`FORMER`. Two with the same settings are equal."""
 
     settings: Settings
     former: bool
@@ -248,18 +249,18 @@ class _ByPath(msgspec.Struct, frozen=True):
 
 
 def _may_be_former(model: Object, settings: Settings) -> bool:
-    """Whether an earlier version may have put the files where this one would not."""
+    """Whether an earlier version may have loaded the files into a folder that this version would not choose."""
     namespace = key(model).namespace
     path = _path(model, settings, ANY_PATH) if namespace else ""
     return bool(path) and not storage.is_placed(path, namespace, settings)
 
 
 def _record_path(node: Node, model: Object) -> str:
-    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+    record = nodes.find_record(node, nodes.mark(storage.node_label(model)), uid(model))
     return record.path if record else ""
 
 
-def _within(path: str, folder: str) -> bool:
+def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 

@@ -1,4 +1,4 @@
-"""Jobs: the runs of the loader that a model wants, on a node or beside a claim. Pure."""
+"""Jobs: the loader's tasks for a model, on a node or on a claim. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from slipway.apis.ome import names
-from slipway.apis.ome.models.resolve import View
+from slipway.apis.ome.models.resolve import ModelView
 from slipway.apis.ome.models.storage import Stored
 from slipway.apis.ome.settings import ome
 from slipway.artifacts.locations import huggingface
@@ -43,7 +43,7 @@ from slipway.weights.sources.credentials import (
 
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
 VOLUME, DONOR, PARENT = "models", "donor", "parent"
-REUSE, KNOWN = "--reuse=", "--known"
+REUSE, SEAL_KNOWN = "--reuse=", "--known"
 DEADLINES = {"load": LOAD_SECONDS, "evict": 0, "inspect": ANSWER_SECONDS}
 """Seconds after which a Job fails; 0: never."""
 CLAIM_FOLDER = "/mnt/claim"
@@ -52,8 +52,8 @@ BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
 TOKEN_KEY, GOOGLE_KEY = "token", "credentials.json"
 
 
-class Errand(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is wanted. A Job is made of it only where one is needed: there may be thousands of nodes."""
+class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task of the loader. A Job is only created for it if needed, because there may be thousands of nodes."""
 
     what: Literal["load", "evict", "inspect"]
     words: tuple[str, ...]
@@ -64,94 +64,100 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     replaces: bool = False
     """Whether a folder that may be another namespace's is replaced by a new one."""
 
-    def to(self, node: Node) -> Errand:
-        """The same on a node, once for each start of it."""
+    def on_node(self, node: Node) -> LoaderTask:
+        """Returns the task on a node, once for each boot of the node."""
         return msgspec.structs.replace(self, place=(node.uid, node.boot), node=node.name)
 
-    def knowing(self, seal: str, donor: str, replaces: bool) -> Errand:
-        """The same with the folder's seal, and with another folder of the node that may have the same files.
+    def with_seal(self, seal: str, donor: str, replaces: bool) -> LoaderTask:
+        """Returns the task with the folder's seal, and with another folder of the node that may have the same files.
         ``replaces``: see the field."""
         words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
         access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
         if replaces:  # only the container that does it mounts the folder above: see _owner
-            access += Access(volumes=_above(self.words[2]).volumes)
+            access += Access(volumes=_mount_parent(self.words[2]).volumes)
         return msgspec.structs.replace(self, words=words, access=access, replaces=replaces)
 
 
-def load(view: View, stored: Stored) -> Errand:
-    """Brings the files onto a node, or looks at what the node has."""
+def load_task(view: ModelView, stored: Stored) -> LoaderTask:
+    """Returns the task that loads the files onto a node, or checks those that the node has."""
     folder = _folder(stored.path, read_only=not stored.url)
     if not stored.url:
-        return Errand(what="load", words=("inspect", stored.path, *_header(view)), access=folder)
+        return LoaderTask(what="load", words=("inspect", stored.path, *_header(view)), access=folder)
     options = [f"--file={one}" for one in stored.files] + ([f"--as={stored.stored_as}"] if stored.stored_as else [])
     options.append(f"--owner={uid(view.resource)}")
     words = ("stage", stored.url, stored.path, *options, *_header(view), *_guard(view, stored))
-    return Errand(what="load", words=words, access=folder + _source(view, stored))
+    return LoaderTask(what="load", words=words, access=folder + _source(view, stored))
 
 
-def evict(node: Node, path: str, root: str) -> Errand:
-    """Takes all that is in a folder off a node: the folder itself is the pod's only volume, and stays."""
+def eviction_task(node: Node, path: str, root: str) -> LoaderTask:
+    """Returns the task that empties a folder of a node. The folder itself stays, because it is the pod's only
+    volume."""
     words = ("evict", path, f"--below={root}")
-    return Errand(what="evict", words=words, access=_folder(path), place=(node.uid, path), node=node.name)
+    return LoaderTask(what="evict", words=words, access=_folder(path), place=(node.uid, path), node=node.name)
 
 
-def inspection(view: View, stored: Stored) -> Errand | None:
-    """Of files that lie on a claim, where they are read; None: they do not."""
+def inspection_task(view: ModelView, stored: Stored) -> LoaderTask | None:
+    """Returns the task that reads files on a claim, where they stay; None: the files are not on a claim."""
     if stored.claim is None:
         return None
     claim = mounted(volumes.claim(VOLUME, stored.claim.name, read_only=True), CLAIM_FOLDER, read_only=True)
     place = f"{CLAIM_FOLDER}/{stored.sub_path}".rstrip("/")
-    return Errand(what="inspect", words=("inspect", place, *_header(view)), access=claim, place=(stored.claim.name,))
+    return LoaderTask(
+        what="inspect", words=("inspect", place, *_header(view)), access=claim, place=(stored.claim.name,)
+    )
 
 
-def is_bound(view: View, stored: Stored) -> bool:
+def is_bound(view: ModelView, stored: Stored) -> bool:
     claim = view.world.get(stored.claim) if stored.claim else None
     return claim is not None and not deleting(claim) and claim.get("status", {}).get("phase") == "Bound"
 
 
-def made(view: View, errand: Errand) -> Object:
-    """The Job."""
-    runner, name = _runner(view, errand), name_of(view, errand)
+def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
+    """Builds the Job of a task."""
+    runner, name = _runner(view, loader_task), name_of(view, loader_task)
     container = jobs.container(
-        runner, errand.words, errand.access, name="evictor" if errand.what == "evict" else agent.CONTAINER
+        runner,
+        loader_task.words,
+        loader_task.access,
+        name="evictor" if loader_task.what == "evict" else agent.CONTAINER,
     )
     return jobs.task(
         runner,
         name.name,
         name.namespace,
         container,
-        errand.access.volumes,
-        tolerations=(EVERYWHERE,) if errand.node else (),
-        affinity=nodes.pinned(errand.node) if errand.node else {},
-        init=_owner(view, runner, errand),
-        deadline_seconds=DEADLINES[errand.what],
+        loader_task.access.volumes,
+        tolerations=(EVERYWHERE,) if loader_task.node else (),
+        affinity=nodes.pinned(loader_task.node) if loader_task.node else {},
+        init=_owner(view, runner, loader_task),
+        deadline_seconds=DEADLINES[loader_task.what],
     )
 
 
-def observed(view: View, errand: Errand) -> Run:
-    """What is known of the Job that there is."""
-    return jobs.observed(view.world, name_of(view, errand), ("loader", *errand.words))
+def observe_job(view: ModelView, loader_task: LoaderTask) -> Run:
+    """Returns the state of the existing Job."""
+    return jobs.observe_run(view.world, name_of(view, loader_task), ("loader", *loader_task.words))
 
 
-def donor_of(view: View, errand: Errand) -> str | None:
-    """The folder whose files the existing Job may reuse, by its own words, which may be forged. Empty: it reuses none;
-    None: there is no Job."""
-    job = _begun(view, errand)
+def donor_of(view: ModelView, loader_task: LoaderTask) -> str | None:
+    """Returns the folder whose files the existing Job may reuse, according to the Job itself, which may be forged.
+    Empty: it reuses none; None: there is no Job."""
+    job = _find_job(view, loader_task)
     return None if job is None else next((_rest(one) for one in words_of(job) if one.startswith(REUSE)), "")
 
 
-def begun_replacing(view: View, errand: Errand) -> bool | None:
+def job_replaces_folder(view: ModelView, loader_task: LoaderTask) -> bool | None:
     """Whether the existing Job replaces its folder if that may be another namespace's; None: there is no Job for these
     files and this folder."""
-    job = _begun(view, errand)
-    if job is None or words_of(job)[1:4] != list(errand.words[:3]):
+    job = _find_job(view, loader_task)
+    if job is None or words_of(job)[1:4] != list(loader_task.words[:3]):
         return None
     volumes_ = job["spec"]["template"]["spec"].get("volumes") or ()
     return any(one.get("name") == PARENT for one in volumes_)
 
 
-def _begun(view: View, errand: Errand) -> Object | None:
-    job = view.world.children.get((JOB, name_of(view, errand)))
+def _find_job(view: ModelView, loader_task: LoaderTask) -> Object | None:
+    job = view.world.children.get((JOB, name_of(view, loader_task)))
     return None if job is None or deleting(job) else job
 
 
@@ -159,29 +165,29 @@ def _rest(word: str) -> str:
     return word.removeprefix(REUSE)
 
 
-def name_of(view: View, errand: Errand) -> Key:
-    """What needs a folder of a node runs in the operator's namespace, for all models. What reads a claim of the model's
-    namespace runs there."""
+def name_of(view: ModelView, loader_task: LoaderTask) -> Key:
+    """Returns the name of the task's Job. A Job that needs a folder of a node runs in the operator's namespace, for all
+    models. A Job that reads a claim runs in the claim's namespace."""
     namespace, name = key(view.resource)
-    identity = "\0".join((uid(view.resource), errand.what, *errand.place))
+    identity = "\0".join((uid(view.resource), loader_task.what, *loader_task.place))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    beginning = f"{name[:34].rstrip('-.')}-{errand.what}-{digest}"
-    return Key((not errand.node and namespace) or view.job_namespace, beginning)
+    beginning = f"{name[:34].rstrip('-.')}-{loader_task.what}-{digest}"
+    return Key((not loader_task.node and namespace) or view.job_namespace, beginning)
 
 
-def _owner(view: View, runner: Runner, errand: Errand) -> tuple[Container, ...]:
+def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Container, ...]:
     """Gives a folder to the user who fills it: the kubelet creates it as root's, and versions before 0.5 filled it so.
     And to the model's namespace, from the folder above it: a new folder is one that no container of another namespace
     has mounted. Nothing of a source is read here."""
     user = view.world.settings.user(ome(view.world.settings).run_as_user)
-    if user is None or not errand.node or errand.words[0] not in ("stage", "evict"):
+    if user is None or not loader_task.node or loader_task.words[0] not in ("stage", "evict"):
         return ()
-    path, words = errand.words[1], [f"--user={user}"] if user else []
-    mine, powers = Access(mounts=errand.access.mounts[:1]), ["CHOWN"]
-    if errand.words[0] == "stage":
-        path = errand.words[2]
-        words += [f"--namespace={key(view.resource).namespace}", *([] if errand.replaces else [KNOWN])]
-        mine = Access(mounts=_above(path).mounts) if errand.replaces else mine
+    path, words = loader_task.words[1], [f"--user={user}"] if user else []
+    mine, powers = Access(mounts=loader_task.access.mounts[:1]), ["CHOWN"]
+    if loader_task.words[0] == "stage":
+        path = loader_task.words[2]
+        words += [f"--namespace={key(view.resource).namespace}", *([] if loader_task.replaces else [SEAL_KNOWN])]
+        mine = Access(mounts=_mount_parent(path).mounts) if loader_task.replaces else mine
         powers.append("DAC_OVERRIDE")  # the folder may be the user's already
     if not words:
         return ()
@@ -191,24 +197,25 @@ def _owner(view: View, runner: Runner, errand: Errand) -> tuple[Container, ...]:
     return (jobs.container(as_root, ("own", path, *words), mine, name="owner"),)
 
 
-def may_replace(view: View) -> bool:
-    """Whether loads may have to replace a folder. Files of cluster models may be read in all namespaces. Where the
-    cluster assigns users, no container may do it."""
+def may_replace_folders(view: ModelView) -> bool:
+    """Whether loads may have to replace a folder. Files of cluster models may be read in all namespaces. If the cluster
+    assigns users, no container can do it."""
     settings = view.world.settings
     return bool(key(view.resource).namespace) and settings.user(ome(settings).run_as_user) is not None
 
 
-def _above(path: str) -> Access:
-    """To the folder above one."""
+def _mount_parent(path: str) -> Access:
+    """Mounts the folder above a folder."""
     return _folder(path.rpartition("/")[0], volume=PARENT)
 
 
-def _runner(view: View, errand: Errand) -> Runner:
-    """On a node, a user who owns nothing but the folder, or root without its powers if the operator sets it."""
+def _runner(view: ModelView, loader_task: LoaderTask) -> Runner:
+    """On a node, the user is one who owns nothing but the folder, or root without capabilities if the operator sets
+    it."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}
-    security = {**ids, **CONFINED} if errand.node else restricted(settings.user(settings.run_as_user))
+    security = {**ids, **CONFINED} if loader_task.node else restricted(settings.user(settings.run_as_user))
     return Runner(
         image=settings.loader_image,
         manager=MANAGER,
@@ -223,27 +230,27 @@ def _folder(path: str, *, volume: str = VOLUME, read_only: bool = False) -> Acce
     return mounted(volumes.of_the_node(volume, path, "DirectoryOrCreate"), path, read_only=read_only)
 
 
-def _header(view: View) -> tuple[str, ...]:
-    """What is to be told of the files."""
+def _header(view: ModelView) -> tuple[str, ...]:
+    """Returns the options for the metadata to report."""
     return () if view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind else ("--header=model",)
 
 
-def _guard(view: View, stored: Stored) -> tuple[str, ...]:
-    """Addresses are guarded that whoever wrote the spec, or its Secret, may have chosen."""
+def _guard(view: ModelView, stored: Stored) -> tuple[str, ...]:
+    """Returns the options that restrict addresses, which the author of the spec or of its Secret may have chosen."""
     if stored.scheme not in ("http", "https", "s3"):
         return ()
     return view.world.settings.sources.options(guarded=stored.scheme != "s3" or bool(stored.spec.key))
 
 
-def secret_of(view: View, stored: Stored) -> str:
-    """The Secret with a model's credentials, where its Jobs run; empty: it names none. The operator puts those that a
-    namespace may use there, named after it: its authors reach no others."""
+def secret_of(view: ModelView, stored: Stored) -> str:
+    """Returns the Secret with a model's credentials, in the namespace of its Jobs; empty: it names none. The operator
+    creates those that a namespace may use there, named after it, so that its authors reach no others."""
     namespace, secret = key(view.resource).namespace, stored.spec.key or ""
     return f"{namespace}.{secret}" if secret and namespace not in ("", view.job_namespace) else secret
 
 
-def _source(view: View, stored: Stored) -> Access:
-    """How the loader reaches the source, with what the model's Secret has for that and nothing else."""
+def _source(view: ModelView, stored: Stored) -> Access:
+    """Returns the loader's access to the source, with the keys that it needs from the model's Secret and no others."""
     settings, secret, parameters = view.world.settings, secret_of(view, stored), stored.spec.parameters
     access = of_operator(settings.loader)
     match stored.scheme:

@@ -1,4 +1,4 @@
-"""Line: which namespaces load models onto a node, and which are next. Pure, but for a cache."""
+"""Line: which namespaces load models onto a node, and which are next. Pure except for a cache."""
 
 from __future__ import annotations
 
@@ -9,51 +9,52 @@ from typing import Any, NamedTuple
 import msgspec
 
 
-class Written(NamedTuple):
-    """A folder in which the load of a model may still write."""
+class OpenFolder(NamedTuple):
+    """A folder to which the load of a model may still write."""
 
     of: str
     """uid of the model."""
     path: str
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """Who loads models onto a node."""
+class NodeLoads(msgspec.Struct, frozen=True, kw_only=True):
+    """The loads onto a node."""
 
     loads: Counter[str]
     """By namespace; empty: of the cluster."""
-    written: Sequence[Written]
+    open_folders: Sequence[OpenFolder]
     at_once: int
 
-    def most(self, namespace: str) -> int:
-        """How many turns a namespace can have: it leaves one to the others, as its authors may create endless loads."""
+    def max_turns(self, namespace: str) -> int:
+        """Returns the most turns of a namespace. It leaves one to the others, because its authors may create any number
+        of loads."""
         return max(self.at_once - 1, 1) if namespace else self.at_once
 
     @property
-    def free(self) -> int:
-        return self.at_once - sum(min(count, self.most(namespace)) for namespace, count in self.loads.items())
+    def free_turns(self) -> int:
+        return self.at_once - sum(min(count, self.max_turns(namespace)) for namespace, count in self.loads.items())
 
 
-class Heads:
-    """The queues whose models were the next ones on each node. A model that waits is behind them, so that the cost of
-    its look does not grow with the number of queues. They are examined like all others: the order of queues changes no
-    result."""
+class QueueHeads:
+    """Remembers the queues whose models were next on each node. A waiting model is behind them, so that the cost of
+    examining it does not grow with the number of queues. They are examined like all others: the order of queues changes
+    no result."""
 
     def __init__(self, most: int = 16, nodes: int = 5000) -> None:
         """``most``: queues of each node; ``nodes``: the most that are remembered."""
-        self._known: OrderedDict[str, list[str]] = OrderedDict()
+        self._heads: OrderedDict[str, list[str]] = OrderedDict()
         self._most, self._nodes = most, nodes
 
-    def first(self, node: str, queues: Callable[[], Iterable[str]]) -> Iterator[str]:
-        """All queues, the heads first. ``queues`` is called only if the heads are not enough."""
-        heads = self._known.get(node, [])
+    def in_order(self, node: str, queues: Callable[[], Iterable[str]]) -> Iterator[str]:
+        """Returns all queues, the heads first. ``queues`` is called only if the heads are not enough."""
+        heads = self._heads.get(node, [])
         yield from heads
         yield from (one for one in queues() if one not in heads)
 
-    def keep(self, node: str, examined: Mapping[str, bool], rank: Callable[[str], Any]) -> None:
-        """Remembers the queues with models that are ahead. ``examined``: whether a queue has any."""
-        heads = [one for one in self._known.pop(node, []) if one not in examined]
+    def remember(self, node: str, examined: Mapping[str, bool], rank: Callable[[str], Any]) -> None:
+        """Remembers the queues with models ahead. ``examined``: whether a queue has any."""
+        heads = [one for one in self._heads.pop(node, []) if one not in examined]
         heads += [one for one, is_ahead in examined.items() if is_ahead]
-        self._known[node] = sorted(heads, key=rank)[: self._most]
-        if len(self._known) > self._nodes:
-            self._known.popitem(last=False)
+        self._heads[node] = sorted(heads, key=rank)[: self._most]
+        if len(self._heads) > self._nodes:
+            self._heads.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Plan: files come onto nodes and go from them, each by a Job that is pinned to its node. Pure."""
+"""Plan: loads files onto nodes and removes them, each with a Job that is pinned to its node. Pure."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage
 from slipway.apis.ome.models.jobs import (
-    Errand,
-    begun_replacing,
+    LoaderTask,
+    build_job,
     donor_of,
-    evict,
-    inspection,
+    eviction_task,
+    inspection_task,
     is_bound,
-    load,
-    made,
-    may_replace,
+    job_replaces_folder,
+    load_task,
+    may_replace_folders,
     name_of,
-    observed,
+    observe_job,
 )
-from slipway.apis.ome.models.resolve import REPOSITORY, View, repository_of
+from slipway.apis.ome.models.resolve import REPOSITORY, ModelView, repository_of
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.models.turns import Desired, has_turn
-from slipway.apis.ome.models.volumes import path_of, usable, volume
+from slipway.apis.ome.models.volumes import build_volume, is_usable, path_of
 from slipway.apis.ome.types.model import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.artifacts.facts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
 from slipway.kube.objects import (
@@ -48,162 +48,172 @@ MOST_DONORS = 32
 Stage = Literal["there", "loading", "waiting", "full", "failed", "leaving", "in use"]
 
 
-class Visit(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a model on a node just now."""
+class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to a model on a node now."""
 
     node: Node
     stage: Stage
-    says: Record | None
+    record: Record | None
     """What the node is to say."""
-    offered: bool = True
+    is_selectable: bool = True
     """Whether pods may select the node."""
-    errand: Errand | None = None
+    loader_task: LoaderTask | None = None
     run: Run = Run(name="")
     """Of the Job that brings the files, or takes them away."""
 
 
-def plan(view: View) -> Plan:
-    """Raises InvalidSpecError."""
-    if withdrawn := _withdrawn(view):
+def plan(view: ModelView) -> Plan:
+    """Returns the model's children. Raises InvalidSpecError."""
+    if withdrawn := _plan_withdrawal(view):
         return withdrawn
-    stored, done = view.valid(), visits(view)
+    stored, done = view.valid(), plan_nodes(view)
     runs = [one.run for one in done]
     inspected: tuple[Object, ...] = ()
-    if errand := inspection(view, stored):
-        runs.append(run := observed(view, errand))
-        inspected = run.children(made(view, errand), view.world.now) if is_bound(view, stored) else ()
-    base = _visiting(view, done)
+    if loader_task := inspection_task(view, stored):
+        runs.append(run := observe_job(view, loader_task))
+        inspected = run.children(build_job(view, loader_task), view.world.now) if is_bound(view, stored) else ()
+    base = _build_plan(view, done)
     return msgspec.structs.replace(
         base,
         children=(*inspected, *base.children),
-        self_patch=_filled(view, runs),
+        self_patch=_fill_spec(view, runs),
         finalizer=names.MODEL_FINALIZERS[view.resource["kind"]],
     )
 
 
-def finalize(view: View) -> Plan | None:
-    """Ends in any case: a node that is lost, or that nothing works on, is waited for only so long. What the garbage
-    collector does not see is gone before."""
-    elsewhere = view.jobs if key(view.resource).namespace and not view.late else ()
-    return _visiting(view, visits(view)) if view.nodes or view.held or elsewhere else None
+def finalize(view: ModelView) -> Plan | None:
+    """Returns the plan of a model that is being deleted; None: it can go. It always ends: a lost node, or one without
+    progress, is waited for only for a limited time. Objects that the garbage collector does not see are deleted
+    first."""
+    elsewhere = view.jobs if key(view.resource).namespace and not view.is_overdue else ()
+    return _build_plan(view, plan_nodes(view)) if view.nodes or view.held_volumes or elsewhere else None
 
 
-def _visiting(view: View, done: Sequence[Visit]) -> Plan:
-    """What the nodes need for the model, and are to say of it."""
-    jobs = (made(view, visit.errand) for visit in done if visit.errand)
+def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
+    """Returns the objects and records that the nodes need for the model."""
+    jobs = (build_job(view, node_plan.loader_task) for node_plan in node_plans if node_plan.loader_task)
     return Plan(
-        children=(*_volumes(view, done), *jobs),
-        discarded=_discarded(view),
-        metadata_patches=tuple(nodes.noted(one.node, view.label, one.says, offered=one.offered) for one in done),
+        children=(*_build_volumes(view, node_plans), *jobs),
+        discarded=_find_discarded_claims(view),
+        metadata_patches=tuple(
+            nodes.build_patch(one.node, view.label, one.record, selectable=one.is_selectable) for one in node_plans
+        ),
     )
 
 
-def _volumes(view: View, done: Sequence[Visit]) -> Iterator[Object]:
-    """One for each claim for a folder that is the model's somewhere. The claim of a model that goes keeps its volume,
-    as pods may still use it."""
-    kept = {path for one in done if one.says for path in one.says.kept}
+def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[Object]:
+    """Returns a volume for each claim for a folder that the model has somewhere. The claim of a deleted model keeps its
+    volume, because pods may still use it."""
+    kept = {path for one in node_plans if one.record for path in one.record.readable_paths}
     there = {key(one).name: one for one in view.volumes}
     for one in view.claims:
-        if one.path in kept and usable(there.get(one.name), one.claim):
-            yield volume(uid(view.resource), one)
+        if one.path in kept and is_usable(there.get(one.name), one.claim):
+            yield build_volume(uid(view.resource), one)
 
 
-def _discarded(view: View) -> tuple[Reference, ...]:
-    """The claims that are to go: all of a model that goes or has lost its folder, and those for a folder that it has no
-    more and no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
-    stays = isinstance(view.stored, Stored) and not view.leaving
-    going = (one for one in view.claims if not stays or not (_stays(view, one.path) or view.is_read(one.path)))
+def _find_discarded_claims(view: ModelView) -> tuple[Reference, ...]:
+    """Returns the claims to delete: all of a model that is deleted or has lost its folder, and those for a former
+    folder that no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
+    stays = isinstance(view.stored, Stored) and not view.is_deleted
+    going = (
+        one for one in view.claims if not stays or not (_is_current_folder(view, one.path) or view.is_read(one.path))
+    )
     return tuple(Reference(PERSISTENT_VOLUME_CLAIM, *key(one.claim)) for one in going)
 
 
-def _stays(view: View, path: str) -> bool:
-    """Whether a folder is the one that the model is to have."""
-    return isinstance(view.stored, Stored) and not view.leaving and view.stored.path == path
+def _is_current_folder(view: ModelView, path: str) -> bool:
+    """Whether a folder is the one that the spec requests."""
+    return isinstance(view.stored, Stored) and not view.is_deleted and view.stored.path == path
 
 
-def visits(view: View) -> tuple[Visit, ...]:
-    """For all nodes that have to do with the model, in the order of their names."""
-    errand = load(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
-    return tuple(_there(view, node, errand) if view.is_for(node) else _gone(view, node) for node in view.nodes)
+def plan_nodes(view: ModelView) -> tuple[NodePlan, ...]:
+    """Returns the plans of all nodes that have, or should have, the model, in the order of their names."""
+    loader_task = load_task(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
+    return tuple(
+        _plan_node(view, node, loader_task) if view.is_for(node) else _plan_removal(view, node) for node in view.nodes
+    )
 
 
 # Onto a node
 
 
-def _there(view: View, node: Node, errand: Errand | None) -> Visit:
+def _plan_node(view: ModelView, node: Node, loader_task: LoaderTask | None) -> NodePlan:
     stored, record = view.valid(), view.record(node)
     reads = "" if stored.url else stored.path
-    before = record.read(reads, view.is_read) if record is not None else ()
-    if record is not None and record.has(stored.wanted, node):
+    before = record.paths_still_read(reads, view.is_read) if record is not None else ()
+    if record is not None and record.has(stored.identity, node):
         record = msgspec.structs.replace(record, reads=reads, read_before=before)
-        return _left_behind(view, node, record)
+        return _plan_loaded_node(view, node, record)
     desired = Desired(stored, record)
     if desired.lacks_room(view.resource, node):
-        return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
+        return NodePlan(node=node, stage="full", record=record and msgspec.structs.replace(record, state="Updating"))
     update = Record(
         state="Updating",
         of=uid(view.resource),
-        wanted=stored.wanted,
+        digest=stored.identity,
         boot=node.boot,
         reads=reads,
         read_before=before,
     )
-    if errand is None or stored.scheme == "vendor":
-        return Visit(node=node, stage="loading", says=msgspec.structs.replace(update, state="Ready"))
+    if loader_task is None or stored.scheme == "vendor":
+        return NodePlan(node=node, stage="loading", record=msgspec.structs.replace(update, state="Ready"))
     seal = record.seal_of(stored.path) if record and stored.url else ""
     update = msgspec.structs.replace(
-        update, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
+        update,
+        path=stored.path if stored.url else "",
+        seal=seal,
+        former=record.former_paths(stored.path) if record else (),
     )
-    errand = errand.to(node)
-    replaces = bool(stored.url) and _replaces(view, stored, node, errand, seal)
-    errand = errand.knowing(seal, _donor(view, stored, node, errand), replaces)
-    run = observed(view, errand)
-    report, again = run.report, None if run.outlived(view.world.now) else errand
+    loader_task = loader_task.on_node(node)
+    replaces = bool(stored.url) and _replaces_folder(view, stored, node, loader_task, seal)
+    loader_task = loader_task.with_seal(seal, _choose_donor(view, stored, node, loader_task), replaces)
+    run = observe_job(view, loader_task)
+    report, again = run.report, None if run.outlived(view.world.now) else loader_task
     if report is not None and report.fault:
         unsound = msgspec.structs.replace(update, state="Failed", message=report.fault)
-        return Visit(node=node, stage="failed", says=unsound, errand=again, run=run)
+        return NodePlan(node=node, stage="failed", record=unsound, loader_task=again, run=run)
     if report is not None:
         ready = msgspec.structs.replace(
             update, state="Ready", size=report.size, revision=report.revision, seal=report.seal
         )
-        return Visit(node=node, stage="loading", says=ready, errand=errand, run=run)
+        return NodePlan(node=node, stage="loading", record=ready, loader_task=loader_task, run=run)
     if run.failed_since is not None:
         failed = msgspec.structs.replace(update, state="Failed", message=run.fault[1])
-        return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
-    if run.made is not None or (not _is_written(view, node, errand) and has_turn(view.world, node, desired)):
-        return Visit(node=node, stage="loading", says=update, errand=again, run=run)
+        return NodePlan(node=node, stage="failed", record=failed, loader_task=again, run=run)
+    if run.job is not None or (not _is_still_written(view, node, loader_task) and has_turn(view.world, node, desired)):
+        return NodePlan(node=node, stage="loading", record=update, loader_task=again, run=run)
     kept = record if record is None or record.state == "Failed" else update
-    return Visit(node=node, stage="waiting", says=kept)
+    return NodePlan(node=node, stage="waiting", record=kept)
 
 
-def _is_written(view: View, node: Node, errand: Errand) -> bool:
-    """Whether another Job of the model may still write on a node: from before the node's restart, or of an earlier
-    version. It is not wanted any more, and goes."""
-    return any(nodes.node_of(job) == node.name and key(job) != name_of(view, errand) for job in view.writers)
+def _is_still_written(view: ModelView, node: Node, loader_task: LoaderTask) -> bool:
+    """Whether another Job of the model may still write to a node: one from before the node's restart, or of an earlier
+    version. It is no longer needed, and is deleted."""
+    return any(nodes.node_of(job) == node.name and key(job) != name_of(view, loader_task) for job in view.writers)
 
 
-def _donor(view: View, stored: Stored, node: Node, errand: Errand) -> str:
-    """The folder whose files a load may reuse; empty: none. A load that has begun goes on with what it has, as long as
-    it may have it."""
-    candidates = list(_donors(view, stored, node))
-    begun = donor_of(view, errand)
+def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask) -> str:
+    """Returns the folder whose files a load may reuse; empty: none. A running load keeps its donor as long as it may
+    use it."""
+    candidates = list(_find_donors(view, stored, node))
+    begun = donor_of(view, loader_task)
     if begun is not None and (not begun or begun in {path for path, _state in candidates}):
         return begun
     return next((path for path, state in candidates if state == "Ready"), "")
 
 
-def _replaces(view: View, stored: Stored, node: Node, errand: Errand, seal: str) -> bool:
-    """Whether a load replaces a folder that has no mark of the namespace: not if a record of the node shows that files
-    were loaded there for the namespace, as by an earlier version. A load that has begun goes on unchanged."""
-    begun = begun_replacing(view, errand)
-    if begun is not None or not may_replace(view):
+def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask, seal: str) -> bool:
+    """Whether a load replaces a folder that has no mark of the namespace. It does not if a record of the node shows
+    that files were loaded there for the namespace, as by an earlier version. A running load continues unchanged."""
+    begun = job_replaces_folder(view, loader_task)
+    if begun is not None or not may_replace_folders(view):
         return bool(begun)
-    return not seal and not folders.loaded_by_others(view.world, node, stored.path)
+    return not seal and not folders.is_loaded_by_others(view.world, node, stored.path)
 
 
-def _donors(view: View, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
-    """The folders that the node has of the same repository, of other models of the cluster or of the same namespace,
-    and how far they are. None, unless the policy asks for them."""
+def _find_donors(view: ModelView, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
+    """Returns the node's folders of the same repository, of other models of the cluster or of the same namespace, with
+    their states. None, unless the policy requests them."""
     if not stored.url or stored.spec.download_policy != "ReuseIfExists":
         return
     world, namespace = view.world, key(view.resource).namespace
@@ -211,93 +221,99 @@ def _donors(view: View, stored: Stored, node: Node) -> Iterator[tuple[str, State
     values = [repository_of(owner, stored.url) for owner in owners]
     models = (one for kind in KINDS.values() for value in values for one in world.list(kind, REPOSITORY, value))
     for model in islice(models, MOST_DONORS):
-        record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+        record = nodes.find_record(node, nodes.mark(storage.node_label(model)), uid(model))
         if uid(model) == uid(view.resource) or deleting(model) or record is None:
             continue
-        if record.path in folders.wished_paths(model, world.settings) and record.path != stored.path:
+        if record.path in folders.possible_paths(model, world.settings) and record.path != stored.path:
             yield record.path, record.state
 
 
-def _left_behind(view: View, node: Node, record: Record) -> Visit:
-    """A model whose files are there, and the folders that it had before."""
+def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
+    """Plans a node that has the model's files, and removes the folders that it had before."""
     former = next(iter(record.former), "")
     if not former:
-        return Visit(node=node, stage="there", says=record)
-    leaving = _without(view, node, former)
+        return NodePlan(node=node, stage="there", record=record)
+    leaving = _plan_eviction(view, node, former)
     kept = tuple(one for one in record.former if one != former)
     says = msgspec.structs.replace(record, former=kept) if leaving is None else record
-    return Visit(node=node, stage="there", says=says, errand=leaving.errand if leaving else None)
+    return NodePlan(node=node, stage="there", record=says, loader_task=leaving.loader_task if leaving else None)
 
 
 # Off a node
 
 
-def _withdrawn(view: View) -> Plan | None:
-    """What is left of a model whose folder is that of a model which comes first, or one that an earlier version let it
-    have and this one does not: its loads stop, and no pod selects its nodes any more. The files stay for other models,
-    which keep what they can verify. None: there is nothing left."""
-    if not isinstance(view.stored, InvalidSpecError) or view.leaving:
+def _plan_withdrawal(view: ModelView) -> Plan | None:
+    """Returns the plan of a model whose folder belongs to a model that takes precedence, or was allowed by an earlier
+    version only: its loads stop, and pods no longer select its nodes. The files stay for other models, with records
+    that name the folder."""
+    if not isinstance(view.stored, InvalidSpecError) or view.is_deleted:
         return None
     if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):
         return None
     busy = {nodes.node_of(job) for job in (*view.jobs, *view.writers)}
-    lost = folders.wished_paths(view.resource, view.world.settings)
+    lost = folders.possible_paths(view.resource, view.world.settings)
     notes = []
     for node in view.nodes:
         record = view.record(node)
         if record is None or record.path not in lost:
             continue
-        former = record.moved(record.path)
+        former = record.former_paths(record.path)
         rest = msgspec.structs.replace(record, state="Failed", path="", former=former) if former else None
         note = record if node.name in busy else rest
-        notes.append(nodes.noted(node, view.label, note, offered=False, mountable=False))
-    finalizer, discarded = names.MODEL_FINALIZERS[view.resource["kind"]], _discarded(view)
+        notes.append(nodes.build_patch(node, view.label, note, selectable=False, mountable=False))
+    finalizer, discarded = names.MODEL_FINALIZERS[view.resource["kind"]], _find_discarded_claims(view)
     if not (notes or busy or discarded or view.volumes):
         return None
     return Plan(children=(), discarded=discarded, metadata_patches=tuple(notes), finalizer=finalizer)
 
 
-def _gone(view: View, node: Node) -> Visit:
+def _plan_removal(view: ModelView, node: Node) -> NodePlan:
     record = view.record(node)
     if any(nodes.node_of(job) == node.name for job in view.writers):
-        return Visit(node=node, stage="leaving", says=record, offered=False)
+        return NodePlan(node=node, stage="leaving", record=record, is_selectable=False)
     path = next(iter(record.paths), "") if record else ""
-    leaving = _without(view, node, path) if path else None
+    leaving = _plan_eviction(view, node, path) if path else None
     if leaving is not None:
-        return msgspec.structs.replace(leaving, says=record)
-    rest = record.moved(path) if record else ()
+        return msgspec.structs.replace(leaving, record=record)
+    rest = record.former_paths(path) if record else ()
     if record is None or not rest:
-        return Visit(node=node, stage="leaving", says=None)
+        return NodePlan(node=node, stage="leaving", record=None)
     last = msgspec.structs.replace(record, path="", former=rest)
-    return Visit(node=node, stage="leaving", says=last, offered=False)
+    return NodePlan(node=node, stage="leaving", record=last, is_selectable=False)
 
 
-def _without(view: View, node: Node, path: str) -> Visit | None:
-    """What takes a folder off a node; None: it is gone, or it stays."""
+def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
+    """Returns the plan that removes a folder from a node; None: it is removed, or it stays."""
     world = view.world
     root = storage.root_of(path, world.settings)
-    if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
+    if (
+        not root
+        or (view.is_deleted and storage.keeps_files(view.resource))
+        or folders.is_folder_in_use(world, node, path)
+    ):
         return None
-    if view.is_read(path) or _mountable(view, path):
-        return Visit(node=node, stage="in use", says=None, offered=False)
-    errand = evict(node, path, root)
-    run = observed(view, errand)
-    if run.complete_since is not None or (view.late and view.leaving):
+    if view.is_read(path) or _may_mount(view, path):
+        return NodePlan(node=node, stage="in use", record=None, is_selectable=False)
+    loader_task = eviction_task(node, path, root)
+    run = observe_job(view, loader_task)
+    if run.complete_since is not None or (view.is_overdue and view.is_deleted):
         return None
-    again = None if run.outlived(world.now) else errand
-    return Visit(node=node, stage="leaving", says=None, offered=False, errand=again, run=run)
+    again = None if run.outlived(world.now) else loader_task
+    return NodePlan(node=node, stage="leaving", record=None, is_selectable=False, loader_task=again, run=run)
 
 
-def _mountable(view: View, path: str) -> bool:
-    """Whether pods may still mount a folder that others may have next."""
-    return not _stays(view, path) and any(path_of(one) == path for one in view.held)
+def _may_mount(view: ModelView, path: str) -> bool:
+    """Whether pods may still mount a folder that another model may get next."""
+    return not _is_current_folder(view, path) and any(path_of(one) == path for one in view.held_volumes)
 
 
 # What the files say
 
 
-def _filled(view: View, runs: Iterable[Run]) -> Object:
-    """The fields that the spec leaves out, by the loader's report on the files.
+def _fill_spec(view: ModelView, runs: Iterable[Run]) -> Object:
+    """Returns the fields that the spec omits, from the loader's report on the files. Runtimes are written for what OME
+    fills in: the size counts the stored numbers, weights of PyTorch count as safetensors, and a quantization that OME
+    does not know is omitted.
 
     Runtimes are written for what OME fills in: the size counts the stored numbers, weights of PyTorch go by the name of
     safetensors, and a quantization that OME has no word for stays out. All else would keep a model from its runtime.

@@ -1,5 +1,5 @@
-"""Resolve: what a model asks for, and what the nodes say of it, read and checked once. Pure, but for the
-clock that decides which namespaces are next."""
+"""Resolve: parses and checks a model and the records of its nodes once. Pure except for the clock that decides which
+namespaces are next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage, turns
 from slipway.apis.ome.models.storage import KINDS, Stored
-from slipway.apis.ome.models.volumes import Claimed, by_model, claimed, names_in
+from slipway.apis.ome.models.volumes import ModelClaim, by_model, find_claims, names_in
 from slipway.apis.ome.settings import ome
 from slipway.kube.caches.store import Change, IndexFunction
 from slipway.kube.objects import (
@@ -48,8 +48,8 @@ MOUNTED = "mounted"
 """Index of pods: the folders of nodes that they read."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A model that may not be valid, and the nodes that have to do with it."""
+class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A model that may not be valid, and its nodes."""
 
     world: World
     resource: Object
@@ -58,41 +58,40 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Of nodes, for this model."""
     nodes: tuple[Node, ...]
     """Those that it is for, that say something of it, or that a Job of it is pinned to."""
-    claims: tuple[Claimed, ...] = ()
+    claims: tuple[ModelClaim, ...] = ()
     """By which pods read a folder that it has, had or might have. Those without a path are for none of them."""
 
     @property
-    def leaving(self) -> bool:
+    def is_deleted(self) -> bool:
         return deleting(self.resource)
 
     @property
     def job_namespace(self) -> str:
-        """Where its Jobs on nodes run."""
+        """The namespace of its Jobs on nodes."""
         return ome(self.world.settings).namespace
 
     @property
     def jobs(self) -> list[Object]:
-        """Its Jobs on nodes. In other namespaces authors may say that Jobs are a model's."""
+        """Its Jobs on nodes. Authors may forge Jobs of a model in other namespaces."""
         children = self.world.children.items()
         return [job for (kind, name), job in children if kind == JOB and name.namespace == self.job_namespace]
 
     @property
     def writers(self) -> list[Object]:
-        """Its Jobs that may still fill a folder of a node. Versions before 0.5 had them in the model's own
-        namespace."""
+        """Its Jobs that may still write to a folder of a node. Before 0.5 they were in the model's own namespace."""
         places = (self.job_namespace, key(self.resource).namespace)
         jobs = (job for (kind, name), job in self.world.children.items() if kind == JOB and name.namespace in places)
         return [job for job in jobs if turns.still_writes(job, self.world.now)]
 
     @property
     def volumes(self) -> list[Object]:
-        """By which pods of services read its folders."""
+        """The volumes with which pods of services read its folders."""
         return [one for (kind, _name), one in self.world.children.items() if kind == PERSISTENT_VOLUME]
 
     @property
-    def held(self) -> list[Object]:
-        """The volumes that pods may still use. A claim that does not go, because a pod takes forever to end, is waited
-        for only so long: its folder goes to no other namespace before its volume is gone."""
+    def held_volumes(self) -> list[Object]:
+        """The volumes that pods may still use. A claim that a pod keeps for too long is waited for only for a limited
+        time: its folder goes to no other namespace before its volume is gone."""
         claims = {one.name: one.claim for one in self.claims}
         gone = self.world.now - LONGEST_GRACE_SECONDS - GONE_SECONDS
         ends = {
@@ -101,80 +100,80 @@ class View(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > gone]
 
     def is_read(self, path: str) -> bool:
-        """Whether pods of services or benchmarks read a folder. Looked up once for all claims and nodes, and only for
-        folders that the model leaves: any author may say that pods read a folder."""
-        if path not in self._readings:
-            self._readings[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
-        return self._readings[path]
+        """Whether pods of services or benchmarks read a folder. This is looked up once for all claims and nodes, and
+        only for folders that the model gives up, because any author may claim that pods read a folder."""
+        if path not in self._read_folders:
+            self._read_folders[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
+        return self._read_folders[path]
 
     @cached_property
-    def _readings(self) -> dict[str, bool]:
+    def _read_folders(self) -> dict[str, bool]:
         return {}
 
     @cached_property
     def paths(self) -> frozenset[str]:
-        """The folders that it has, had or might have."""
+        """The folders that the model has, had or could have."""
         records = (self.record(node) for node in self.nodes)
-        there = {path for record in records if record for path in record.kept}
-        return folders.wished_paths(self.resource, self.world.settings) | there
+        there = {path for record in records if record for path in record.readable_paths}
+        return folders.possible_paths(self.resource, self.world.settings) | there
 
     def _has_readers(self, path: str, claims: Container[str]) -> bool:
         readers, use = (names.INFERENCE_SERVICE, names.BENCHMARK_JOB), storage.use_of(path)
         pods = (pod for kind in readers for pod in self.world.listers.pods_of(kind, MOUNTED, use))
         namespace, now = key(self.resource).namespace, self.world.now
         mine = (pod for pod in pods if namespace in ("", key(pod).namespace))
-        return any(_mounts(pod, path, claims) and may_use_volumes(pod, now) for pod in mine)
+        return any(_mounts_folder(pod, path, claims) and may_use_volumes(pod, now) for pod in mine)
 
     @property
-    def late(self) -> bool:
-        """Whether a model that goes has waited long enough."""
+    def is_overdue(self) -> bool:
+        """Whether the deletion of the model has waited long enough."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 
     def valid(self) -> Stored:
-        """Raises InvalidSpecError where the storage cannot be served."""
+        """Returns the storage. Raises InvalidSpecError if it cannot be served."""
         if isinstance(self.stored, InvalidSpecError):
             raise self.stored
         return self.stored
 
     def is_for(self, node: Node) -> bool:
         usable = isinstance(self.stored, Stored) and self.stored.claim is None
-        return usable and not self.leaving and self.valid().placement.admits(node)
+        return usable and not self.is_deleted and self.valid().placement.admits(node)
 
     def record(self, node: Node) -> Record | None:
-        return nodes.recorded(node, nodes.mark(self.label), uid(self.resource))
+        return nodes.find_record(node, nodes.mark(self.label), uid(self.resource))
 
 
-def resolve(world: World) -> View:
+def resolve(world: World) -> ModelView:
     resource = world.resource
-    stored, label = _stored(world), storage.node_label(resource)
-    view = View(world=world, resource=resource, stored=stored, label=label, nodes=())
+    stored, label = _resolve_storage(world), storage.node_label(resource)
+    view = ModelView(world=world, resource=resource, stored=stored, label=label, nodes=())
     busy = set(map(nodes.node_of, view.jobs))
-    all_nodes = (nodes.read(node) for node in world.list(NODE))
-    mine = [one for one in all_nodes if one.name in busy or _says(one, label) or view.is_for(one)]
+    all_nodes = (nodes.parse_node(node) for node in world.list(NODE))
+    mine = [one for one in all_nodes if one.name in busy or _has_state(one, label) or view.is_for(one)]
     view = msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
-    return msgspec.structs.replace(view, claims=_claims(view))
+    return msgspec.structs.replace(view, claims=_find_claims(view))
 
 
-def _claims(view: View) -> tuple[Claimed, ...]:
+def _find_claims(view: ModelView) -> tuple[ModelClaim, ...]:
     claims = view.world.list(PERSISTENT_VOLUME_CLAIM, OF_MODEL, nodes.mark(view.label))
-    return claimed(claims, view.resource, sorted(view.paths)) if claims else ()
+    return find_claims(claims, view.resource, sorted(view.paths)) if claims else ()
 
 
-def _mounts(pod: Object, path: str, claims: Container[str]) -> bool:
-    """Whether a pod mounts a folder: by a claim, or by itself as versions before 0.5 had it."""
+def _mounts_folder(pod: Object, path: str, claims: Container[str]) -> bool:
+    """Whether a pod mounts a folder: with a claim, or directly as before 0.5."""
     spec = pod.get("spec") or {}
     mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
     return path in mounted or any(name in claims for name in names_in([spec]))
 
 
-def _stored(world: World) -> Stored | InvalidSpecError:
+def _resolve_storage(world: World) -> Stored | InvalidSpecError:
     try:
-        return folders.settle(world, world.resource)
+        return folders.resolve_storage(world, world.resource)
     except InvalidSpecError as error:
         return error
 
 
-def _says(node: Node, label: str) -> bool:
+def _has_state(node: Node, label: str) -> bool:
     return label in node.labels or f"{nodes.RECORDS}{nodes.mark(label)}" in node.records
 
 
@@ -182,35 +181,39 @@ def _says(node: Node, label: str) -> bool:
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
-    """What models of one kind read. Those of the other kinds may want the same folder, or their turn on a node."""
+    """Returns the watches of one kind of models. Models of the other kinds may request the same folder, or a turn on
+    the same node."""
     others = (one for one in KINDS.values() if one != kind)
     return (
         *(
-            msgspec.structs.replace(watch, indexes=turns.of_jobs(settings))
+            msgspec.structs.replace(watch, indexes=turns.job_indexes(settings))
             for watch in owned_by(kind, JOB, elsewhere=ome(settings).namespace)
         ),
         *(
             msgspec.structs.replace(watch, indexes={folders.FOLDER: folders.by_folder})
             for watch in owned_by(kind, PERSISTENT_VOLUME, elsewhere="")
         ),
-        *(Watch(kind=one, enqueue=_sharing(kind, settings), indexes=_indexes(settings)) for one in (kind, *others)),
-        Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind), indexes={OF_MODEL: by_model}),
-        Watch(kind=POD, enqueue=_of_reader(kind), indexes={MOUNTED: by_mounted}),
+        *(
+            Watch(kind=one, enqueue=_enqueue_folder_rivals(kind, settings), indexes=_indexes(settings))
+            for one in (kind, *others)
+        ),
+        Watch(kind=NODE, enqueue=_enqueue_models_of_node(kind, settings), trim=nodes.trim_node),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_enqueue_models_of_claim(kind), indexes={OF_MODEL: by_model}),
+        Watch(kind=POD, enqueue=_enqueue_models_of_reader(kind), indexes={MOUNTED: by_mounted}),
     )
 
 
 class _ByStorage(msgspec.Struct, frozen=True):
-    """An index function that reads a model's storage; of the same settings two are equal."""
+    """An index function that reads a model's storage. Two with the same settings are equal."""
 
     index: str
     settings: Settings
 
     def __call__(self, model: Object) -> Iterable[str]:
         if self.index == USE:
-            return [storage.use_of(path) for path in folders.wished_paths(model, self.settings)]
+            return [storage.use_of(path) for path in folders.possible_paths(model, self.settings)]
         try:
-            stored = storage.read(model, self.settings, folders.ANY_PATH)
+            stored = storage.parse_storage(model, self.settings, folders.ANY_PATH)
         except InvalidSpecError:
             return ()
         if self.index == REPOSITORY:
@@ -243,7 +246,7 @@ def _place(namespace: str, name: str) -> str:
     return f"{namespace}/{name}"
 
 
-def _sharing(kind: Kind, settings: Settings) -> Enqueue:
+def _enqueue_folder_rivals(kind: Kind, settings: Settings) -> Enqueue:
     """The models of a kind whose folder is in or around that of a model which comes, goes or turns to another one.
     One that may not have its folder was in the way of none, except that it had it by the word of a node: then it was in
     the way of others with such folders."""
@@ -254,17 +257,17 @@ def _sharing(kind: Kind, settings: Settings) -> Enqueue:
             return ()
         woken: set[Key] = set()
         for model in filter(None, (old, new)):
-            for path in folders.wished_paths(model, settings):
-                had = folders.may_have(listers, settings, model, path)
+            for path in folders.possible_paths(model, settings):
+                had = folders.may_use_folder(listers, settings, model, path)
                 among = (folders.PATH, folders.FORMER) if had else (folders.FORMER,) if new is None else ()
-                woken |= {key(one.model) for one in folders.overlapping(listers, settings, path, (kind,), among)}
+                woken |= {key(one.model) for one in folders.find_overlapping(listers, settings, path, (kind,), among)}
         return woken - {change.key}
 
     return enqueue
 
 
-def _of_claim(kind: Kind) -> Enqueue:
-    """The models of a kind whose files are on a claim, or whose folder a claim is for."""
+def _enqueue_models_of_claim(kind: Kind) -> Enqueue:
+    """Enqueues the models of a kind with files on a claim, or with a folder that a claim is for."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         marks = {mark for claim in (change.old, change.new) if claim for mark in by_model(claim)}
@@ -274,8 +277,8 @@ def _of_claim(kind: Kind) -> Enqueue:
     return enqueue
 
 
-def _of_reader(kind: Kind) -> Enqueue:
-    """The models of a kind that may wait for a pod which reads their folder no longer."""
+def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
+    """Enqueues the models of a kind that may wait for a pod to stop reading their folder."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         used = by_mounted(change.old) if change.old and stops(change) else ()
@@ -284,23 +287,23 @@ def _of_reader(kind: Kind) -> Enqueue:
     return enqueue
 
 
-def _of_node(kind: Kind, settings: Settings) -> Enqueue:
-    """The models of a kind that a change of a node concerns: those that it is or was for where that may have changed,
-    those of which it says something else, and then those whose turn on it may have come."""
+def _enqueue_models_of_node(kind: Kind, settings: Settings) -> Enqueue:
+    """Enqueues the models of a kind that a change of a node affects: those that it should have or no longer has, those
+    whose record changed, and then those whose turn on it may have come."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         changed = nodes.difference(change.old, change.new, names.NODE_LABEL)
-        if not changed.everybody and not changed.marks:
+        if not changed.concerns_all and not changed.marks:
             return ()
-        states = [nodes.read(one) for one in (change.old, change.new) if one is not None]
-        if changed.everybody:
-            return [key(one) for one in listers.list(kind) if _concerns(one, states, settings)]
+        states = [nodes.parse_node(one) for one in (change.old, change.new) if one is not None]
+        if changed.concerns_all:
+            return [key(one) for one in listers.list(kind) if _is_affected(one, states, settings)]
         marked = [key(one) for mark in changed.marks for one in listers.list(kind, MARK, mark)]
         return [*marked, *turns.next_on(listers, settings, kind, states[-1], time.time())]
 
     return enqueue
 
 
-def _concerns(model: Object, states: Iterable[Node], settings: Settings) -> bool:
+def _is_affected(model: Object, states: Iterable[Node], settings: Settings) -> bool:
     label = storage.node_label(model)
-    return any(_says(node, label) or turns.desired_of(model, node, settings) for node in states)
+    return any(_has_state(node, label) or turns.desired_of(model, node, settings) for node in states)

@@ -1,8 +1,8 @@
-"""Room: how much of a node the records of models and the labels of their folders take. Pure, but for a cache.
+"""Room: how much of a node's metadata the records and labels of models use. Pure except for a cache.
 
-Kubernetes takes 256 KiB of annotations for each object, and an object of little more than 1 MiB. BaseModels cost their
+Kubernetes allows 256 KiB of annotations for each object, and objects of little more than 1 MiB. BaseModels cost their
 authors nothing, so each namespace has a share, and all namespaces together leave room for models of the cluster and for
-other programs. A record counts with what it may say later.
+other programs. A record counts with its largest possible size.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Room:
         self._known: dict[str, tuple[Mapping[str, str], Counter[str]]] = {}
 
     def is_full(self, node: Node, mark: str) -> bool:
-        """Whether a node takes no further record of this BaseModel's namespace. ``mark``: of the model's label."""
+        """Whether a node accepts no further record of this BaseModel's namespace. ``mark``: of the model's label."""
         used = self._used(node)
         return used[space_of(mark)] >= OF_A_NAMESPACE or used.total() >= OF_ALL_NAMESPACES
 
     def _used(self, node: Node) -> Counter[str]:
-        """Bytes by namespace, of the records of BaseModels and the labels of their folders."""
+        """Returns bytes by namespace, for the records of BaseModels and the labels of their folders."""
         records, used = self._known.get(node.name, ({}, Counter()))
         if records is node.records:
             return used
@@ -54,7 +54,8 @@ class Room:
 
 
 def space_of(mark: str) -> str:
-    """What marks of BaseModels begin with: the namespace, or a digest of a long one. Empty: of another kind."""
+    """Returns the prefix of the marks of a namespace's BaseModels: the namespace, or a digest of a long one. Empty: the
+    model is of another kind."""
     space, _dot, rest = mark.partition(".")
     return space if rest.startswith(f"{_BASE_MODEL}.") else ""
 

@@ -1,4 +1,4 @@
-"""Status of a model: which nodes have its files, how far the others are, or what its claim has. Pure."""
+"""Status of a model: the nodes that have its files, the progress of the others, or the content of its claim. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from slipway.apis.ome.models import folders, turns
-from slipway.apis.ome.models.jobs import inspection, is_bound, observed, secret_of
-from slipway.apis.ome.models.plan import Visit, visits
-from slipway.apis.ome.models.resolve import View
+from slipway.apis.ome.models.jobs import inspection_task, is_bound, observe_job, secret_of
+from slipway.apis.ome.models.plan import NodePlan, plan_nodes
+from slipway.apis.ome.models.resolve import ModelView
 from slipway.apis.ome.models.storage import Stored
 from slipway.apis.ome.types import fields_ignored
 from slipway.kube.objects import Object, generation, key
@@ -29,12 +29,12 @@ UNSOUND = "UnsupportedSource"
 """Of files that lie where they are read, and that no engine can read."""
 TURN_SECONDS, MISSING_SECONDS = turns.RECHECK_SECONDS, 30.0
 """When to look again, where time alone may change something, or a word of the API server gets lost."""
-MOST_NAMED = 3
+MAX_LISTED = 3
 """Nodes that a message names."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model's files."""
+class ModelState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a model's files."""
 
     state: str
     available: bool = False
@@ -47,10 +47,10 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     recheck: float | None = None
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
     rejection = first_rejection(view.stored, rejection)
-    refused, outcome = permanent(rejection), _told(view)
-    if refused is not None and not outcome.available and not view.leaving:
+    refused, outcome = permanent(rejection), _determine_state(view)
+    if refused is not None and not outcome.available and not view.is_deleted:
         outcome = msgspec.structs.replace(
             outcome, state="Failed", reason=refused.reason, message=refused.message, under_way=""
         )
@@ -68,7 +68,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     )
 
 
-def _progress(outcome: Told) -> tuple[str, str]:
+def _progress(outcome: ModelState) -> tuple[str, str]:
     if outcome.under_way:
         return LOADING, outcome.under_way
     return (
@@ -76,41 +76,41 @@ def _progress(outcome: Told) -> tuple[str, str]:
     )
 
 
-def _told(view: View) -> Told:
-    if isinstance(view.stored, InvalidSpecError) and not view.leaving:
-        return Told(state="Failed", reason=view.stored.reason, message=view.stored.message)
-    done = visits(view)
-    if view.leaving:
-        return _leaving(done)
+def _determine_state(view: ModelView) -> ModelState:
+    if isinstance(view.stored, InvalidSpecError) and not view.is_deleted:
+        return ModelState(state="Failed", reason=view.stored.reason, message=view.stored.message)
+    done = plan_nodes(view)
+    if view.is_deleted:
+        return _state_of_deleted(done)
     stored = view.valid()
-    outcome = _on_claim(view, stored) if stored.claim else _on_nodes(view, done)
-    clears = any(one.stage in ("leaving", "in use") or (one.says and one.says.former) for one in done)
+    outcome = _state_on_claim(view, stored) if stored.claim else _state_on_nodes(view, done)
+    clears = any(one.stage in ("leaving", "in use") or (one.record and one.record.former) for one in done)
     waits = any(one.stage in ("waiting", "full") for one in done)
     seconds = TURN_SECONDS if clears else turns.recheck_seconds(view.world) if waits else None
     checks = [one for one in (outcome.recheck, seconds) if one is not None]
     return msgspec.structs.replace(outcome, recheck=min(checks, default=None))
 
 
-def _leaving(done: Sequence[Visit]) -> Told:
-    used = [one for one in done if one.stage == "in use"]
+def _state_of_deleted(node_plans: Sequence[NodePlan]) -> ModelState:
+    used = [one for one in node_plans if one.stage == "in use"]
     if used:
-        text = f"The model is being deleted, and waits for pods that still read its files, on {_named(used)}."
-        return Told(state="In_Transit", reason="InUse", message=text, recheck=TURN_SECONDS)
-    text = f"The model is being deleted. Its files are being removed from {_named(done)}."
-    return Told(state="In_Transit", reason=LEAVING, message=text, recheck=TURN_SECONDS)
+        text = f"The model is being deleted, and waits for pods that still read its files, on {_list_nodes(used)}."
+        return ModelState(state="In_Transit", reason="InUse", message=text, recheck=TURN_SECONDS)
+    text = f"The model is being deleted. Its files are being removed from {_list_nodes(node_plans)}."
+    return ModelState(state="In_Transit", reason=LEAVING, message=text, recheck=TURN_SECONDS)
 
 
 # On nodes
 
 
-def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
-    meant = [one for one in done if view.is_for(one.node)]
+def _state_on_nodes(view: ModelView, node_plans: Sequence[NodePlan]) -> ModelState:
+    meant = [one for one in node_plans if view.is_for(one.node)]
     there, failed, loading, waiting, full = (
         [one for one in meant if one.stage == stage] for stage in ("there", "failed", "loading", "waiting", "full")
     )
     moving = [progress.moving(one.run, view.world, does=f"{one.node.name} is downloading the files") for one in loading]
     transfers = [one.progress for one in moving if one.progress]
-    size = max((one.says.size for one in there if one.says), default=0)
+    size = max((one.record.size for one in there if one.record), default=0)
     fields: Object = {
         "nodesReady": [one.node.name for one in there],
         "nodesFailed": [one.node.name for one in failed],
@@ -122,14 +122,18 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
     checks = [one.diagnosis.recheck_seconds for one in moving if one.diagnosis.recheck_seconds is not None]
     checks += [max(seconds, 1.0) for seconds in retries]
     recheck = min(checks, default=None)
-    parts = [*_parts(loading, moving, waiting, failed), *_occupied(view, waiting), *_without_room(view, full)]
+    parts = [
+        *_describe_nodes(loading, moving, waiting, failed),
+        *_explain_occupied(view, waiting),
+        *_explain_full(view, full),
+    ]
     if failed:
-        parts += _about_secret(view)
+        parts += _explain_secret(view)
     if there:
         text = f"{len(there)} of {len(meant)} nodes have the files."
         reason, going = "OnNodes", " ".join(parts) if loading or waiting else ""
         message = " ".join((text, *parts))
-        return Told(
+        return ModelState(
             state="Ready",
             available=True,
             reason=reason,
@@ -140,57 +144,60 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
         )
     if not meant:
         text = "No node matches storage.nodeSelector and storage.nodeAffinity. Label a node, or change them."
-        return Told(state="In_Transit", reason="NoNode", message=text, fields=fields, recheck=recheck)
+        return ModelState(state="In_Transit", reason="NoNode", message=text, fields=fields, recheck=recheck)
     stuck = [one.diagnosis.failure for one in moving if one.diagnosis.failure]
     if failed or (stuck and len(stuck) == len(loading)):
         reason = (_reason(failed[0]) if failed else stuck[0].reason if stuck[0] else None) or "LoadFailed"
         going = " ".join(parts) if waiting or (loading and not stuck) else ""
-        return Told(
+        return ModelState(
             state="Failed", reason=reason, message=" ".join(parts), under_way=going, fields=fields, recheck=recheck
         )
     if full and not loading and not waiting:
-        return Told(state="Failed", reason=turns.FULL, message=" ".join(parts), fields=fields, recheck=recheck)
+        return ModelState(state="Failed", reason=turns.FULL, message=" ".join(parts), fields=fields, recheck=recheck)
     reason, message = (LOADING if loading else WAITING), " ".join(parts)
-    return Told(state="In_Transit", reason=reason, message=message, under_way=message, fields=fields, recheck=recheck)
+    return ModelState(
+        state="In_Transit", reason=reason, message=message, under_way=message, fields=fields, recheck=recheck
+    )
 
 
-def _parts(
-    loading: Sequence[Visit], moving: Sequence[Moving], waiting: Sequence[Visit], failed: Sequence[Visit]
+def _describe_nodes(
+    loading: Sequence[NodePlan], moving: Sequence[Moving], waiting: Sequence[NodePlan], failed: Sequence[NodePlan]
 ) -> list[str]:
-    """Sentences about the nodes that do not have the files."""
+    """Returns sentences about the nodes that do not have the files."""
     parts = []
-    for visit, one in zip(loading[:MOST_NAMED], moving, strict=False):
+    for node_plan, one in zip(loading[:MAX_LISTED], moving, strict=False):
         failure = one.diagnosis.failure
-        parts.append(f"{visit.node.name}: {failure.message}" if failure else one.message)
-    if len(loading) > MOST_NAMED:
-        parts.append(f"{len(loading) - MOST_NAMED} more nodes are downloading them.")
+        parts.append(f"{node_plan.node.name}: {failure.message}" if failure else one.message)
+    if len(loading) > MAX_LISTED:
+        parts.append(f"{len(loading) - MAX_LISTED} more nodes are downloading them.")
     if waiting:
-        parts.append(f"{_named(waiting)} wait{'s' * (len(waiting) == 1)} for other downloads.")
-    parts += [f"{one.node.name}: {_why(one)}" for one in failed[:MOST_NAMED]]
-    if len(failed) > MOST_NAMED:
-        parts.append(f"{len(failed) - MOST_NAMED} more nodes failed.")
+        parts.append(f"{_list_nodes(waiting)} wait{'s' * (len(waiting) == 1)} for other downloads.")
+    parts += [f"{one.node.name}: {_failure_message(one)}" for one in failed[:MAX_LISTED]]
+    if len(failed) > MAX_LISTED:
+        parts.append(f"{len(failed) - MAX_LISTED} more nodes failed.")
     return parts
 
 
-def _reason(failed: Visit) -> str | None:
+def _reason(failed: NodePlan) -> str | None:
     report = failed.run.report
     return UNSOUND if report and report.fault else failed.run.fault[0]
 
 
-def _why(failed: Visit) -> str:
+def _failure_message(failed: NodePlan) -> str:
     report = failed.run.report
     return sentence(report.fault) if report and report.fault else progress.failed("be loaded", failed.run)
 
 
-def _occupied(view: View, waiting: Sequence[Visit]) -> list[str]:
+def _explain_occupied(view: ModelView, waiting: Sequence[NodePlan]) -> list[str]:
     path = view.valid().path
-    if not waiting or not folders.held_by_others(view.world.listers, view.resource, path):
+    if not waiting or not folders.is_mounted_by_others(view.world.listers, view.resource, path):
         return []
     return [f"Pods of another namespace may still read the directory {path}. It is free when they have ended."]
 
 
-def _about_secret(view: View) -> list[str]:
-    """Where the Secret of a model is read that its namespace cannot have: Jobs that mount folders run elsewhere."""
+def _explain_secret(view: ModelView) -> list[str]:
+    """Explains from where the Secret of a model is read if its namespace cannot have it: Jobs that mount folders run
+    elsewhere."""
     stored = view.valid()
     secret = secret_of(view, stored)
     if not stored.url or secret == (stored.spec.key or ""):
@@ -199,50 +206,54 @@ def _about_secret(view: View) -> list[str]:
     return [f"{text} {stored.spec.key}. If it is missing, ask the operator to create it."]
 
 
-def _without_room(view: View, full: Sequence[Visit]) -> list[str]:
+def _explain_full(view: ModelView, full: Sequence[NodePlan]) -> list[str]:
     if not full:
         return []
-    text = f"{_named(full)} cannot record more models of the namespace {key(view.resource).namespace}"
+    text = f"{_list_nodes(full)} cannot record more models of the namespace {key(view.resource).namespace}"
     return [f"{text}. Delete BaseModels, or select fewer nodes with storage.nodeSelector."]
 
 
-def _named(visits_: Sequence[Visit]) -> str:
-    """The first few nodes, and how many there are beside them."""
-    names = [one.node.name for one in visits_]
+def _list_nodes(node_plans: Sequence[NodePlan]) -> str:
+    """Lists the first few nodes, and the number of the others."""
+    names = [one.node.name for one in node_plans]
     if not names:
         return "the nodes"
-    rest = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # On a claim
 
 
-def _on_claim(view: View, stored: Stored) -> Told:
-    errand, claim = inspection(view, stored), stored.claim
-    if errand is None or claim is None or view.world.get(claim) is None:
+def _state_on_claim(view: ModelView, stored: Stored) -> ModelState:
+    loader_task, claim = inspection_task(view, stored), stored.claim
+    if loader_task is None or claim is None or view.world.get(claim) is None:
         text = f"There is no claim {claim.name if claim else ''} in the namespace {claim.namespace if claim else ''}."
-        return Told(state="Failed", reason="ClaimNotFound", message=text, recheck=MISSING_SECONDS)
+        return ModelState(state="Failed", reason="ClaimNotFound", message=text, recheck=MISSING_SECONDS)
     if not is_bound(view, stored):
         text = f"The claim {claim.name} has no volume yet."
-        return Told(state="In_Transit", reason="ClaimNotBound", message=text, under_way=text, recheck=MISSING_SECONDS)
-    run = observed(view, errand)
+        return ModelState(
+            state="In_Transit", reason="ClaimNotBound", message=text, under_way=text, recheck=MISSING_SECONDS
+        )
+    run = observe_job(view, loader_task)
     at = run.retried_at()
     recheck = max(at - view.world.now, 1.0) if at is not None else None
     report, before = run.report, view.resource.get("status") or {}
     if run.failed_since is not None:
         text, reason = progress.failed("be read", run), run.fault[0] or "InspectionFailed"
-        return Told(state="Failed", reason=reason, message=text, recheck=recheck)
+        return ModelState(state="Failed", reason=reason, message=text, recheck=recheck)
     if report is not None and report.fault:
-        return Told(state="Failed", reason=UNSOUND, message=sentence(report.fault), recheck=recheck)
+        return ModelState(state="Failed", reason=UNSOUND, message=sentence(report.fault), recheck=recheck)
     inspected = before.get("state") == "Ready" and before.get("observedGeneration") == generation(view.resource)
     if report is None and not inspected:
         moving = progress.moving(run, view.world)
         failure, seconds = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
         if failure:
-            return Told(state="Failed", reason=failure.reason, message=failure.message, recheck=seconds)
+            return ModelState(state="Failed", reason=failure.reason, message=failure.message, recheck=seconds)
         text = "The files are being inspected in place."
-        return Told(state="In_Transit", reason=LOADING, message=text, under_way=text, recheck=recheck or seconds)
+        return ModelState(state="In_Transit", reason=LOADING, message=text, under_way=text, recheck=recheck or seconds)
     size = facts.human(report.size) if report and report.size else before.get("size", "")
     text = sentence(f"The files are on the claim {claim.name}")
-    return Told(state="Ready", available=True, reason="OnClaim", message=text, fields={"size": size}, recheck=recheck)
+    return ModelState(
+        state="Ready", available=True, reason="OnClaim", message=text, fields={"size": size}, recheck=recheck
+    )

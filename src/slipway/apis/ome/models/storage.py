@@ -1,4 +1,4 @@
-"""Storage: where a model's files come from and where they lie, on nodes or on a claim, read and checked. Pure, but
+"""Storage: the source of a model's files and their location, on nodes or on a claim, parsed and checked. Pure except
 for a cache."""
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement = Placement()
 
     @property
-    def wanted(self) -> str:
-        """Tells these files, and where they lie, from any others."""
+    def identity(self) -> str:
+        """Identifies these files and their location."""
         text = f"{self.spec.storage_uri}\0{self.path}\0{self.region}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod needs to read a model."""
+    """Everything that a pod needs to read a model."""
 
     name: str
     kind: Kind
@@ -91,7 +91,7 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """Of the model."""
     mark: str
     """What the model's label of nodes ends with."""
-    leaving: bool = False
+    is_deleted: bool = False
     """Whether the model is being deleted."""
     path: str
     """In containers; of the node, too, where there is no claim. Empty: there is nothing to mount."""
@@ -104,7 +104,7 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     category: str = "SMALL"
     format_name: str = ""
     format_version: str = ""
-    wanted: str
+    identity: str
     """Differs with the source: a pod template that has it rolls with that."""
 
 
@@ -117,8 +117,9 @@ def node_label(model: Object) -> str:
 
 
 def mount_of(model: Object, settings: Settings, stored: Stored | None = None) -> Mount:
-    """``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot be served."""
-    stored, spec, (namespace, name) = stored or read(model, settings), model["spec"], key(model)
+    """Returns how pods read a model. ``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot
+    be served."""
+    stored, spec, (namespace, name) = stored or parse_storage(model, settings), model["spec"], key(model)
     form = spec.get("modelFormat") or {}
     return Mount(
         name=name,
@@ -126,7 +127,7 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
         namespace=namespace,
         uid=uid(model),
         mark=mark(node_label(model)),
-        leaving=deleting(model),
+        is_deleted=deleting(model),
         path=stored.path if stored.claim or stored.root else "",
         claim=stored.claim.name if stored.claim else "",
         claim_namespace=stored.claim.namespace if stored.claim else "",
@@ -136,23 +137,23 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
         category=annotations_of(model).get(names.MODEL_CATEGORY, "SMALL"),
         format_name=form.get("name", ""),
         format_version=form.get("version", ""),
-        wanted=stored.wanted,
+        identity=stored.identity,
     )
 
 
 def use_of(path: str) -> str:
-    """How pods say in the annotation ``slipway.inference/uses`` that they read this folder of their node. Several are
-    parted by spaces."""
+    """Returns the text by which pods state, in the annotation ``slipway.inference/uses``, that they read this folder of
+    their node. Several are separated by spaces."""
     return f"{USED}{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
-def reserved(model: Object) -> bool:
-    """Whether the files stay though the model goes."""
+def keeps_files(model: Object) -> bool:
+    """Whether the files stay when the model is deleted."""
     return labels(model).get(names.RESERVED_LABEL) == "true"
 
 
 def root_of(path: str, settings: Settings) -> str:
-    """The operator's folder that a path of nodes is below; empty: there is none."""
+    """Returns the operator's folder that contains a path of nodes; empty: there is none."""
     if not _is_path(path):
         return ""
     own = ome(settings)
@@ -171,8 +172,8 @@ def is_placed(path: str, namespace: str, settings: Settings) -> bool:
 
 
 def _own_folder(root: str, namespace: str) -> str:
-    """Of a namespace, below one of the operator's. The folders that are named like schemes have models of the cluster
-    that name no path."""
+    """Returns a namespace's folder below one of the operator's. Folders named like schemes belong to models of the
+    cluster without a path."""
     return f"{root}/{namespace}/{namespace}" if namespace in FETCHED else f"{root}/{namespace}"
 
 
@@ -185,8 +186,8 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    """Whether a pod can have a volume at a path: Kubernetes takes no colon there, and the loader needs some names for
-    itself."""
+    """Whether a pod can have a volume at a path: Kubernetes allows no colon there, and the loader reserves some
+    names."""
     valid = len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
     return valid and f"/{OWN}" not in path
 
@@ -201,15 +202,16 @@ class _Cached(NamedTuple):
 
 
 class Cache:
-    """Parsed storage of models that were read lately. Those of deleted models make room for others."""
+    """Caches the parsed storage of recently read models. Entries of deleted models are dropped first."""
 
     def __init__(self, most: int = MOST_CACHED) -> None:
         self._entries: OrderedDict[tuple[Key, str, Container[str]], _Cached] = OrderedDict()
         self._most, self.size = most, 0
 
-    def read(self, model: Object, settings: Settings, kept: Container[str]) -> Stored | InvalidSpecError:
-        """The storage, or why it cannot be served. One that is too long is refused each time, and not kept."""
-        place, spec = (key(model), model["kind"], kept), model["spec"].get("storage")
+    def get(self, model: Object, settings: Settings, allowed: Container[str]) -> Stored | InvalidSpecError:
+        """Returns the storage, or why it cannot be served. A storage that is too long is rejected each time, and not
+        cached."""
+        place, spec = (key(model), model["kind"], allowed), model["spec"].get("storage")
         entry = self._entries.get(place)
         if entry is not None and entry.spec is spec and entry.settings is settings:
             self._entries.move_to_end(place)
@@ -220,11 +222,11 @@ class Cache:
             text = f"The storage is larger than {LONGEST >> 10} KiB. Shorten it."
             return InvalidSpecError("InvalidSpec", text)
         try:
-            stored: Stored | InvalidSpecError = _parsed(model, settings, kept)
+            stored: Stored | InvalidSpecError = _parse(model, settings, allowed)
         except InvalidSpecError as error:
             stored = InvalidSpecError(error.reason, error.message)  # without the traceback, which keeps all it saw
-        if isinstance(kept, Collection):
-            size += sum(map(len, kept))
+        if isinstance(allowed, Collection):
+            size += sum(map(len, allowed))
         self._entries[place] = _Cached(spec, settings, stored, size)
         self.size += size
         while self.size > self._most:
@@ -237,8 +239,7 @@ class Cache:
 
 
 def _size(spec: object) -> int:
-    """About what a spec takes in memory, with its entry in the cache; of one that is too long only as much as shows
-    this, so that it costs no more."""
+    """Estimates the memory of a spec with its cache entry. Stops at the limit, so that a long spec costs no more."""
     size, rest = 1024, [spec]
     while rest and size <= LONGEST:
         one = rest.pop()
@@ -253,16 +254,16 @@ def _size(spec: object) -> int:
 _CACHE = Cache()
 
 
-def read(model: Object, settings: Settings, kept: Container[str] = ()) -> Stored:
-    """``kept``: folders that the model may have wherever they are, as nodes have its files there. The spec is parsed
-    once for each version of the model. Raises InvalidSpecError."""
-    stored = _CACHE.read(model, settings, kept)
+def parse_storage(model: Object, settings: Settings, allowed: Container[str] = ()) -> Stored:
+    """Parses a model's storage, once for each version of the model. ``allowed``: folders that the model may have
+    anywhere, because nodes have its files there. Raises InvalidSpecError."""
+    stored = _CACHE.get(model, settings, allowed)
     if isinstance(stored, InvalidSpecError):
         raise InvalidSpecError(stored.reason, stored.message)
     return stored
 
 
-def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:
+def _parse(model: Object, settings: Settings, allowed: Container[str]) -> Stored:
     try:
         spec = msgspec.convert(model["spec"].get("storage"), StorageSpec)
         placed = placement(spec.node_selector, spec.node_affinity)
@@ -277,18 +278,18 @@ def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:
         raise InvalidSpecError("SourceNotServed", text)
     stored = Stored(scheme=scheme, spec=spec, path=(spec.path or "").rstrip("/"), placement=placed)
     if scheme == "pvc":
-        return _on_claim(stored, rest, model, settings)
+        return _place_on_claim(stored, rest, model, settings)
     if scheme == "vendor":
-        return stored if not stored.path else _on_nodes(stored, model, settings, kept)
+        return stored if not stored.path else _place_on_nodes(stored, model, settings, allowed)
     if scheme == "local":
         named = msgspec.structs.replace(stored, path=stored.path or rest.rstrip("/"))
-        return _on_nodes(named, model, settings, kept)
+        return _place_on_nodes(named, model, settings, allowed)
     if scheme not in FETCHED:
         raise _invalid(f"unknown scheme {scheme[:40]}. Use {', '.join(SCHEMES)}{did_you_mean(scheme, SCHEMES)}")
-    return _on_nodes(_fetched(stored, rest, model, settings, kept), model, settings, kept)
+    return _place_on_nodes(_parse_source(stored, rest, model, settings, allowed), model, settings, allowed)
 
 
-def _fetched(stored: Stored, rest: str, model: Object, settings: Settings, kept: Container[str]) -> Stored:
+def _parse_source(stored: Stored, rest: str, model: Object, settings: Settings, allowed: Container[str]) -> Stored:
     text, region = stored.spec.storage_uri, stored.spec.parameters.get("region", "")
     if stored.scheme in ("s3", "gs"):
         bucket, slash, place = rest.partition("/")
@@ -300,21 +301,21 @@ def _fetched(stored: Stored, rest: str, model: Object, settings: Settings, kept:
         raise InvalidSpecError(error.reason, f"{error.message[:1].upper()}{error.message[1:]}.") from None
     url = source.url if stored.scheme != "gs" else f"gs{source.url.removeprefix('s3')}"
     scheme = url.partition("://")[0]  # the address of a page of the hub names a repository, too
-    path = stored.path or _default_path(f"{scheme}/{_folder(redact_url(url))}", key(model).namespace, settings, kept)
+    path = stored.path or _default_path(f"{scheme}/{_folder(redact_url(url))}", key(model).namespace, settings, allowed)
     return msgspec.structs.replace(
         stored, scheme=scheme, url=url, region=region, files=source.files, stored_as=source.stored_as, path=path
     )
 
 
-def _default_path(folder: str, namespace: str, settings: Settings, kept: Container[str]) -> str:
-    """Below the namespace's own folder, unless nodes have the files where earlier versions put them."""
+def _default_path(folder: str, namespace: str, settings: Settings, allowed: Container[str]) -> str:
+    """Returns a folder below the namespace's own, unless nodes have the files at the path of earlier versions."""
     root = _first_root(settings)
     former = f"{root}/{folder}"
-    return former if not namespace or former in kept else f"{_own_folder(root, namespace)}/{folder}"
+    return former if not namespace or former in allowed else f"{_own_folder(root, namespace)}/{folder}"
 
 
 def _folder(url: str) -> str:
-    """A folder for what names none, which no other source has."""
+    """Returns a folder for a model without a path, which no other source has."""
     digest = hashlib.sha256(url.encode()).hexdigest()[:8]
     return f"{clean(url.partition('://')[2])[-80:]}-{digest}"
 
@@ -324,9 +325,9 @@ def _first_root(settings: Settings) -> str:
     return roots[0].rstrip("/") if roots else ""
 
 
-def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container[str]) -> Stored:
+def _place_on_nodes(stored: Stored, model: Object, settings: Settings, permitted: Container[str]) -> Stored:
     root, namespace = root_of(stored.path, settings), key(model).namespace
-    if not root or not (is_placed(stored.path, namespace, settings) or stored.path in kept):
+    if not root or not (is_placed(stored.path, namespace, settings) or stored.path in permitted):
         own = ome(settings)
         folders = [_own_folder(one, namespace) if namespace else one for one in _roots(own.model_roots)]
         allowed = ", ".join((*folders, *_roots(own.shared_roots))) or "there is none"
@@ -335,7 +336,7 @@ def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container
     return msgspec.structs.replace(stored, root=root)
 
 
-def _on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> Stored:
+def _place_on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> Stored:
     place, _slash, sub_path = rest.partition("/")
     home, colon, claim = place.rpartition(":")
     own = key(model).namespace or ome(settings).namespace

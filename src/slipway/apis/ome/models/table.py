@@ -1,4 +1,4 @@
-"""The three kinds of weights: they come onto the nodes that they are for, and go with the model."""
+"""The three kinds of weights: the functions that turn a model into children and a status."""
 
 from __future__ import annotations
 

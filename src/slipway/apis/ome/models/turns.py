@@ -1,9 +1,9 @@
-"""Turns: which models a node loads next. Pure, but for a cache.
+"""Turns: which models a node loads next. Pure except for a cache.
 
 Each namespace has its own queue on each node, the oldest model first. The first models of all queues wait in one line:
-the namespace with the fewest loads on the node is next, and namespaces with equally many take turns. So a look at a
-model costs the same however many models other authors have. Models of the cluster, which are the operator's, are one
-queue, and one of them can load even if namespaces hold all turns.
+the namespace with the fewest loads on the node is next, and namespaces with equally many take turns. The cost of
+examining a model therefore does not depend on the number of other authors' models. Models of the cluster, which are the
+operator's, are one queue, and one of them can load even if namespaces hold all turns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.models import folders, storage
-from slipway.apis.ome.models.line import Heads, Held, Written
+from slipway.apis.ome.models.line import NodeLoads, OpenFolder, QueueHeads
 from slipway.apis.ome.models.room import ROOM
 from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.settings import ome
@@ -54,18 +54,18 @@ FULL = "NodeFull"
 """Reason of models that no node has room for."""
 SLOT_SECONDS = 600
 """How long the order of namespaces with equally many loads remains."""
-HEADS = Heads()
+HEADS = QueueHeads()
 
 
 class Desired(NamedTuple):
-    """What a model is to have on a node, and the node's record of it."""
+    """What a model should have on a node, and the node's record of it."""
 
     stored: Stored
     record: Record | None
 
     def lacks_room(self, model: Object, node: Node) -> bool:
-        """Whether the node has no room for a further record of the model's namespace, or for a further folder in
-        one."""
+        """Whether the node has no room for another record of the model's namespace, or for another folder in a
+        record."""
         path = self.stored.path if self.stored.url else ""
         grows = self.record is None or (bool(path) and self.record.path != path)
         return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
@@ -73,20 +73,20 @@ class Desired(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether these files failed to load onto the node before."""
-        return self.record is not None and (self.record.state, self.record.wanted) == ("Failed", self.stored.wanted)
+        return self.record is not None and (self.record.state, self.record.digest) == ("Failed", self.stored.identity)
 
 
 def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
-    """What a model is to have on a node where it is not yet as far as that says; None: nothing. One that is refused is
-    not waited for."""
+    """Returns what a model should have on a node and does not have yet; None: nothing. Rejected models are not waited
+    for."""
     if deleting(model) or _verdict(model, "Accepted") == "False":
         return None
-    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+    record = nodes.find_record(node, nodes.mark(storage.node_label(model)), uid(model))
     try:
-        stored = storage.read(model, settings, record.paths if record else ())
+        stored = storage.parse_storage(model, settings, record.paths if record else ())
     except InvalidSpecError:
         return None
-    there = record is not None and record.has(stored.wanted, node)
+    there = record is not None and record.has(stored.identity, node)
     return Desired(stored, record) if stored.root and not there and stored.placement.admits(node) else None
 
 
@@ -94,7 +94,7 @@ def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
 
 
 class ByQueue(msgspec.Struct, frozen=True):
-    """Index function for :data:`QUEUE`: of models whose files come onto nodes, if some may not be there yet. A model
+    """Index function for :data:`QUEUE`: models that load onto nodes, if some of their files may be missing. A model
     without conditions is new."""
 
     settings: Settings
@@ -106,14 +106,14 @@ class ByQueue(msgspec.Struct, frozen=True):
         if deleting(model) or not moves or not accepted:
             return ()
         try:
-            stored = storage.read(model, self.settings, folders.ANY_PATH)
+            stored = storage.parse_storage(model, self.settings, folders.ANY_PATH)
         except InvalidSpecError:
             return ()
         return (key(model).namespace,) if stored.root and stored.scheme != "vendor" else ()
 
 
 def _verdict(model: Object, condition: str) -> str:
-    """Status of a model's condition; empty: there is none."""
+    """Returns the status of a model's condition; empty: there is none."""
     return str(_condition(model, condition).get("status", ""))
 
 
@@ -159,7 +159,7 @@ class ByLoad(msgspec.Struct, frozen=True):
         return (_place(node, _author(job)),) if self.new != bool(active or failed) else ()
 
 
-def of_jobs(settings: Settings) -> dict[str, IndexFunction]:
+def job_indexes(settings: Settings) -> dict[str, IndexFunction]:
     """Index functions of Jobs."""
     system = ome(settings).namespace
     loads = {WORKING: ByLoad(system, new=False), NEW: ByLoad(system, new=True)}
@@ -167,7 +167,7 @@ def of_jobs(settings: Settings) -> dict[str, IndexFunction]:
 
 
 def _node_of(job: Object) -> str:
-    """The node that a Job brings files onto; empty: none."""
+    """Returns the node that a Job loads files onto; empty: none."""
     node, brings = nodes.node_of(job), words_of(job)[1:2] in (["stage"], ["inspect"])
     return node if brings and "/" not in node else ""
 
@@ -184,67 +184,69 @@ def _place(*parts: str) -> str:
 
 
 def has_turn(world: World, node: Node, desired: Desired) -> bool:
-    """Whether the load of the world's model may begin on a node."""
+    """Whether the load of the world's model may start on a node."""
     model, listers, slot = world.resource, world.listers, _slot(node, world.now)
-    namespace, held = key(model).namespace, _held(world, node)
-    free = held.free
-    if (free <= 0 and namespace) or held.loads[namespace] >= held.most(namespace):
+    namespace, held = key(model).namespace, _count_node_loads(world, node)
+    free = held.free_turns
+    if (free <= 0 and namespace) or held.loads[namespace] >= held.max_turns(namespace):
         return False
-    if not _position(world).is_examined or _is_taken(world, held, model, desired.stored.path):
+    if not _position(world).is_examined or _is_folder_busy(world, held, model, desired.stored.path):
         return False
     mine = (desired.failed, age(model))
-    position = sum((one.failed, age(other)) < mine for other, one in _able(world, node, namespace, held))
+    position = sum((one.failed, age(other)) < mine for other, one in _find_ready(world, node, namespace, held))
     turn = held.loads[namespace] + position
     if not namespace and turn == 0:
         return True  # beside those of namespaces
-    if turn >= held.most(namespace):
+    if turn >= held.max_turns(namespace):
         return False
     ahead, order, examined = position, _order(namespace, slot), dict[str, bool]()
-    queues = HEADS.first(node.name, partial(_queues, listers))
+    queues = HEADS.in_order(node.name, partial(_queues, listers))
     while ahead < free and (other := next(queues, None)) is not None:
         begun = held.loads.get(other, 0)
         if other == namespace or begun > turn:
             continue
         last = turn if _order(other, slot) < order else turn - 1
-        if earlier := max(min(last + 1, held.most(other)) - begun, 0):
-            count = sum(1 for _one in islice(_able(world, node, other, held), earlier))
+        if earlier := max(min(last + 1, held.max_turns(other)) - begun, 0):
+            count = sum(1 for _one in islice(_find_ready(world, node, other, held), earlier))
             examined[other] = count > 0
             ahead += count
-    HEADS.keep(node.name, examined, lambda one: (held.loads.get(one, 0), _order(one, slot)))
+    HEADS.remember(node.name, examined, lambda one: (held.loads.get(one, 0), _order(one, slot)))
     return ahead < free
 
 
 def recheck_seconds(world: World) -> float:
-    """When a model that waits is examined again though nothing changes: one that is behind, with its group."""
+    """Seconds until a waiting model is examined again although nothing changes; a model further back waits for its
+    group."""
     position = _position(world)
     rounds = (position.group - position.round) % position.groups or position.groups
     return RECHECK_SECONDS if position.is_first else rounds * RECHECK_SECONDS - world.now % RECHECK_SECONDS
 
 
 def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: float) -> list[Key]:
-    """The models of a kind whose turn on a node may have come: the first ones of the queues that are next."""
+    """Returns the models of a kind whose turn on a node may have come: the first ones of the queues that are next."""
     woken: list[Object] = []
     loads, slot = _loads(listers, node, now), _slot(node, now)
     queues = sorted(_queues(listers), key=lambda one: (loads[one], _order(one, slot)))
     for namespace in queues[:MOST_WOKEN]:
-        waiting = _waiting(listers, settings, node, namespace, now)
+        waiting = _find_waiting(listers, settings, node, namespace, now)
         woken += [model for model, _desired in islice(waiting, WOKEN)]
     return [key(one) for one in woken if one["kind"] == kind.kind]
 
 
-def _held(world: World, node: Node) -> Held:
-    """Which folder a Job fills, the node's record says."""
-    listers, now, written = world.listers, world.now, list[Written]()
+def _count_node_loads(world: World, node: Node) -> NodeLoads:
+    """Counts the loads onto a node. The node's record says which folder a Job fills."""
+    listers, now, written = world.listers, world.now, list[OpenFolder]()
     for job in listers.list(JOB, PINNED, node.name):
         owner = controller_owner(job)
         if owner and still_writes(job, now) and (record := _record_of(node, owner)):
-            written.append(Written(owner.uid, record.path))
-    return Held(loads=_loads(listers, node, now), written=written, at_once=ome(world.settings).loads_at_once)
+            written.append(OpenFolder(owner.uid, record.path))
+    return NodeLoads(loads=_loads(listers, node, now), open_folders=written, at_once=ome(world.settings).loads_at_once)
 
 
 def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
-    """How many Jobs load onto a node, by the namespace of their authors; empty: of the operator. The cost does not grow
-    with the number of Jobs. One without pods counts only while it is new: the cluster may refuse its pods."""
+    """Counts the Jobs that load onto a node, by the namespace of their authors; empty: of the operator. The cost does
+    not grow with the number of Jobs. A Job without pods counts only while it is new, because the cluster may reject its
+    pods."""
     loads = Counter[str]()
     for namespace in {"", *_loaders(listers)}:
         place = _place(node.name, namespace)
@@ -256,53 +258,53 @@ def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
 
 
 def _has_job(listers: Listers, node: Node, model: Object) -> bool:
-    """Whether a Job, which may have ended, brings a model onto a node."""
+    """Whether there is a Job, possibly ended, that loads a model onto a node."""
     return listers.count(JOB, PINNED, _place(node.name, uid(model))) > 0
 
 
-def _able(world: World, node: Node, namespace: str, held: Held) -> Iterator[tuple[Object, Desired]]:
-    """The models of a queue, but for the world's, that wait for nothing but their turn on a node."""
-    for model, desired in _waiting(world.listers, world.settings, node, namespace, world.now):
-        if uid(model) != uid(world.resource) and not _is_taken(world, held, model, desired.stored.path):
+def _find_ready(world: World, node: Node, namespace: str, node_loads: NodeLoads) -> Iterator[tuple[Object, Desired]]:
+    """Returns the models of a queue, except the world's, that only wait for their turn on a node."""
+    for model, desired in _find_waiting(world.listers, world.settings, node, namespace, world.now):
+        if uid(model) != uid(world.resource) and not _is_folder_busy(world, node_loads, model, desired.stored.path):
             yield model, desired
 
 
-def _is_taken(world: World, held: Held, model: Object, path: str) -> bool:
-    """Whether the load of another model than this one, from before it had the folder, may still write there or around,
-    or pods of other authors may still read what is there."""
-    written = any(one.of != uid(model) and folders.overlap(one.path, path) for one in held.written)
-    return written or folders.held_by_others(world.listers, model, path)
+def _is_folder_busy(world: World, node_loads: NodeLoads, model: Object, path: str) -> bool:
+    """Whether the load of another model may still write to the folder, one inside it or one around it, or pods of other
+    authors may still read what is there."""
+    written = any(one.of != uid(model) and folders.overlap(one.path, path) for one in node_loads.open_folders)
+    return written or folders.is_mounted_by_others(world.listers, model, path)
 
 
-def _waiting(
+def _find_waiting(
     listers: Listers, settings: Settings, node: Node, namespace: str, now: float
 ) -> Iterator[tuple[Object, Desired]]:
-    """The models of a queue that a node lacks and no Job brings, the oldest first."""
-    for model in _oldest(listers, namespace, now):
+    """Returns the models of a queue that a node lacks and no Job loads, the oldest first."""
+    for model in _find_oldest(listers, namespace, now):
         desired = desired_of(model, node, settings)
         if desired and not desired.lacks_room(model, node) and not _has_job(listers, node, model):
             yield model, desired
 
 
-def _oldest(listers: Listers, namespace: str, now: float) -> Iterator[Object]:
-    """The models of a queue that are examined now."""
+def _find_oldest(listers: Listers, namespace: str, now: float) -> Iterator[Object]:
+    """Returns the models of a queue that are examined now."""
     kinds = OF_NAMESPACES if namespace else folders.CLUSTER_KINDS
-    yield from _merged([listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds])
+    yield from _merge([listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds])
     later = []
     for kind in kinds:
         behind = listers.count(kind, QUEUE, namespace) - MOST_EXAMINED
         if behind > 0:
             skip = MOST_EXAMINED * (1 + _round(now) % math.ceil(behind / MOST_EXAMINED))
             later.append(listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED, skip))
-    yield from _merged(later)
+    yield from _merge(later)
 
 
-def _merged(queues: Sequence[Sequence[Object]]) -> Iterable[Object]:
+def _merge(queues: Sequence[Sequence[Object]]) -> Iterable[Object]:
     return queues[0] if len(queues) == 1 else heapq.merge(*queues, key=age)
 
 
 class Position(NamedTuple):
-    """Where a model is among those of its kind in its queue."""
+    """The position of a model in its queue, among those of its kind."""
 
     group: int
     """-1: it is one of the first, which are always examined."""
@@ -333,12 +335,12 @@ def _round(now: float) -> int:
 
 
 def _queues(listers: Listers) -> set[str]:
-    """The namespaces with models that may wait."""
+    """Returns the namespaces with models that may wait."""
     return {one for kind in KINDS.values() for one in listers.values(kind, QUEUE)}
 
 
 def _loaders(listers: Listers) -> Iterable[str]:
-    """The namespaces of authors whose models come onto nodes."""
+    """Returns the namespaces of authors whose models load onto nodes."""
     return listers.values(JOB, LOADERS)
 
 
@@ -347,19 +349,19 @@ def _slot(node: Node, now: float) -> str:
 
 
 def _order(namespace: str, slot: str) -> int:
-    """Orders queues with equally many loads. ``slot``: changes, so that each namespace is the first one at times."""
+    """Orders queues with equally many loads. ``slot`` changes, so that each namespace is first at times."""
     return 1 + zlib.crc32(f"{slot}/{namespace}".encode()) if namespace else 0
 
 
 def _author(job: Object) -> str:
-    """The namespace of a Job's model; empty: it is of the cluster."""
+    """Returns the namespace of a Job's model; empty: the model is cluster-scoped."""
     owner = controller_owner(job)
     return owner.namespace if owner and KINDS[owner.kind].namespaced else ""
 
 
 def still_writes(job: Object, now: float) -> bool:
-    """Whether a Job may still write. One that is deleted and does not go, as on a lost node, is waited for only so
-    long."""
+    """Whether a Job may still write. A deleted Job that stays, as on a lost node, is waited for only for a limited
+    time."""
     return may_write(job) and not is_late(job["metadata"].get("deletionTimestamp"), now)
 
 
@@ -369,8 +371,8 @@ def may_write(job: Object) -> bool:
 
 
 def _record_of(node: Node, owner: OwnerReference) -> Record | None:
-    """What a node says of the folder of a Job's model; None: nothing."""
+    """Returns a node's record of the folder of a Job's model; None: there is none."""
     kind = KINDS[owner.kind]
     label = names.node_label(kind, owner.namespace if kind.namespaced else "", owner.name)
-    record = nodes.recorded(node, nodes.mark(label), owner.uid)
+    record = nodes.find_record(node, nodes.mark(label), owner.uid)
     return record if record and record.path else None

@@ -1,11 +1,10 @@
-"""Volumes: how pods of any namespace read a folder of their node, without the right to mount one. Pure.
+"""Volumes: how pods of any namespace read a folder of their node without the right to mount host paths. Pure.
 
 The services of a namespace share a claim for each model, so that the number of claims does not grow with the services.
-The model that has the folder makes a volume for that claim alone, and deletes the claim when nothing of the model needs
-it. A label of nodes tells
-which folders are a model's, and the volume is for these nodes. So the kubelet mounts nothing of a model that has lost
-its folder, and the next model waits until the volumes are gone. Admission policies let pods mount such claims
-read-only, and only the controller create them.
+The model that owns the folder creates a volume for that claim alone, and deletes the claim when no pod of the model
+needs it. A node label shows which folders belong to a model, and the volume is limited to these nodes. The kubelet
+therefore mounts nothing of a model that has lost its folder, and the next model waits until the volumes are gone.
+Admission policies let pods mount such claims read-only, and let only the controller create them.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from slipway.serving.containers.freedoms import templates
 from slipway.serving.contract.api import InvalidSpecError, Listers, Reference, World
 from slipway.serving.contract.watches import NAMESPACE
 from slipway.serving.pods.workload import MANAGER
-from slipway.weights.nodes import kept_label
+from slipway.weights.nodes import folder_label
 
 PREFIX = "slipway.ome."
 """Beginning of the names of claims and volumes. No dash follows, so that no claim of a pod's ephemeral volume, which
@@ -44,7 +43,7 @@ SIZE = "1Mi"
 MODES = ["ReadOnlyMany"]
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class ModelClaim(msgspec.Struct, frozen=True):
     """A claim for a folder of a model."""
 
     path: str
@@ -56,19 +55,19 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 def claim_name(of: str, path: str, namespace: str) -> str:
-    """Of the claim by which pods of a namespace read a folder of the model with the uid ``of``, and of the claim's
-    volume."""
+    """Returns the name of the claim with which pods of a namespace read a folder of the model with the uid ``of``, and
+    of the claim's volume."""
     identity = f"{of}\0{path}\0{namespace}"
     return f"{PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def name_for(mount: Mount, resource: Object) -> str:
-    """The name of the claim for a model in a resource's namespace."""
+    """Returns the name of the claim for a model in a resource's namespace."""
     return claim_name(mount.uid, mount.path, key(resource).namespace)
 
 
-def claim(name: str, namespace: str, mark: str) -> Object:
-    """``mark``: of the model, as nodes have it."""
+def build_claim(name: str, namespace: str, mark: str) -> Object:
+    """Builds a claim. ``mark``: the model's mark on nodes."""
     return {
         "apiVersion": PERSISTENT_VOLUME_CLAIM.api_version,
         "kind": PERSISTENT_VOLUME_CLAIM.kind,
@@ -82,10 +81,10 @@ def claim(name: str, namespace: str, mark: str) -> Object:
     }
 
 
-def volume(of: str, claimed: Claimed) -> Object:
-    """The volume of a claim. ``of``: uid of the model."""
-    namespace, name = key(claimed.claim)
-    belongs = {"key": kept_label(of, claimed.path), "operator": "Exists"}
+def build_volume(of: str, model_claim: ModelClaim) -> Object:
+    """Builds the volume of a claim. ``of``: uid of the model."""
+    namespace, name = key(model_claim.claim)
+    belongs = {"key": folder_label(of, model_claim.path), "operator": "Exists"}
     return {
         "apiVersion": PERSISTENT_VOLUME.api_version,
         "kind": PERSISTENT_VOLUME.kind,
@@ -98,9 +97,9 @@ def volume(of: str, claimed: Claimed) -> Object:
                 "kind": PERSISTENT_VOLUME_CLAIM.kind,
                 "namespace": namespace,
                 "name": name,
-                "uid": uid(claimed.claim),
+                "uid": uid(model_claim.claim),
             },
-            "local": {"path": claimed.path},
+            "local": {"path": model_claim.path},
             "mountOptions": ["ro"],
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [belongs]}]}},
             "persistentVolumeReclaimPolicy": "Retain",
@@ -112,7 +111,7 @@ def volume(of: str, claimed: Claimed) -> Object:
 
 def check_free(world: World, claims: Iterable[Object]) -> None:
     """Raises InvalidSpecError if an object that is not the controller's has the name of one of these claims. Admission
-    policies prevent that only while they are installed, and what such a claim has is not the model's."""
+    policies prevent that only while they are installed, and such a claim does not have the model's content."""
     for one in claims:
         place = key(one)
         observed = world.get(Reference(PERSISTENT_VOLUME_CLAIM, *place))
@@ -122,14 +121,14 @@ def check_free(world: World, claims: Iterable[Object]) -> None:
 
 
 def _is_ours(observed: Object, planned: Object) -> bool:
-    """Whether a claim can only be bound to the volume that the controller makes for it."""
+    """Whether a claim can only be bound to the volume that the controller creates for it."""
     spec, expected = observed.get("spec") or {}, planned["spec"]
     same = all(spec.get(field) == expected[field] for field in ("accessModes", "selector", "storageClassName"))
     return same and spec.get("volumeName", "") in ("", key(planned).name)
 
 
-def usable(volume: Object | None, claim: Object) -> bool:
-    """Whether a volume that is there, if any, is bound to this very claim, not to one of its name before."""
+def is_usable(volume: Object | None, claim: Object) -> bool:
+    """Whether an existing volume is bound to this claim, not to an earlier one with its name."""
     if volume is None:
         return True
     bound = as_object((volume.get("spec") or {}).get("claimRef")).get("uid", "")
@@ -138,7 +137,7 @@ def usable(volume: Object | None, claim: Object) -> bool:
 
 
 def path_of(volume: Object) -> str:
-    """The folder of the nodes that a volume has; empty: none."""
+    """Returns the folder of the nodes that a volume has; empty: none."""
     return str(as_object((volume.get("spec") or {}).get("local")).get("path", ""))
 
 
@@ -146,48 +145,48 @@ def path_of(volume: Object) -> str:
 
 
 def by_model(claim: Object) -> Iterable[str]:
-    """Index function of claims: the mark of the model that they are for."""
+    """Index function of claims: the mark of their model."""
     mark = labels(claim).get(names.VOLUME_OF_LABEL, "")
     ours = labels(claim).get(MANAGED_BY) == MANAGER and key(claim).name.startswith(PREFIX)
     return (mark,) if mark and ours else ()
 
 
-def claimed(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[Claimed, ...]:
-    """The claims for a model. Those of other namespaces than may use it, or of a former model of its name, are for no
-    folder: their path is empty."""
-    result = list[Claimed]()
+def find_claims(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[ModelClaim, ...]:
+    """Returns the claims for a model. Claims of namespaces that may not use it, or of an earlier model with its name,
+    have no folder: their path is empty."""
+    result = list[ModelClaim]()
     for one in claims:
         namespace, name = key(one)
         allowed = paths if key(model).namespace in ("", namespace) else ()
         expected = {claim_name(uid(model), path, namespace): path for path in allowed}
-        result.append(Claimed(expected.get(name, ""), one))
+        result.append(ModelClaim(expected.get(name, ""), one))
     return tuple(result)
 
 
 def names_in(specs: Iterable[Object]) -> frozenset[str]:
-    """The claims for models that pods with these specs mount."""
+    """Returns the names of the model claims that pods with these specs mount."""
     volumes = (volume for spec in specs for volume in spec.get("volumes") or ())
     claims = (str(as_object(one.get("persistentVolumeClaim")).get("claimName", "")) for one in volumes)
     return frozenset(one for one in claims if one.startswith(PREFIX))
 
 
 def names_of(workloads: Iterable[Object]) -> frozenset[str]:
-    """The claims for models that the pods of these workloads mount."""
+    """Returns the names of the model claims that the pods of these workloads mount."""
     return names_in(pod.get("spec") or {} for workload in workloads for _place, pod in templates(workload))
 
 
-def wanted(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
-    """The claims that a resource's ``workloads`` mount. A model that is being deleted gets none: what has its claim may
-    end, and then it can go."""
+def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
+    """Builds the claims that a resource's ``workloads`` mount. A model that is being deleted gets none, so that the
+    pods on its claim can end and the model can go."""
     mounted, namespace = names_of(workloads), key(resource).namespace
-    read = (one for one in mounts if one.path and not one.claim and not one.leaving)
+    read = (one for one in mounts if one.path and not one.claim and not one.is_deleted)
     marks = {name_for(one, resource): one.mark for one in read}
-    return tuple(claim(name, namespace, mark) for name, mark in marks.items() if name in mounted)
+    return tuple(build_claim(name, namespace, mark) for name, mark in marks.items() if name in mounted)
 
 
-def of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
-    """The resources of a kind that may need a claim again which is gone, or that another author created. The kind has
-    the index NAMESPACE."""
+def enqueue_users_of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
+    """Enqueues the resources of a kind that may need a claim again that is gone, or that another author created. The
+    kind has the index NAMESPACE."""
     if (change.old and change.new) or not change.key.name.startswith(PREFIX):
         return ()
     return [key(one) for one in listers.list(kind, NAMESPACE, change.key.namespace)]

@@ -1,4 +1,4 @@
-"""Candidates: ServingRuntimes and ClusterServingRuntimes as a selection reads them. Pure."""
+"""Candidates: ServingRuntimes and ClusterServingRuntimes, parsed for the selection. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.types.model import DiffusionPipelineSpec, ModelFormat
 from slipway.apis.ome.types.runtime import AcceleratorRequirements, ModelSizeRangeSpec
-from slipway.decoding import said
+from slipway.decoding import describe_error
 from slipway.kube.objects import Object, key
 from slipway.serving.contract.api import Reference
 
@@ -25,7 +25,7 @@ UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of model that a runtime serves."""
+    """A format of models that a runtime serves."""
 
     format: ModelFormat
     framework: ModelFormat = NOTHING
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def score(self) -> int:
-        """What the runtime scores by it."""
+        """The runtime's score for this entry."""
         weight = self.format.weight or FORMAT_WEIGHT
         if self.framework.name:
             weight += self.framework.weight or FRAMEWORK_WEIGHT
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A runtime, read once for all selections."""
+    """A runtime, parsed once for all selections."""
 
     reference: Reference
     entries: tuple[Entry, ...]
@@ -63,13 +63,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Accelerator classes that it lists."""
 
     @property
-    def offered(self) -> bool:
-        """Whether any entry is for automatic selection."""
+    def is_selectable(self) -> bool:
+        """Whether any entry allows automatic selection."""
         return any(entry.auto_select for entry in self.entries)
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A runtime that cannot be read."""
+    """A runtime that is not valid."""
 
     reference: Reference
     message: str
@@ -77,7 +77,7 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class _Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What counts of a SupportedModelFormat, which may be older than the rule that it has format and framework."""
+    """The used fields of a SupportedModelFormat, which may be older than the rule that it has format and framework."""
 
     model_format: ModelFormat | None = None
     model_framework: ModelFormat | None = None
@@ -89,7 +89,7 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What counts of a runtime's spec: faults elsewhere are for who uses it."""
+    """The used fields of a runtime's spec. Errors in other fields are reported to the services that use it."""
 
     supported_model_formats: tuple[_Format, ...] | None = None
     model_size_range: ModelSizeRangeSpec | None = None
@@ -99,7 +99,7 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Same:
-    """An object as the key of a cache: only the very same one is equal, and a changed one is another."""
+    """An object as the key of a cache. Only the identical object is equal; a changed object is another one."""
 
     __slots__ = ("object",)
 
@@ -114,12 +114,12 @@ class _Same:
 
 
 def candidate(runtime: Object) -> Candidate | Broken:
-    """Reads a ServingRuntime or a ClusterServingRuntime. Raises nothing."""
+    """Parses a ServingRuntime or a ClusterServingRuntime. Raises nothing."""
     return _remembered(_Same(runtime))
 
 
 def parse_size(text: str) -> int:
-    """The number of parameters that ``7B``, ``1.5b``, ``350M``, ``20K`` or ``1000`` says. Raises ValueError."""
+    """Returns the number of parameters for ``7B``, ``1.5b``, ``350M``, ``20K`` or ``1000``. Raises ValueError."""
     match = SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:32]!r} is not a size such as 7B or 350M")
@@ -127,7 +127,7 @@ def parse_size(text: str) -> int:
 
 
 def covers(entry: Mapping[str, Any], pipeline: Mapping[str, Any] | None) -> bool:
-    """Whether a diffusion pipeline has all that an entry asks of one."""
+    """Whether a diffusion pipeline has everything that an entry requires."""
     if pipeline is None:
         return False
     for name, requirement in entry.items():
@@ -140,7 +140,7 @@ def covers(entry: Mapping[str, Any], pipeline: Mapping[str, Any] | None) -> bool
     return True
 
 
-def _read(same: _Same) -> Candidate | Broken:
+def _parse_runtime(same: _Same) -> Candidate | Broken:
     runtime = same.object
     namespace, name = key(runtime)
     reference = Reference(names.SERVING_RUNTIME if namespace else names.CLUSTER_SERVING_RUNTIME, namespace, name)
@@ -149,7 +149,7 @@ def _read(same: _Same) -> Candidate | Broken:
         bounds = spec.model_size_range or ModelSizeRangeSpec()
         smallest, largest = _bound("min", bounds.min), _bound("max", bounds.max)
     except ValueError as error:  # msgspec's are ValueErrors, too
-        return Broken(reference, f"cannot be read: {said(error)}")
+        return Broken(reference, f"cannot be read: {describe_error(error)}")
     entries = [_entry(one, one.model_format) for one in spec.supported_model_formats or () if one.model_format]
     requirements = spec.accelerator_requirements or AcceleratorRequirements()
     return Candidate(
@@ -157,14 +157,14 @@ def _read(same: _Same) -> Candidate | Broken:
         entries=tuple(sorted(entries, key=lambda entry: (entry.auto_select is False, -entry.score))),
         smallest=smallest,
         largest=largest,
-        size_range=_in_words(bounds.min, bounds.max),
+        size_range=_describe_range(bounds.min, bounds.max),
         disabled=bool(spec.disabled),
         protocols=frozenset(spec.protocol_versions or ()),
         classes=frozenset(requirements.accelerator_classes),
     )
 
 
-_remembered = lru_cache(maxsize=1024)(_read)
+_remembered = lru_cache(maxsize=1024)(_parse_runtime)
 
 
 def _entry(one: _Format, format_: ModelFormat) -> Entry:
@@ -186,7 +186,7 @@ def _bound(field: str, text: str | None) -> int | None:
         raise ValueError(f"modelSizeRange.{field} {error}") from error
 
 
-def _in_words(smallest: str | None, largest: str | None) -> str:
+def _describe_range(smallest: str | None, largest: str | None) -> str:
     if smallest and largest:
         return f"{smallest} to {largest}"
     return f"{smallest} and more" if smallest else f"{largest} and less" if largest else ""

@@ -1,4 +1,4 @@
-"""Fit: what keeps a runtime from a model, in numbers that compare and in words. Pure."""
+"""Fit: why a runtime does not fit a model, as a score and as text. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NOT_OFFERED, DISABLED, CLASSES, SIZES, FRAMEWORK_VERSION, FORMAT_VERSION = 1, 2,
 QUANTIZATION, ARCHITECTURE, FRAMEWORK, FORMAT, DIFFUSION, NO_ENTRY = 64, 128, 256, 512, 1024, 2048
 
 
-class Judged(NamedTuple):
-    """A runtime beside a model."""
+class Match(NamedTuple):
+    """A runtime compared with a model."""
 
     gaps: int
     """Sum of what keeps it from the model; 0: it fits."""
@@ -26,8 +26,8 @@ class Judged(NamedTuple):
     score: int
 
 
-class Asked:
-    """A model as it is compared with runtimes: what is read of it is read once."""
+class Matcher:
+    """Compares a model with runtimes. It parses the model's fields once."""
 
     def __init__(self, model: ModelFacts, classes: frozenset[str]) -> None:
         self.model, self.classes = model, classes
@@ -38,8 +38,8 @@ class Asked:
         except ValueError as error:
             self.size_fault = str(error)
 
-    def judge(self, candidate: Candidate) -> Judged:
-        """What keeps a runtime from the model. Of one for other models altogether no more than that."""
+    def match(self, candidate: Candidate) -> Match:
+        """Compares a runtime with the model. For a runtime of entirely different models, only the gaps are computed."""
         gaps, closest = NO_ENTRY, None
         for entry in candidate.entries:
             entry_gaps = self._gaps(entry)
@@ -48,17 +48,17 @@ class Asked:
                 if not entry_gaps:
                     break
         if gaps >= ARCHITECTURE:
-            return Judged(gaps, candidate, closest, 0)
+            return Match(gaps, candidate, closest, 0)
         score = closest.score if closest and not gaps else 0
-        if not self._holds(candidate):
+        if not self._fits_size(candidate):
             gaps |= SIZES
         if not self.classes <= candidate.classes:
             gaps |= CLASSES
         if candidate.disabled:
             gaps |= DISABLED
-        if not gaps and not (candidate.offered and closest and closest.auto_select is not False and score > 0):
+        if not gaps and not (candidate.is_selectable and closest and closest.auto_select is not False and score > 0):
             gaps = NOT_OFFERED
-        return Judged(gaps, candidate, closest, score)
+        return Match(gaps, candidate, closest, score)
 
     def _gaps(self, entry: Entry) -> int:
         gaps, model = 0, self.model
@@ -82,30 +82,30 @@ class Asked:
             gaps |= FRAMEWORK_VERSION
         return gaps
 
-    def _holds(self, candidate: Candidate) -> bool:
+    def _fits_size(self, candidate: Candidate) -> bool:
         if not (candidate.size_range and self.model.parameter_size):
             return True
         smallest, largest = candidate.smallest, candidate.largest
         return self.size is not None and (smallest or 0) <= self.size and (largest is None or self.size <= largest)
 
-    def order(self, judged: Judged) -> tuple[Any, ...]:
+    def order(self, match: Match) -> tuple[Any, ...]:
         """Sorts the runtimes that fit, as OME does: by score, then by the distance of the model's size from both bounds
         of the runtime's range, which is 0 without one."""
-        one, size = judged.candidate, self.size
+        one, size = match.candidate, self.size
         bounds = [bound for bound in (one.smallest, one.largest) if size is not None and bound is not None]
         distance = sum(abs(bound - (size or 0)) for bound in bounds)
-        return not one.reference.kind.namespaced, -judged.score, distance, one.reference.name
+        return not one.reference.kind.namespaced, -match.score, distance, one.reference.name
 
-    def reasons(self, judged: Judged) -> tuple[str, ...]:
-        """All that keeps a runtime from the model, the weightiest first."""
+    def reasons(self, match: Match) -> tuple[str, ...]:
+        """Returns all reasons why the runtime does not fit the model, the most important first."""
         return tuple(
-            word(self, judged.candidate, judged.entry or Entry(format=NOTHING))
+            word(self, match.candidate, match.entry or Entry(format=NOTHING))
             for gap, word in REASONS
-            if judged.gaps & gap
+            if match.gaps & gap
         )
 
-    def said_size(self) -> str:
-        """The model's size, for the end of a sentence about a range."""
+    def describe_size(self) -> str:
+        """Describes the model's size, for the end of a sentence about a range."""
         return (
             f"but the model's {self.size_fault}"
             if self.size_fault
@@ -124,7 +124,7 @@ def _other_version(entry: ModelFormat, model: Named) -> str:
     return f"it is for {ours} of {entry.name:.64}, the model's is {model.version or 'not said':.64}"
 
 
-REASONS: Sequence[tuple[int, Callable[[Asked, Candidate, Entry], str]]] = (
+REASONS: Sequence[tuple[int, Callable[[Matcher, Candidate, Entry], str]]] = (
     (NO_ENTRY, lambda *_: "it lists no model format"),
     (DIFFUSION, lambda *_: "it is for another diffusion pipeline"),
     (FORMAT, lambda request, _, entry: _other("format", entry.format.name, request.format.name)),
@@ -133,7 +133,7 @@ REASONS: Sequence[tuple[int, Callable[[Asked, Candidate, Entry], str]]] = (
     (QUANTIZATION, lambda request, _, entry: _other("quantization", entry.quantization, request.model.quantization)),
     (FORMAT_VERSION, lambda request, _, entry: _other_version(entry.format, request.format)),
     (FRAMEWORK_VERSION, lambda request, _, entry: _other_version(entry.framework, request.framework)),
-    (SIZES, lambda request, one, _: f"it is for models of {one.size_range}, {request.said_size()}"),
+    (SIZES, lambda request, one, _: f"it is for models of {one.size_range}, {request.describe_size()}"),
     (
         CLASSES,
         lambda request, one, _: f"it does not list the accelerator class {min(request.classes - one.classes):.64}",

@@ -1,9 +1,9 @@
-"""Selection: which runtime serves a model, and what keeps each other one from it. Pure.
+"""Selection: which runtime serves a model, and why each other one does not. Pure.
 
-A runtime lists the formats that it serves. An entry fits a model that has its format, framework, architecture and
-quantization; what an entry leaves out the model must not have either. Of the runtimes with an entry that fits, those of
-the namespace go before the cluster's, those for models of its size before those for any, then the higher score, then
-the narrower range of sizes.
+A runtime lists the formats that it serves. An entry fits a model with the same format, framework, architecture and
+quantization; a field that the entry omits must be missing from the model, too. Of the runtimes with a fitting entry,
+those of the namespace take precedence over the cluster's, then those for models of this size over those for any size,
+then the higher score, then the narrower range of sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.runtimes.candidates import Broken, Candidate, parse_size
-from slipway.apis.ome.runtimes.fit import NOT_OFFERED, Asked, Judged
+from slipway.apis.ome.runtimes.fit import NOT_OFFERED, Match, Matcher
 from slipway.apis.ome.types.model import PARAMETER_SIZE, BaseModelSpec, ModelFormat
 from slipway.artifacts.facts.config import ModelFacts, Named
 from slipway.artifacts.facts.parameters import in_words
@@ -25,7 +25,7 @@ from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.spelling import did_you_mean
 
 MOST_EXCLUDED = 50
-NAMED = 3
+MAX_LISTED = 3
 """Runtimes that a message names; the others stand in the status."""
 UNKNOWN = (
     "the model's format is unknown until it is downloaded; a runtime is selected then, or when its spec sets the format"
@@ -34,7 +34,7 @@ PARTS = ("engine", "decoder")
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """A runtime that may serve."""
+    """A runtime that may serve the model."""
 
     reference: Reference
     score: int
@@ -45,14 +45,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A runtime that does not fit, and all that keeps it from it, the weightiest first."""
+    """A runtime that does not fit, and all reasons, the most important first."""
 
     reference: Reference
     reasons: tuple[str, ...]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """The result of a selection."""
 
     chosen: Chosen | None = None
     ranked: tuple[Chosen, ...] = ()
@@ -76,11 +76,11 @@ def select(
     model: ModelFacts,
     candidates: Sequence[Candidate | Broken],
     *,
-    wanted: Reference | None = None,
+    requested: Reference | None = None,
     current: Reference | None = None,
     required_classes: frozenset[str] = frozenset(),
 ) -> Selection:
-    """The runtime for a model among those of a namespace and of the cluster.
+    """Selects the runtime for a model among those of a namespace and of the cluster.
 
     ``wanted``: the one that the service names. It serves though it does not fit, and is looked for by its name in the
     namespace, then in the cluster: its kind has a default that few mean. ``current``: the one that serves already, kept
@@ -89,12 +89,12 @@ def select(
     ``model.parameter_size`` is what OME counts, the numbers that are stored. Of a quantized model ``model.parameters``
     are more: a runtime for models of that size serves it where none for the other does.
     """
-    selection = _select(model, candidates, wanted, current, required_classes)
+    selection = _select(model, candidates, requested, current, required_classes)
     size = in_words(model.parameters)
     if not size or size == model.parameter_size or (selection.chosen is not None and selection.fits):
         return selection
     real = msgspec.structs.replace(model, parameter_size=size)
-    other = _select(real, candidates, wanted, current, required_classes)
+    other = _select(real, candidates, requested, current, required_classes)
     return other if other.chosen is not None and other.fits else selection
 
 
@@ -105,13 +105,13 @@ def _select(
     current: Reference | None,
     required_classes: frozenset[str],
 ) -> Selection:
-    request = Asked(model, required_classes)
+    request = Matcher(model, required_classes)
     if reference is not None:
-        return _named(reference, candidates, request)
-    judged = [request.judge(one) for one in candidates if isinstance(one, Candidate)]
-    fitting = sorted((one for one in judged if not one.gaps), key=request.order)
+        return _select_requested(reference, candidates, request)
+    matches = [request.match(one) for one in candidates if isinstance(one, Candidate)]
+    fitting = sorted((one for one in matches if not one.gaps), key=request.order)
     ranked = tuple(Chosen(reference=one.candidate.reference, score=one.score) for one in fitting)
-    kept = next((one for one in judged if one.candidate.reference == current and _serves(one, model)), None)
+    kept = next((one for one in matches if one.candidate.reference == current and _keeps_serving(one, model)), None)
     if kept is not None:
         chosen = Chosen(reference=kept.candidate.reference, score=kept.score)
         beaten = bool(fitting) and (kept.gaps > 0 or request.order(fitting[0])[:-1] < request.order(kept)[:-1])
@@ -119,8 +119,8 @@ def _select(
     if ranked:
         return Selection(chosen=ranked[0], ranked=ranked)
     if model.format is None:
-        return _refused("BaseModelNotReady", UNKNOWN)
-    closest = heapq.nsmallest(MOST_EXCLUDED, judged, key=_closeness)
+        return _reject("BaseModelNotReady", UNKNOWN)
+    closest = heapq.nsmallest(MOST_EXCLUDED, matches, key=_closeness)
     broken = (Excluded(one.reference, (f"it {one.message}",)) for one in candidates if isinstance(one, Broken))
     excluded = (*(Excluded(one.candidate.reference, request.reasons(one)) for one in closest), *broken)[:MOST_EXCLUDED]
     fault = InvalidSpecError("NoRuntime", _no_runtime(model, excluded, len(candidates)))
@@ -128,7 +128,7 @@ def _select(
 
 
 def facts(spec: BaseModelSpec) -> ModelFacts:
-    """What a model's spec says of it, as far as it counts in a selection."""
+    """Returns the fields of a model's spec that a selection uses."""
     pipeline = spec.diffusion_pipeline
     try:
         parameters = parse_size(spec.additional_metadata.get(PARAMETER_SIZE, "0"))
@@ -146,7 +146,7 @@ def facts(spec: BaseModelSpec) -> ModelFacts:
 
 
 def required_classes(service: Object) -> frozenset[str]:
-    """The accelerator classes that an InferenceService asks for, wherever it does."""
+    """Returns the accelerator classes that an InferenceService requests anywhere."""
     spec, annotations = service.get("spec") or {}, annotations_of(service)
     overrides = (as_object(spec.get(part)).get("acceleratorOverride") for part in PARTS)
     classes = (as_object(one).get("acceleratorClass") for one in (spec.get("acceleratorSelector"), *overrides))
@@ -156,7 +156,7 @@ def required_classes(service: Object) -> frozenset[str]:
 
 
 def runtime_status(selection: Selection) -> Object | None:
-    """``status.runtime`` of a service: what serves it, who chose that, and which would be next."""
+    """Returns ``status.runtime`` of a service: its runtime, who chose it, and the next best one."""
     chosen = selection.chosen
     if chosen is None:
         return None
@@ -178,49 +178,49 @@ def _identity(reference: Reference) -> Object:
     return {"name": reference.name, "kind": reference.kind.kind}
 
 
-def _named(reference: Reference, candidates: Sequence[Candidate | Broken], request: Asked) -> Selection:
+def _select_requested(reference: Reference, candidates: Sequence[Candidate | Broken], matcher: Matcher) -> Selection:
     called = [one for one in candidates if one.reference.name == reference.name]
     runtime = min(called, key=lambda one: not one.reference.kind.namespaced, default=None)
     if runtime is None:
         kinds = "no ServingRuntime in its namespace and no ClusterServingRuntime"
         meant = did_you_mean(reference.name, sorted({one.reference.name for one in candidates}))
         text = f"spec.runtime names {reference.name}, but there is {kinds} of this name"
-        return _refused("RuntimeNotFound", f"{text}{meant}")
+        return _reject("RuntimeNotFound", f"{text}{meant}")
     subject = f"the {runtime.reference.kind.kind} {reference.name}"
     if isinstance(runtime, Broken):
-        return _refused("RuntimeInvalid", f"{subject} {runtime.message}")
+        return _reject("RuntimeInvalid", f"{subject} {runtime.message}")
     if runtime.disabled:
-        return _refused("RuntimeDisabled", f"{subject} is disabled: enable it, or set another one in spec.runtime")
-    judged = request.judge(runtime)
-    judged = judged._replace(gaps=judged.gaps & ~NOT_OFFERED)
-    unfit = request.reasons(judged) if request.model.format else ()
-    return Selection(chosen=Chosen(reference=runtime.reference, score=judged.score, by="Service", unfit=unfit))
+        return _reject("RuntimeDisabled", f"{subject} is disabled: enable it, or set another one in spec.runtime")
+    matches = matcher.match(runtime)
+    matches = matches._replace(gaps=matches.gaps & ~NOT_OFFERED)
+    unfit = matcher.reasons(matches) if matcher.model.format else ()
+    return Selection(chosen=Chosen(reference=runtime.reference, score=matches.score, by="Service", unfit=unfit))
 
 
-def _refused(reason: str, message: str) -> Selection:
+def _reject(reason: str, message: str) -> Selection:
     return Selection(fault=InvalidSpecError(reason, message))
 
 
-def _serves(judged: Judged, model: ModelFacts) -> bool:
-    """Whether a runtime that serves already goes on. That nothing is known of a model, as when it was made anew, is no
-    reason to stop."""
-    return judged.gaps <= NOT_OFFERED or (model.format is None and not judged.candidate.disabled)
+def _keeps_serving(match: Match, model: ModelFacts) -> bool:
+    """Whether a runtime that already serves the model continues. Missing facts about a model, as after it was
+    recreated, are no reason to stop."""
+    return match.gaps <= NOT_OFFERED or (model.format is None and not match.candidate.disabled)
 
 
-def _closeness(judged: Judged) -> tuple[Any, ...]:
-    reference = judged.candidate.reference
-    return judged.gaps, not reference.kind.namespaced, reference.name
+def _closeness(match: Match) -> tuple[Any, ...]:
+    reference = match.candidate.reference
+    return match.gaps, not reference.kind.namespaced, reference.name
 
 
 def _no_runtime(model: ModelFacts, excluded: Sequence[Excluded], count: int) -> str:
     if not excluded:
         return "there is no runtime: apply a ServingRuntime or a ClusterServingRuntime, or set an image in spec.engine"
-    closest = "; ".join(f"{one.reference.name}: {', '.join(one.reasons)}" for one in excluded[:NAMED])
-    others = f"; status.excluded has the others, {count} in all" if count > NAMED else ""
-    return f"no runtime serves {_in_words(model)}. Closest: {closest}{others}"
+    closest = "; ".join(f"{one.reference.name}: {', '.join(one.reasons)}" for one in excluded[:MAX_LISTED])
+    others = f"; status.excluded has the others, {count} in all" if count > MAX_LISTED else ""
+    return f"no runtime serves {_describe_model(model)}. Closest: {closest}{others}"
 
 
-def _in_words(model: ModelFacts) -> str:
+def _describe_model(model: ModelFacts) -> str:
     formats = [f"{one.name} {one.version}".strip() for one in (model.format, model.framework) if one]
     return ", ".join(
         f"{one:.64}" for one in (*formats, model.architecture, model.quantization, model.parameter_size) if one

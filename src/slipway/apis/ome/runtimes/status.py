@@ -1,4 +1,4 @@
-"""Status of a runtime: whether it can be read, and whether an older one takes its place. Pure."""
+"""Status of a runtime: whether it is valid, and whether an older one takes precedence. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SELECTED = "selected"
 
 
 def watch(kind: Kind) -> Watch:
-    """Of the runtimes themselves: one that comes or goes changes what is said of those that it shadows."""
+    """Returns the watch of the runtimes themselves: a new or deleted one changes the status of those that it
+    shadows."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         values = {value for one in (change.old, change.new) if one for value in selected_for(one)}
@@ -28,7 +29,7 @@ def watch(kind: Kind) -> Watch:
 
 
 def selected_for(runtime: Object) -> Iterable[str]:
-    """Index function for :data:`SELECTED`: each entry by all that it is selected by, in each protocol."""
+    """Index function for :data:`SELECTED`: each entry with everything that selects it, in each protocol."""
     one = candidate(runtime)
     if isinstance(one, Broken) or one.disabled:
         return ()
@@ -39,7 +40,7 @@ def selected_for(runtime: Object) -> Iterable[str]:
 
 
 def status(world: World, rejection: Rejection | None, kind: Kind) -> StatusResult:
-    """Of a runtime of this kind."""
+    """Returns the status of a runtime of this kind."""
     runtime = world.resource
     rivals = [other for value in selected_for(runtime) for other in world.list(kind, SELECTED, value)]
     rejection = first_rejection(_fault(runtime, rivals), rejection)

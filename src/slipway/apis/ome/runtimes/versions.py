@@ -1,7 +1,7 @@
-"""Versions of formats and frameworks, and whether a runtime's goes with a model's. Pure.
+"""Versions of formats and frameworks, and whether a runtime's version fits a model's. Pure.
 
-The grammar is OME's: an optional ``v``, one to three numbers, and behind the third a development release, a pre-release
-and a build, as in ``4.51.0.dev0`` and ``1.8.0-beta+7``.
+The grammar is OME's: an optional ``v`` and one to three numbers. The third may be followed by a development release, a
+pre-release and a build, as in ``4.51.0.dev0`` and ``1.8.0-beta+7``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EQUAL, GREATER, GREATER_OR_EQUAL = "Equal", "GreaterThan", "GreaterThanOrEqual"
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A version as it was read."""
+    """A parsed version."""
 
     prefix: str
     precision: int
@@ -38,17 +38,17 @@ class Version(msgspec.Struct, frozen=True):
 
     @property
     def official(self) -> bool:
-        """Whether it is a release, rather than something before or after one."""
+        """Whether it is a release, not a version before or after one."""
         return self.dev is None and self.pre is None and self.build is None
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What makes two versions the same: neither the prefix nor how many numbers are written."""
+        """Identifies a version, regardless of the prefix and of the number of written parts."""
         return self.release, self.dev, self.pre, self.build
 
 
 def parse(text: str) -> Version:
-    """Raises ValueError for what is no version."""
+    """Raises ValueError for an invalid version."""
     match = VERSION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:64]!r} is not a version such as 1.0.0")

@@ -1,7 +1,7 @@
-"""Canaries: a new spec is tried on a share of the requests before it is rolled out. Pure.
+"""Canaries: a new spec gets a share of the requests before it is rolled out. Pure.
 
-Two Deployments: the stable one, and the canary with the new spec and a Service of its own, to which the gateway sends
-the share. Which revision each has is read from what is there, so nothing else has to be remembered.
+There are two Deployments: the stable one, and the canary with the new spec and its own Service, to which the gateway
+sends the share. Each one's revision is read from the Deployment, so that nothing else is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ promoting: both have it, and the canary answers until the stable one is complete
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """What a Deployment runs, as last observed."""
+    """The observed revision of a Deployment."""
 
     digest: str
     """Of its pods' template: see :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
@@ -37,7 +37,7 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 class Split(msgspec.Struct, frozen=True):
-    """What is wanted of the two Deployments, and who gets the requests."""
+    """The desired state of the two Deployments, and their shares of the requests."""
 
     phase: Phase
     stable: str
@@ -46,18 +46,18 @@ class Split(msgspec.Struct, frozen=True):
     """Digest that the canary shall have; empty: there is none to be, and one that is there goes."""
     percent: int = 0
     """Of the requests that the canary shall have, and so of the replicas that it needs."""
-    bearable: int = ALL
+    max_supported_percent: int = ALL
     """Of the requests that its replicas can answer by now, beside those of the stable one."""
 
     @property
-    def kept(self) -> bool:
-        """Whether the stable Deployment stays as it is, whatever the spec says by now."""
+    def keeps_stable(self) -> bool:
+        """Whether the stable Deployment stays unchanged, whatever the spec sets now."""
         return self.phase == "running"
 
     @property
     def share(self) -> int:
-        """Percent of the requests that the canary gets now: a larger share grows with its replicas."""
-        return min(self.percent, self.bearable)
+        """Percentage of the requests that the canary gets now. A larger share grows with its replicas."""
+        return min(self.percent, self.max_supported_percent)
 
     @property
     def shares(self) -> tuple[tuple[str, int], ...]:
@@ -66,12 +66,12 @@ class Split(msgspec.Struct, frozen=True):
         return tuple((digest, percent) for digest, percent in both if percent)
 
     def targets(self, service: str) -> tuple[Target, ...]:
-        """For the route of the stable Service. ``service``: the name of the canary's."""
+        """Returns the targets of the stable Service's route. ``service``: the name of the canary's Service."""
         return (Target(weight=ALL - self.share), Target(service, self.share)) if self.share else ()
 
 
 def revision(deployment: Object | None) -> Revision | None:
-    """What an observed Deployment runs; None where there is none."""
+    """Returns the revision that an observed Deployment runs; None: there is no Deployment."""
     if deployment is None:
         return None
     spec, status = deployment["spec"], deployment.get("status") or {}
@@ -86,14 +86,14 @@ def decide(desired: str, percent: int | None, stable: Revision | None, canary: R
     becomes again what the stable Deployment has.
     """
     if percent is not None and percent < ALL and stable is not None and stable.digest != desired:
-        return Split("running", stable.digest, desired, percent, _bearable(stable, canary))
+        return Split("running", stable.digest, desired, percent, _max_supported_percent(stable, canary))
     current = stable is not None and stable.digest == desired and stable.complete
     if canary is not None and canary.digest == desired and not current:
-        return Split("promoting", desired, desired, ALL, _bearable(stable, canary))
+        return Split("promoting", desired, desired, ALL, _max_supported_percent(stable, canary))
     return Split("none", desired)
 
 
-def _bearable(stable: Revision | None, canary: Revision | None) -> int:
+def _max_supported_percent(stable: Revision | None, canary: Revision | None) -> int:
     if canary is None:
         return 0
     if stable is None or stable.replicas <= canary.ready:

@@ -1,4 +1,5 @@
-"""The original's fields in the status of an InferenceService: its parts with their revisions, and its model. Pure."""
+"""The original's fields in the status of an InferenceService: its components with their revisions, and its model.
+Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.services import canary
 from slipway.apis.ome.services import rollout as service_rollout
-from slipway.apis.ome.services.resolve import View
+from slipway.apis.ome.services.resolve import ServiceView
 from slipway.apis.ome.services.service import Service
 from slipway.kube.objects import DEPLOYMENT, Object, key
 from slipway.serving.containers.diagnosis import MISSING, NO_NODE, Diagnosis, Failure, is_ready
@@ -34,8 +35,8 @@ FAILURES = {
 """Reason of a refusal -> the original's word for it."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """One part, as it is."""
+class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
+    """The observed state of one component."""
 
     name: str
     workload: Object | None
@@ -47,20 +48,21 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return Component(self.workload, self.diagnosis, self.name)
 
     @property
-    def asleep(self) -> bool:
-        """Whether it is to have no replica at the moment."""
+    def is_asleep(self) -> bool:
+        """Whether it should have no replicas at the moment."""
         return self.workload is not None and not self.workload["spec"].get("replicas", 1)
 
 
 def address_of(resource: Object, port: int, name: str = "") -> Object:
-    """URL and address of a service, or of the Service ``name`` beside it."""
+    """Returns URL and address of a service, or of its Service ``name``."""
     namespace, own = key(resource)
     url = f"http://{name or own}.{namespace}.svc.cluster.local:{port}"
     return {"url": url, "address": {"url": url}}
 
 
-def component_fields(view: View, service: Service | None, one: Found) -> Object:
-    """``status.components.<name>``: its revisions, named after the digests of their pods, and who gets requests."""
+def component_fields(view: ServiceView, service: Service | None, one: ComponentState) -> Object:
+    """Returns ``status.components.<name>``: its revisions, named after the digests of their pods, and their shares of
+    the requests."""
     resource, own = view.world.resource, names.component_name(key(view.world.resource).name, one.name)
     tried = view.world.child(DEPLOYMENT, service_rollout.canary_name(key(resource).name, one.name))
     before = ((resource.get("status") or {}).get("components") or {}).get(one.name) or {}
@@ -88,8 +90,8 @@ def component_fields(view: View, service: Service | None, one: Found) -> Object:
     return fields | address | {"traffic": traffic}
 
 
-def model_status(components: Sequence[Found], rejection: Rejection | None) -> Object:
-    """``status.modelStatus``: what became of the model in the engines and decoders."""
+def model_status(components: Sequence[ComponentState], rejection: Rejection | None) -> Object:
+    """Returns ``status.modelStatus``: the state of the model in the engines and decoders."""
     loading = [one for one in components if one.name != "router"]
     copies = sum(is_ready(pod) for one in loading for pod in one.pods)
     failed = next((one for one in loading if one.diagnosis.failure), None)
@@ -113,12 +115,12 @@ def _states(transition: str, active: str, target: str) -> Object:
     return {"transitionStatus": transition, "modelRevisionStates": states}
 
 
-def _failing(loading: Sequence[Found]) -> int:
-    """Pods in which a container has ended and not come back."""
+def _failing(loading: Sequence[ComponentState]) -> int:
+    """Counts the pods in which a container has ended and not restarted."""
     return sum(bool(_ended(pod)) and not is_ready(pod) for one in loading for pod in one.pods)
 
 
-def _failure_info(one: Found, failure: Failure) -> Object:
+def _failure_info(one: ComponentState, failure: Failure) -> Object:
     info: Object = {"reason": "ModelLoadFailed", "message": failure.message}
     for pod in sorted(one.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True):
         if ended := _ended(pod):
@@ -128,7 +130,7 @@ def _failure_info(one: Found, failure: Failure) -> Object:
 
 
 def _ended(pod: Object) -> Object:
-    """How a container of a pod ended last; empty: none did."""
+    """Returns how a container of a pod ended last; empty: none has ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     terminations = (
         one.get("state", {}).get("terminated") or one.get("lastState", {}).get("terminated") for one in statuses

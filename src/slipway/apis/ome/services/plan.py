@@ -1,4 +1,4 @@
-"""Plan: an InferenceService becomes its children. Pure."""
+"""Plan: an InferenceService's children. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slipway.apis.ome.components import grants, keda, overlay, replicas, scaling
 from slipway.apis.ome.components.pods import router_account
 from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.services import canary, trust
-from slipway.apis.ome.services.resolve import View, resolve
+from slipway.apis.ome.services.resolve import ServiceView, resolve
 from slipway.apis.ome.services.rollout import APP, Rolled, canary_name, roll, startup_seconds
 from slipway.apis.ome.services.service import Part, Service
 from slipway.apis.sealed import refuse
@@ -45,25 +45,29 @@ SCALED_OBJECT_ROOM = 50
 """Characters of a part's name that the name of its ScaledObject ends with."""
 
 
-def plan(view: View) -> Plan:
-    """Raises InvalidSpecError."""
+def plan(view: ServiceView) -> Plan:
+    """Returns the service's children. Raises InvalidSpecError."""
     service, world = view.valid(), view.world
     children: list[Object] = []
     for part in service.parts:
         rolled = roll(world, service, part)
-        own = _service(rolled, service, part.name, rolled.answering)
-        children += [*_account(service, part), _exposed(own, part.component.extension.annotations)]
-        children += _workload(rolled, service, world)
+        own = _build_service(rolled, service, part.name, rolled.answering)
+        children += [*_build_account(service, part), _with_exposure(own, part.component.extension.annotations)]
+        children += _build_workload(rolled, service, world)
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
-            children += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
-    claims = model_volumes.wanted(service.resource, service.mounts, children)
+            children += [
+                _build_routed_service(rolled, service),
+                *_build_wake_rights(service, world.settings),
+                *_build_network_policies(rolled, service, world),
+            ]
+    claims = model_volumes.build_claims(service.resource, service.mounts, children)
     model_volumes.check_free(world, claims)
     return Plan(children=tuple(children), shared=claims)
 
 
-def _routed(rolled: Rolled, service: Service) -> Object:
-    """The Service by which the gateway, and whoever else, reaches the whole."""
+def _build_routed_service(rolled: Rolled, service: Service) -> Object:
+    """Builds the Service that the gateway and other clients use."""
     by, model = service.by_requests, service.model
     aliases = (name for part in service.parts for name in part.recognised.public_names)
     source = redact_url(model["spec"]["storage"]["storageUri"]) if model else ""
@@ -79,51 +83,52 @@ def _routed(rolled: Rolled, service: Service) -> Object:
         scale=wakes,
         targets=rolled.split.targets(canary_name(service.name, rolled.part.component.name)),
     )
-    manifest = _service(rolled, service, service.name, rolled.answering, route)
-    return _exposed(manifest, annotations_of(service.resource))
+    manifest = _build_service(rolled, service, service.name, rolled.answering, route)
+    return _with_exposure(manifest, annotations_of(service.resource))
 
 
-def _guards(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
-    """Its pods reach each other, and clients the part that answers."""
+def _build_network_policies(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
+    """Lets the service's pods reach each other, and clients reach the component that answers."""
     whole = {names.SERVICE_LABEL: service.name}
     return network.among(service.name, service.namespace, whole, rolled.part.port, world.settings)
 
 
-def granted(view: View, plan: Plan) -> frozenset[Freedom]:
-    """What a ClusterServingRuntime says, which is the operator's. Raises InvalidSpecError."""
+def granted_freedoms(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
+    """Returns the freedoms that a ClusterServingRuntime brings, which is the operator's. Raises InvalidSpecError."""
     service = view.valid()
-    alone = _alone(view, service)
+    alone = _operator_workloads(view, service)
     queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
-    scaled = _queries(view, service) if queries else {}
+    scaled = _operator_queries(view, service) if queries else {}
     workloads, files = [one for one in plan.children if templates(one)], trust.files_of(service, view.world.settings)
     return frozenset().union(
-        *(grants.granted(one, alone.get(one["metadata"]["name"]), files) for one in workloads),
+        *(grants.granted_freedoms(one, alone.get(one["metadata"]["name"]), files) for one in workloads),
         *(grants.granted_query(one, scaled.get(one["metadata"]["name"])) for one in queries),
     )
 
 
-def remedy(view: View, refused: frozenset[Freedom]) -> str:
-    """What an author can do where these freedoms are refused."""
+def remedy(view: ServiceView, refused: frozenset[Freedom]) -> str:
+    """Returns what an author can do if these freedoms are refused."""
     service = view.valid()
-    return trust.remedy(service, view.world.settings, refused, _alone(view, service).values())
+    return trust.remedy(service, view.world.settings, refused, _operator_workloads(view, service).values())
 
 
-def _alone(view: View, service: Service) -> dict[str, Object]:
-    """Name -> workload as the operator's runtime would have it by itself; a canary is like what it may replace."""
-    workloads = {one["metadata"]["name"]: one for one in _of_runtime(view, service) if templates(one)}
+def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object]:
+    """Returns name -> workload as the operator's runtime alone would build it. A canary is like the workload that it
+    may replace."""
+    workloads = {one["metadata"]["name"]: one for one in _build_operator_objects(view, service) if templates(one)}
     canaries = {one.name: canary_name(service.name, one.component.name) for one in service.parts}
     tried = {canaries[name]: one for name, one in workloads.items() if name in canaries}
     return workloads | {name: {**one, "metadata": {**one["metadata"], "name": name}} for name, one in tried.items()}
 
 
-def _queries(view: View, service: Service) -> dict[str, Object]:
-    """Name -> ScaledObject as the operator's runtime would have it by itself."""
-    objects = _of_runtime(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
+def _operator_queries(view: ServiceView, service: Service) -> dict[str, Object]:
+    """Returns name -> ScaledObject as the operator's runtime alone would build it."""
+    objects = _build_operator_objects(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
     return {one["metadata"]["name"]: one for one in objects if one["kind"] == SCALED_OBJECT.kind}
 
 
-def _of_runtime(view: View, service: Service, **metadata: Object) -> tuple[Object, ...]:
-    """What the operator's runtime makes of a service whose author says nothing but ``metadata``."""
+def _build_operator_objects(view: ServiceView, service: Service, **metadata: Object) -> tuple[Object, ...]:
+    """Builds the objects that the operator's runtime gives a service whose author sets nothing but ``metadata``."""
     if service.runtime is None or service.runtime["metadata"].get("namespace"):
         return ()
     plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
@@ -133,8 +138,8 @@ def _of_runtime(view: View, service: Service, **metadata: Object) -> tuple[Objec
     return plan(resolve(msgspec.structs.replace(view.world, resource=resource, children={}))).children
 
 
-def scaling_of(view: View) -> Scaling | None:
-    """How the replicas of one of its parts follow the requests; None: those of none do."""
+def scaling_of(view: ServiceView) -> Scaling | None:
+    """Returns how the replicas of one component follow the requests; None: no component does."""
     service = view.service
     if isinstance(service, InvalidSpecError) or service.by_requests is None or service.routed is None:
         return None
@@ -163,7 +168,7 @@ def _replicas(rolled: Rolled, service: Service) -> int | None:
     return replicas.scaled_by_others(rolled.observed, scaler.lowest, scaler.highest)
 
 
-def _workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
+def _build_workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
     part, number = rolled.part, _replicas(rolled, service)
     if rolled.worker is not None:
         group = groups.Group(
@@ -176,15 +181,15 @@ def _workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
         )
         workload = groups.leader_worker_set(rolled.template, rolled.worker, group)
         served = msgspec.structs.replace(group, name=part.name)
-        budget = _budget(rolled, served, world, group.size)
-        return [replicas.said(workload, number), *_scalers(rolled, group, service), *budget]
+        budget = _build_disruption_budget(rolled, served, world, group.size)
+        return [replicas.record_replicas(workload, number), *_build_scalers(rolled, group, service), *budget]
     rollout = _rollout(rolled, service, part.name, number)
-    workload = _deployment(rolled, rollout)
-    if rolled.split.kept and rolled.observed:
+    workload = _build_deployment(rolled, rollout)
+    if rolled.split.keeps_stable and rolled.observed:
         workload = keep_deployment(rolled.observed, number)
-    budget = _budget(rolled, rollout, world)
-    tried = _tried(rolled, service) if rolled.split.canary else []
-    return [replicas.said(workload, number), *tried, *_scalers(rolled, rollout, service), *budget]
+    budget = _build_disruption_budget(rolled, rollout, world)
+    tried = _build_canary(rolled, service) if rolled.split.canary else []
+    return [replicas.record_replicas(workload, number), *tried, *_build_scalers(rolled, rollout, service), *budget]
 
 
 def _rollout(rolled: Rolled, service: Service, name: str, number: int | None) -> Rollout:
@@ -198,13 +203,13 @@ def _rollout(rolled: Rolled, service: Service, name: str, number: int | None) ->
     )
 
 
-def _deployment(rolled: Rolled, rollout: Rollout) -> Object:
+def _build_deployment(rolled: Rolled, rollout: Rollout) -> Object:
     deployment, strategy = deployment_of(rolled.template, rollout), rolled.part.component.extension.deployment_strategy
     return {**deployment, "spec": {**deployment["spec"], "strategy": strategy}} if strategy else deployment
 
 
-def _tried(rolled: Rolled, service: Service) -> list[Object]:
-    """The Deployment of a newer spec with its share of the replicas, and its Service."""
+def _build_canary(rolled: Rolled, service: Service) -> list[Object]:
+    """Builds the Deployment of a newer spec with its share of the replicas, and its Service."""
     name, running = (
         canary_name(service.name, rolled.part.component.name),
         (rolled.observed or {"spec": {}})["spec"].get("replicas", 1),
@@ -212,11 +217,14 @@ def _tried(rolled: Rolled, service: Service) -> list[Object]:
     share = rolled.split.percent or rolled.part.component.extension.canary_traffic_percent or 0
     rollout = _rollout(rolled, service, name, max(math.ceil(running * share / canary.ALL), 1))
     route = Route(internal=True, port=PORT_NAME)
-    return [_deployment(rolled, rollout), _service(rolled, service, name, rollout.selector, route)]
+    return [_build_deployment(rolled, rollout), _build_service(rolled, service, name, rollout.selector, route)]
 
 
-def _budget(rolled: Rolled, served: policies.Served, world: World, size: int = 1) -> tuple[Object, ...]:
-    """``size``: pods of a replica. One that is evicted takes its group along, so that as many pods as groups may be."""
+def _build_disruption_budget(
+    rolled: Rolled, served: policies.Served, world: World, size: int = 1
+) -> tuple[Object, ...]:
+    """Builds the budget. ``size``: pods of a replica. An evicted pod ends its whole group, so as many pods may be
+    evicted as groups."""
     extension, scaler = rolled.part.component.extension, rolled.part.scaler
     limit: Object = {}
     if extension.min_available is not None:
@@ -228,8 +236,8 @@ def _budget(rolled: Rolled, served: policies.Served, world: World, size: int = 1
     return policies.disruption_budget(served, several, world.settings, limit=limit)
 
 
-def _scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple[Object, ...]:
-    """Who else scales the workload. Raises InvalidSpecError."""
+def _build_scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple[Object, ...]:
+    """Builds the objects with which Kubernetes or KEDA scales the workload. Raises InvalidSpecError."""
     part, scaler = rolled.part, rolled.part.scaler
     if scaler.by == "resources":
         target = policies.Target("Resource", scaler.metric, str(scaler.target))
@@ -250,30 +258,30 @@ def _scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple
     return (keda.scaled_object(name, served, part.kind, scaler.lowest, scaler.highest, trigger),)
 
 
-def _account(service: Service, part: Part) -> list[Object]:
-    """A router's, by which it finds its engines. One that an author names gets the same rights, but not the default
-    account: any pod of the namespace may have that one."""
+def _build_account(service: Service, part: Part) -> list[Object]:
+    """Builds the account with which a router finds its engines. An account that an author names gets the same rights,
+    except the default account, which any pod of the namespace may have."""
     account = router_account(part.component.pod, service.name)
     if part.component.name != "router" or account == DEFAULT_ACCOUNT:
         return []
     name, namespace, own = part.name, service.namespace, {names.SERVICE_LABEL: service.name}
     subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": namespace}
     own_account = [child(SERVICE_ACCOUNT, name, namespace, own)] if account == name else []
-    return [*own_account, *_granted(service, name, POD_READER, subject)]
+    return [*own_account, *_build_grant(service, name, POD_READER, subject)]
 
 
-def _waking(service: Service, settings: Settings) -> list[Object]:
-    """Lets the gateway set the scale of the workload that it wakes: it has this right on no other one."""
+def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
+    """Lets the gateway set the scale of the workload that it wakes, and of no other one."""
     by = service.by_requests
     if by is None:
         return []
     scale = {"apiGroups": [by.kind.group], "resources": [f"{by.kind.plural}/scale"], "verbs": [*WAKE]}
     gateway = {"kind": SERVICE_ACCOUNT.kind, "name": network.GATEWAY, "namespace": settings.system_namespace}
-    return _granted(service, f"{service.name}-wake", {**scale, "resourceNames": [by.workload_name]}, gateway)
+    return _build_grant(service, f"{service.name}-wake", {**scale, "resourceNames": [by.workload_name]}, gateway)
 
 
-def _granted(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
-    """A right in the service's namespace."""
+def _build_grant(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
+    """Builds a right in the service's namespace."""
     namespace, own = service.namespace, {names.SERVICE_LABEL: service.name}
     role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
     return [
@@ -282,7 +290,7 @@ def _granted(service: Service, name: str, rule: Object, subject: Object) -> list
     ]
 
 
-def _service(
+def _build_service(
     rolled: Rolled, service: Service, name: str, selector: Mapping[str, str], route: Route | None = None
 ) -> Object:
     port = rolled.part.port
@@ -296,8 +304,8 @@ def _service(
     return manifest
 
 
-def _exposed(manifest: Object, annotations: Mapping[str, str]) -> Object:
-    """With the type and the address that annotations ask for."""
+def _with_exposure(manifest: Object, annotations: Mapping[str, str]) -> Object:
+    """Returns the Service with the type and the address that annotations request."""
     kind, address = annotations.get(names.SERVICE_TYPE, "ClusterIP"), annotations.get(names.LOAD_BALANCER_IP)
     if kind not in SERVICE_TYPES:
         text = f"{names.SERVICE_TYPE}: {kind[:32]!r} is not one of {', '.join(SERVICE_TYPES)}"

@@ -1,8 +1,7 @@
-"""Resolve: an InferenceService with its model, its runtime and the parts that follow from them, read and checked once.
-Pure.
+"""Resolve: parses and checks an InferenceService with its model, runtime and components once. Pure.
 
-Model and runtime are looked for in the namespace first and then in the cluster, whatever the references' kinds say:
-those have a default that nobody means.
+Model and runtime are looked up in the namespace first and then in the cluster. The kinds in the references are ignored,
+because their default is rarely intended.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ MODELS = (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)
 RUNTIMES = (names.SERVING_RUNTIME, names.CLUSTER_SERVING_RUNTIME)
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService that may not be valid, and what is known of it."""
+class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
+    """An InferenceService that may not be valid, and its observed state."""
 
     world: World
     service: Service | InvalidSpecError
@@ -49,37 +48,37 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """None: no runtime is needed, or it could not be looked for."""
 
     def valid(self) -> Service:
-        """Raises InvalidSpecError where it cannot be served as it is written, with the reason."""
+        """Returns the service. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
         if isinstance(self.service, InvalidSpecError):
             raise self.service
         return self.service
 
 
-def resolve(world: World) -> View:
-    """Raises nothing: why a service cannot be served is part of its view."""
+def resolve(world: World) -> ServiceView:
+    """Raises nothing: the reason why a service cannot be served is part of its view."""
     choice: Selection | None = None
     try:
         resource = predictor.migrated(world.resource)
         spec = _spec(resource)
         if mode_of(resource) == VIRTUAL:
-            return View(world=world, service=Service(resource=resource, spec=spec))
+            return ServiceView(world=world, service=Service(resource=resource, spec=spec))
         _refuse_unserved(resource, spec)
         model, weights = _models(world, spec)
-        choice = _selection(world, resource, spec, model)
-        service = _service(world, resource, spec, model, weights, choice)
-        return View(world=world, service=service, selection=choice)
+        choice = _select_runtime(world, resource, spec, model)
+        service = _build_service(world, resource, spec, model, weights, choice)
+        return ServiceView(world=world, service=service, selection=choice)
     except InvalidSpecError as error:
-        return View(world=world, service=error, selection=choice)
+        return ServiceView(world=world, service=error, selection=choice)
 
 
 def name_of(reference: object) -> str:
-    """Of a reference as it is written, which need not be one."""
+    """Returns the name in a reference, which may be invalid."""
     name = reference.get("name") if isinstance(reference, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def places(kinds: Sequence[Kind], namespace: str, name: str) -> tuple[Reference, ...]:
-    """The namespace's goes before the cluster's."""
+    """Returns the places of a name. The namespace takes precedence over the cluster."""
     return tuple(Reference(kind, namespace if kind.namespaced else "", name) for kind in kinds)
 
 
@@ -98,13 +97,13 @@ def _spec(resource: Object) -> InferenceServiceSpec:
 
 
 def mode_of(resource: Object) -> str:
-    """The mode that a service asks for, itself or by its engine; empty: none."""
+    """Returns the mode that a service or its engine requests; empty: none."""
     engine = (resource["spec"].get("engine") or {}).get("annotations") or {}
     return engine.get(names.MODE) or annotations_of(resource).get(names.MODE) or ""
 
 
 def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
-    """Raises InvalidSpecError for what OME has and slipway does not serve."""
+    """Raises InvalidSpecError for features of OME that Slipway does not serve."""
     mode = mode_of(resource)
     if mode in INSTEAD:
         raise InvalidSpecError("ModeNotServed", f"{names.MODE} {mode} is not supported: {INSTEAD[mode]}")
@@ -116,14 +115,14 @@ def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
 
 
 def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tuple[Object, ...]]:
-    """The base model and what is added to it. Raises InvalidSpecError."""
+    """Returns the base model, and the weights added to it. Raises InvalidSpecError."""
     if spec.model is None:
         return None, ()
     namespace, base_name, weights = key(world.resource).namespace, spec.model.name, spec.model.fine_tuned_weights
     if spec.model.kind == names.FINE_TUNED_WEIGHT.kind:
         weights = (spec.model.name, *weights)
         base_name = name_of((_weight(world, spec.model.name).get("spec") or {}).get("baseModelRef"))
-    model = _found(world, places(MODELS, namespace, base_name))
+    model = _find_first(world, places(MODELS, namespace, base_name))
     if model is None:
         text = f"There is neither a BaseModel {base_name} in {namespace} nor a ClusterBaseModel of this name"
         raise InvalidSpecError("BaseModelNotFound", text)
@@ -150,13 +149,16 @@ def _adapter(world: World, name: str, base: str) -> Object:
     return weight
 
 
-def _found(world: World, places: Sequence[Reference]) -> Object | None:
+def _find_first(world: World, places: Sequence[Reference]) -> Object | None:
     return next((resource for place in places if (resource := world.get(place)) is not None), None)
 
 
-def _selection(world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None) -> Selection | None:
-    """The runtime that serves; None: none is needed, as each part says itself what runs, or has at least an image where
-    no runtime can be found. Raises InvalidSpecError where there is nothing to choose a runtime by."""
+def _select_runtime(
+    world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None
+) -> Selection | None:
+    """Returns the selection of the runtime; None: none is needed, because each component defines what runs, or at least
+    has an image while no runtime can be selected. Raises InvalidSpecError if there is nothing to select a runtime
+    by."""
     namespace, runners = key(resource).namespace, list(_runners(resource["spec"]))
     images = all(one.get("image") for one in runners)
     if spec.runtime is None and images and all(one.get("command") or one.get("args") for one in runners):
@@ -174,7 +176,7 @@ def _selection(world: World, resource: Object, spec: InferenceServiceSpec, model
     choice = selection.select(
         _facts(model) if model else ModelFacts(),
         [candidate(runtime) for runtime in runtimes],
-        wanted=reference,
+        requested=reference,
         current=_current(resource, namespace),
     )
     return None if images and choice.fault and choice.fault.reason == "NoRuntime" else choice
@@ -190,7 +192,7 @@ def _facts(model: Object) -> ModelFacts:
 
 
 def _current(resource: Object, namespace: str) -> Reference | None:
-    """The runtime that its status names."""
+    """Returns the runtime in the service's status."""
     status = (resource.get("status") or {}).get("runtime") or {}
     kind = next((kind for kind in RUNTIMES if kind.kind == status.get("kind")), None)
     name = name_of(status)
@@ -198,13 +200,13 @@ def _current(resource: Object, namespace: str) -> Reference | None:
 
 
 def _runners(spec: Object) -> Iterable[Object]:
-    """The main container of each pod that a service itself writes, as far as it writes that."""
+    """Returns the main container of each pod that a service defines itself, with the fields that it sets."""
     for part in (spec[name] for name in overlay.NAMES if spec.get(name) is not None):
         for pod in [one for one in (part.get("leader"), part.get("worker")) if one] or [part]:
             yield pod.get("runner") or next(iter(pod.get("containers") or ()), {})
 
 
-def _service(
+def _build_service(
     world: World,
     resource: Object,
     spec: InferenceServiceSpec,
@@ -219,15 +221,15 @@ def _service(
         resource=resource,
         spec=spec,
         model=model,
-        mount=folders.mount(world, model) if model else None,
+        mount=folders.resolve_mount(world, model) if model else None,
         weights=weights,
         adapters=tuple(adapter_of(weight, world.settings) for weight in weights),
         runtime=runtime,
-        parts=_parts(resource, spec, runtime),
+        parts=_build_parts(resource, spec, runtime),
     )
 
 
-def _parts(resource: Object, spec: InferenceServiceSpec, runtime: Object | None) -> tuple[Part, ...]:
+def _build_parts(resource: Object, spec: InferenceServiceSpec, runtime: Object | None) -> tuple[Part, ...]:
     annotations = annotations_of(resource)
     parts = []
     for component in overlay.components(resource, runtime):

@@ -1,5 +1,4 @@
-"""Rollout: a part of a service with the template of its pods, what there is of them, and a newer spec that is tried.
-Pure."""
+"""Rollout: a component's pod template, its existing Deployments, and a newer spec that is tried. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ INTERNAL = "slipway.inference/"
 
 
 class Rolled(msgspec.Struct, frozen=True, kw_only=True):
-    """One part's pods, and what is there of them."""
+    """A component's pods, and its existing workloads."""
 
     part: Part
     template: Object
@@ -39,7 +38,7 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selector(self) -> dict[str, str]:
-        """As the original has it, whose Deployments can be taken over."""
+        """The original's selector, so that its Deployments can be adopted."""
         return {APP: self.part.name}
 
     @property
@@ -49,14 +48,14 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of its objects: those of its pods."""
+        """Labels of its objects and pods."""
         pod_labels = self.template["metadata"].get("labels") or {}
         return {name: value for name, value in pod_labels.items() if not name.startswith(INTERNAL)}
 
 
 def roll(world: World, service: Service, part: Part) -> Rolled:
-    """Raises InvalidSpecError."""
-    component, context = _patient(part.component, service), service.context(world.settings)
+    """Returns a component's rollout. Raises InvalidSpecError."""
+    component, context = _without_startup_limit(part.component, service), service.context(world.settings)
     template = pods.template(component, "leader" if part.group else "pod", context)
     worker = pods.template(component, "worker", context) if part.group else None
     observed, tried = (
@@ -75,9 +74,9 @@ def roll(world: World, service: Service, part: Part) -> Rolled:
     return Rolled(part=part, template=template, worker=worker, observed=observed, canary=tried, split=split)
 
 
-def _patient(component: Component, service: Service) -> Component:
-    """A router whose engines may sleep, without a startup probe that fails until there are some: it would be started
-    anew again and again, at longer and longer intervals, and answer minutes after its engines."""
+def _without_startup_limit(component: Component, service: Service) -> Component:
+    """Returns a router whose engines may sleep without its startup probe, which fails until there are engines: the
+    kubelet would restart it at growing intervals, and it would answer minutes after its engines."""
     main = overlay.runner(component.pod)
     asleep = any(part.scaler.lowest == 0 for part in service.parts if part.component.name != "router")
     probes = [(main.get(name) or {}).get("httpGet") for name in ("startupProbe", "readinessProbe")]
@@ -89,11 +88,11 @@ def _patient(component: Component, service: Service) -> Component:
 
 
 def canary_name(service: str, component: str) -> str:
-    """Of the Deployment and the Service of a newer spec that is tried."""
+    """Returns the name of the Deployment and the Service of a newer spec that is tried."""
     return names.component_name(service, f"{component}-canary")
 
 
 def startup_seconds(runner: Object) -> int:
-    """That a start of this container may take."""
+    """Returns the longest time that this container may take to start."""
     probe = runner.get("startupProbe")
     return failure_window_seconds(probe) if probe else START_SECONDS

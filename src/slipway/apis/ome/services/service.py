@@ -1,4 +1,4 @@
-"""Service: an InferenceService that can be served, with its model, its runtime and its parts. Pure."""
+"""Service: an InferenceService that can be served, with its model, runtime and components. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slipway.serving.routing.route import MOST_LABEL_CHARACTERS, MOST_LABELS
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One component of a service, and what its pods are told."""
+    """One component of a service, and the arguments of its pods."""
 
     component: Component
     name: str
@@ -34,12 +34,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> bool:
-        """Whether one of its replicas is a group of pods."""
+        """Whether a replica is a group of pods."""
         return self.component.leader is not None
 
     @property
     def kind(self) -> Kind:
-        """Of its workload."""
+        """The kind of its workload."""
         return LEADER_WORKER_SET if self.group else DEPLOYMENT
 
     @property
@@ -48,12 +48,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def port(self) -> int:
-        """Where it answers."""
+        """The port on which it answers."""
         return self.recognised.port
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService that can be served. Its pods wait for the model by themselves."""
+    """An InferenceService that can be served. Its pods wait for the model."""
 
     resource: Object
     spec: InferenceServiceSpec
@@ -82,21 +82,21 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def routed(self) -> Part | None:
-        """The part that requests go to."""
+        """The component that gets the requests."""
         return self.part("router") or self.part("engine")
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """Of the model and of what is added to it."""
+        """The mounts of the model and of the weights added to it."""
         return (*((self.mount,) if self.mount else ()), *(one.mount for one in self.adapters))
 
     def annotations(self, part: Part) -> dict[str, str]:
-        """The service's, and those of a part before them."""
+        """The service's annotations, overridden by those of a component."""
         return {**annotations_of(self.resource), **part.component.extension.annotations}
 
     @property
     def model_ids(self) -> tuple[str, ...]:
-        """What the gateway knows it by: its own name, and those of its adapters."""
+        """Its model IDs at the gateway: its own name, and those of its adapters."""
         return tuple(dict.fromkeys((self.name, *(one.mount.name for one in self.adapters if not one.merged))))
 
     def context(self, settings: Settings) -> PodContext:
@@ -112,23 +112,23 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def route_labels(self) -> dict[str, str]:
-        """Its labels, as many as a route takes."""
+        """Its labels, as many as a route accepts."""
         pairs = sorted(labels(self.resource).items())[:MOST_LABELS]
         upto = accumulate(len(name) + len(value) for name, value in pairs)
         return dict(item for item, length in zip(pairs, upto, strict=True) if length <= MOST_LABEL_CHARACTERS)
 
     @property
     def by_requests(self) -> Part | None:
-        """The part whose replicas follow the requests at the gateway: the first that asks for it."""
+        """The component whose replicas follow the requests at the gateway: the first that requests it."""
         return next((part for part in self.parts if part.scaler.by == "requests"), None)
 
 
 def group_name(part: str) -> str:
-    """Of the LeaderWorkerSet of a part that is called so."""
+    """Returns the name of the LeaderWorkerSet of a component with this name."""
     return f"lws-{ending(part, LONGEST_NAME - 4)}"
 
 
 def workload_names(service: str, component: str) -> tuple[tuple[Kind, str], ...]:
-    """What the workload of a component may be."""
+    """Returns the possible kinds and names of a component's workload."""
     part = names.component_name(service, component)
     return ((DEPLOYMENT, part), (LEADER_WORKER_SET, group_name(part)))

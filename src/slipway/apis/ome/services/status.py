@@ -1,4 +1,4 @@
-"""Status of an InferenceService: what became of its parts, in the original's fields and in conditions. Pure."""
+"""Status of an InferenceService: the state of its components, in the original's fields and in conditions. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from slipway.apis.ome import names
 from slipway.apis.ome.components import overlay, predictor
 from slipway.apis.ome.runtimes.selection import excluded_status, runtime_status
 from slipway.apis.ome.services import rollout as service_rollout
-from slipway.apis.ome.services.fields import Found, address_of, component_fields, model_status
-from slipway.apis.ome.services.resolve import View
+from slipway.apis.ome.services.fields import ComponentState, address_of, component_fields, model_status
+from slipway.apis.ome.services.resolve import ServiceView
 from slipway.apis.ome.services.service import Part, Service, workload_names
 from slipway.apis.ome.types import fields_ignored
 from slipway.kube.objects import DEPLOYMENT, Object, key, labels
@@ -45,7 +45,7 @@ OF_ENGINES = frozenset({"StartupTimeout", "CrashLoopBackOff"})
 anew when that takes long."""
 
 
-def status(view: View, rejection: Rejection | None) -> StatusResult:
+def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
     world = view.world
     service = view.service if isinstance(view.service, Service) else None
     pending = _pending(service)
@@ -55,13 +55,13 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         rejection, pending = msgspec.structs.replace(rejection, retryable=True), Pending(NOT_READY, rejection.message)
     if service is not None and not service.parts:
         return _virtual(world.resource, rejection)
-    components, tried = _found(view, service), _tried(view, service)
+    components, tried = _observe_components(view, service), _observe_canary(view, service)
     namespace, name = key(world.resource)
     if components and all(one.component.ready for one in components):
         pending = None
     served, ids = f"{namespace}/{name}", service.model_ids if service else (name,)
     # Behind a router that waits for engines nothing is ready: what counts is that none is wanted.
-    asleep = [one for one in components if one.asleep]
+    asleep = [one for one in components if one.is_asleep]
     state = report(
         [one.component for one in asleep or components] or [Component(None, Diagnosis())],
         rejection,
@@ -69,7 +69,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
             routed(served, ids, world.routed),
             *map(_ready, [*components, *tried]),
             Condition("IngressReady", "True", "IngressDisabled", "The gateway replaces an ingress."),
-            *_others(view, service),
+            *_optional_conditions(view, service),
         ),
         pending,
         "No replica answers yet.",
@@ -91,7 +91,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
 
 
 def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
-    """Of a service that is only a name for what somebody else runs."""
+    """Returns the status of a service that is only a name for another owner's workload."""
     text = "The service is virtual: nothing is created for it."
     conditions = (
         verdict(rejection, text),
@@ -101,8 +101,8 @@ def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
     return build_status(resource, address_of(resource, 80), conditions)
 
 
-def _found(view: View, service: Service | None) -> list[Found]:
-    """The parts that are wanted; of a service that cannot be read those that there are."""
+def _observe_components(view: ServiceView, service: Service | None) -> list[ComponentState]:
+    """Returns the desired components; for an invalid service, those that exist."""
     world, components = view.world, []
     for name in overlay.NAMES:
         part = service.part(name) if service else None
@@ -115,28 +115,28 @@ def _found(view: View, service: Service | None) -> list[Found]:
             workload = as_workload(workload)
         pods = _pods(view, names.component_name(key(world.resource).name, name))
         components.append(
-            Found(name=name, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))
+            ComponentState(name=name, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))
         )
-    return [_judged(one, components, service) for one in components]
+    return [_without_consequences(one, components, service) for one in components]
 
 
-def _pods(view: View, name: str) -> list[Object]:
-    """Those of a part, or of a canary, that is called so."""
+def _pods(view: ServiceView, name: str) -> list[Object]:
+    """Returns the pods of a component, or of a canary, with this name."""
     return [pod for pod in view.world.pods if labels(pod).get(service_rollout.APP) == name]
 
 
-def _tried(view: View, service: Service | None) -> list[Found]:
-    """A newer spec that gets a share of the requests, or none yet."""
+def _observe_canary(view: ServiceView, service: Service | None) -> list[ComponentState]:
+    """Returns a newer spec that gets a share of the requests, or none yet."""
     part = service.routed if service else None
     name = service_rollout.canary_name(service.name, part.component.name) if service and part else ""
     workload = view.world.child(DEPLOYMENT, name)
     if part is None or workload is None:
         return []
     pods = _pods(view, name)
-    return [Found(name=CANARY, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))]
+    return [ComponentState(name=CANARY, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))]
 
 
-def _diagnosis(view: View, part: Part | None, workload: Object | None, pods: Sequence[Object]) -> Diagnosis:
+def _diagnosis(view: ServiceView, part: Part | None, workload: Object | None, pods: Sequence[Object]) -> Diagnosis:
     settings, engine = view.world.settings, part.recognised.engine if part else None
     limits = Limits(
         startup_seconds=service_rollout.startup_seconds(part.runner) if part else service_rollout.START_SECONDS,
@@ -146,8 +146,10 @@ def _diagnosis(view: View, part: Part | None, workload: Object | None, pods: Seq
     return diagnose(workload, pods, limits, view.world.now, engine.explain if engine else lambda _log: None)
 
 
-def _judged(one: Found, parts: Sequence[Found], service: Service | None) -> Found:
-    """Without failures that only say that something else is not there yet."""
+def _without_consequences(
+    one: ComponentState, parts: Sequence[ComponentState], service: Service | None
+) -> ComponentState:
+    """Returns the state without failures that only follow from a missing other component."""
     failure = one.diagnosis.failure
     waits = one.name == "router" and not all(other.component.ready for other in parts if other.name != "router")
     nowhere = failure is not None and failure.reason in NO_NODE and _pending(service) is not None
@@ -157,7 +159,7 @@ def _judged(one: Found, parts: Sequence[Found], service: Service | None) -> Foun
 
 
 def _pending(service: Service | None) -> Pending | None:
-    """Why pods wait, while the files of a model are nowhere yet: they find no node."""
+    """Returns why pods wait while no node has the files of a model: they cannot be scheduled."""
     models = (*([service.model] if service.model else []), *service.weights) if service else ()
     unready = next((one for one in models if (one.get("status") or {}).get("state") != names.READY), None)
     if unready is None:
@@ -166,20 +168,20 @@ def _pending(service: Service | None) -> Pending | None:
     return Pending(NOT_READY, text)
 
 
-def _ready(one: Found) -> Condition:
+def _ready(one: ComponentState) -> Condition:
     component, failure = one.component, one.diagnosis.failure
     if component.ready:
         text = f"{component.ready} replica{'s answer' if component.ready > 1 else ' answers'}."
         return Condition(READY[one.name], "True", "Ready", text)
     if failure:
         return Condition(READY[one.name], "False", failure.reason, failure.message)
-    if one.asleep:
+    if one.is_asleep:
         return Condition(READY[one.name], "False", "ScaledToZero", "Scaled to zero replicas.")
     return Condition(READY[one.name], "False", "WaitingForPods", "No replica answers yet.")
 
 
-def _others(view: View, service: Service | None) -> list[Condition]:
-    """Told only where there is something to tell."""
+def _optional_conditions(view: ServiceView, service: Service | None) -> list[Condition]:
+    """Returns the conditions that only exist if they have something to report."""
     resource, chosen = view.world.resource, view.selection.chosen if view.selection else None
     conditions = []
     if chosen and chosen.unfit:
@@ -197,7 +199,7 @@ def _others(view: View, service: Service | None) -> list[Condition]:
 
 
 def _not_woken(service: Service) -> list[str]:
-    """Parts that would follow the requests, where another one does already."""
+    """Returns components that would follow the requests if another one did not already."""
     first = service.by_requests
     idle = (one for one in service.parts if one.scaler.by == "requests" and one is not first)
     return [
@@ -206,7 +208,7 @@ def _not_woken(service: Service) -> list[str]:
     ]
 
 
-def _excluded(view: View) -> Object:
+def _excluded(view: ServiceView) -> Object:
     selection = view.selection
     if selection is None or not selection.excluded:
         return {}

@@ -1,4 +1,4 @@
-"""InferenceServices' pure functions: a service becomes its children, and what became of them becomes its status."""
+"""InferenceServices: the functions that turn a service into children and a status."""
 
 from __future__ import annotations
 
@@ -50,14 +50,18 @@ OWNED = (
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """What services read, beside what is made for them."""
-    kind, runtime = names.INFERENCE_SERVICE, service_watches.of_runtime
+    """Returns the watches of services, in addition to their children."""
+    kind, runtime = names.INFERENCE_SERVICE, service_watches.enqueue_services_of_runtime
     indexes = {
         REFERENCES: by_reference(service_watches.references),
         service_watches.CHOOSES: service_watches.by_choice,
         NAMESPACE: by_namespace,
     }
-    of_model, weight, folder_indexes = service_watches.of_model, names.FINE_TUNED_WEIGHT, folders.indexes(settings)
+    of_model, weight, folder_indexes = (
+        service_watches.enqueue_services_of_model,
+        names.FINE_TUNED_WEIGHT,
+        folders.indexes(settings),
+    )
     return (
         *owned_by(kind, *OWNED),
         *owned_by(kind, groups.LEADER_WORKER_SET, optional=groups.INSTALLED_BY),
@@ -71,7 +75,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
             enqueue=of_model(weight),
             indexes={service_watches.BASE: service_watches.by_base, **folder_indexes},
         ),
-        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(volumes.of_claim, kind=kind)),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(volumes.enqueue_users_of_claim, kind=kind)),
         folders.NODES,
     )
 
@@ -86,7 +90,7 @@ SERVICES = Table(
     watches=watches,
     resolve=service_resolve.resolve,
     plan=service_plan.plan,
-    granted=service_plan.granted,
+    granted=service_plan.granted_freedoms,
     remedy=service_plan.remedy,
     scaling=service_plan.scaling_of,
     status=service_status.status,

@@ -32,7 +32,7 @@ def files_of(service: Service, settings: Settings) -> Files:
 
 
 def remedy(service: Service, settings: Settings, refused: frozenset[Freedom], alone: Iterable[Object]) -> str:
-    """``alone``: what the operator's runtime makes by itself."""
+    """Returns what an author can do. ``alone``: the objects that the operator's runtime alone would create."""
     if any(one.setting == "service_accounts" and one.value == files_of(service, settings).account for one in refused):
         return ROUTER
     if service.runtime is None or not refused & freedoms(alone):

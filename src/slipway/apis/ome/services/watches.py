@@ -1,7 +1,7 @@
-"""What a service depends on: whose changes lead to which services. Pure.
+"""Watches: which changes affect which services. Pure.
 
-A runtime that comes or changes concerns the services that name it, and those that name none and could choose it; a
-model those that name it. How far a download is concerns none.
+A new or changed runtime affects the services that name it, and those that name none and could select it. A model
+affects the services that name it, but not by the progress of its download.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ of_weight = referenced_by(names.INFERENCE_SERVICE, names.FINE_TUNED_WEIGHT)
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """What a service names: model, adapters and runtime, each in every place where it may be."""
+    """Returns what a service names: model, adapters and runtime, each in every place where it may be."""
     spec, namespace = predictor.migrated(resource)["spec"], key(resource).namespace
     model, runtime = (name_of(spec.get(field)) for field in ("model", "runtime"))
     weights = (spec["model"].get("fineTunedWeights") or ()) if model else ()
@@ -42,9 +42,9 @@ def by_choice(resource: Object) -> Iterable[str]:
     return () if named else ("", key(resource).namespace)
 
 
-def of_runtime(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services that a change of a runtime's spec may concern: those that name it, and in its namespace, or where it
-    has none in all, those that name none."""
+def enqueue_services_of_runtime(change: Change, listers: Listers) -> Iterable[Key]:
+    """Enqueues the services that a change of a runtime's spec may affect: those that name it, and those that name none,
+    in its namespace or, for a cluster-scoped runtime, in all namespaces."""
     if _same(change, ("spec",)):
         return ()
     kind = names.SERVING_RUNTIME if change.key.namespace else names.CLUSTER_SERVING_RUNTIME
@@ -58,9 +58,9 @@ def by_base(weight: Object) -> Iterable[str]:
     return (name_of((weight.get("spec") or {}).get("baseModelRef")),)
 
 
-def of_model(kind: Kind) -> Enqueue:
-    """The services that name a model, or as their model a weight of it, when what they read of it changes: how far a
-    download is they do not."""
+def enqueue_services_of_model(kind: Kind) -> Enqueue:
+    """Enqueues the services that name a model, or as their model a weight of it, when fields that they read change. The
+    progress of a download is not one of them."""
     enqueue = referenced_by(names.INFERENCE_SERVICE, kind)
 
     def concerned(change: Change, listers: Listers) -> Iterable[Key]:

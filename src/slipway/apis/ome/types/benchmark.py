@@ -1,4 +1,4 @@
-"""BenchmarkJob: how fast a service is. Its definition is made from this module."""
+"""BenchmarkJob: a measurement of a service. The CRD is generated from this module."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The parts of a service: engine, decoder and router. A runtime has them as a service does
-(:mod:`slipway.apis.ome.types.runtime`, :mod:`slipway.apis.ome.types.service`), and the service's go before.
+"""The components of a service: engine, decoder and router. Runtimes have the same components
+(``apis.ome.types.runtime``), and the service's fields (``apis.ome.types.service``) take precedence.
 
-What of a pod stands beside their fields is Kubernetes' own, and stays a plain object: it is merged as such.
+Pod fields beside them are Kubernetes' own, and stay plain objects, which are merged as such.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BaseModel, ClusterBaseModel and FineTunedWeight: weights, and which nodes have them. Their definitions are made from
+"""BaseModel, ClusterBaseModel and FineTunedWeight: weights, and the nodes that have them. The CRDs are generated from
 this module."""
 
 from __future__ import annotations

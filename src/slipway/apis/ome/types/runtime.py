@@ -1,4 +1,4 @@
-"""ServingRuntime and ClusterServingRuntime: how models of some kind are served. Their definitions are made from this
+"""ServingRuntime and ClusterServingRuntime: how models of some kind are served. The CRDs are generated from this
 module."""
 
 from __future__ import annotations

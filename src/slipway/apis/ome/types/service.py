@@ -1,4 +1,4 @@
-"""InferenceService: a model on a runtime. Its definition is made from this module."""
+"""InferenceService: a model on a runtime. The CRD is generated from this module."""
 
 from __future__ import annotations
 

@@ -1,0 +1,203 @@
+"""Service: an InferenceService with its Models, as it can be served. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.llmkube.models.placement import Placement
+from slipway.apis.llmkube.rules import loras, ranks, service_flags
+from slipway.apis.llmkube.rules.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
+from slipway.apis.llmkube.rules.hardware import Accelerators, accelerators, sharing_fault
+from slipway.apis.llmkube.rules.loras import Lora
+from slipway.apis.llmkube.rules.pools import Membership
+from slipway.apis.llmkube.settings import llmkube
+from slipway.apis.llmkube.types.model import ModelSpec
+from slipway.apis.llmkube.types.runtime import SpeculativeDecoding
+from slipway.apis.llmkube.types.service import Endpoint, InferenceServiceSpec
+from slipway.engines.definition.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
+from slipway.engines.definition.flags import Value, given_flags
+from slipway.engines.definition.retired import Renewal
+from slipway.kube.objects import Object
+from slipway.kube.values.quantity import multiply
+from slipway.serving.contract.api import InvalidSpecError
+from slipway.serving.contract.settings import Settings
+
+TASKS: dict[str, Task] = {"chat": "generate", "embedding": "embed", "rerank": "rerank"}
+MODE_FLAGS = {
+    "rerank": ("--reranking", "--rerank"),
+    "embedding": ("--embedding", "--embeddings", "--is-embedding"),
+}
+METAL = "metal"
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """An InferenceService that can be served, once its Models are ready."""
+
+    resource: Object
+    spec: InferenceServiceSpec
+    model: ModelSpec
+    placed: Placement
+    """The Model's weights."""
+    draft: Placement | None
+    """The draft Model's weights, for speculative decoding; None: it is off, or there is no such Model."""
+    settings: Settings
+    loras: tuple[Lora, ...] = ()
+    """The adapters that its engine loads at run time."""
+    pool: Membership | None = None
+    """Its membership in a ModelPool."""
+    controller_key: str = ""
+    """See :class:`World`."""
+
+    @property
+    def name(self) -> str:
+        name: str = self.resource["metadata"]["name"]
+        return name
+
+    @property
+    def namespace(self) -> str:
+        namespace: str = self.resource["metadata"]["namespace"]
+        return namespace
+
+    @property
+    def engine(self) -> Engine:
+        return ENGINES[self.spec.runtime]
+
+    @property
+    def accelerators(self) -> Accelerators:
+        return accelerators(self.spec, self.model.hardware)
+
+    @property
+    def port(self) -> int:
+        """The engine's port."""
+        default = self.spec.endpoint.port if self.spec.endpoint else self.engine.port
+        return self.spec.container_port or default
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self.spec.endpoint or Endpoint()
+
+    @property
+    def further_names(self) -> tuple[str, ...]:
+        """Further names of the model at the gateway."""
+        gateway = self.endpoint.gateway
+        return (gateway.model_name or self.spec.model_ref,) if gateway and gateway.enabled else ()
+
+    @property
+    def decoding(self) -> SpeculativeDecoding | None:
+        """llama.cpp's speculative decoding; None: it is off."""
+        decoding = self.spec.speculative_decoding
+        return decoding if decoding and decoding.active and self.spec.runtime == "llamacpp" else None
+
+    @property
+    def waits_for_idle(self) -> bool:
+        """Whether a rollout must not interrupt requests."""
+        return self.spec.rollout_policy.wait_for_idle and not self.spec.rollout_policy.force
+
+    @property
+    def is_off(self) -> bool:
+        """Whether its own spec sets no replicas."""
+        return self.spec.suspend or self.spec.replicas == 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has no replicas, whatever an autoscaler would set."""
+        return self.is_off or (self.pool is not None and not self.pool.awake)
+
+    @property
+    def has_adapter_loader(self) -> bool:
+        """Whether its pods have a loader for adapters."""
+        return loras.has_adapter_loader(self.spec.runtime, self.loras, self.spec.extra_args)
+
+    @property
+    def own_image(self) -> str:
+        """The operator's image, else the engine's public one for the accelerator; empty: there is none."""
+        images, backend, engine = self.settings.images, self.accelerators.backend, self.engine
+        # The operator's image for CPUs would leave GPUs idle, without a message.
+        plain = "" if backend and backend in engine.images else images.get(engine.name, "")
+        return images.get(f"{engine.name}-{backend}") or plain or engine.image(backend)
+
+    @property
+    def renewal(self) -> Renewal:
+        """The author's arguments in the form that the image takes."""
+        own = self.spec.image or "".join(self.spec.command[:1])
+        return self.engine.renewed(user_args(self.spec), author_image=own, image=self.own_image)
+
+    @property
+    def launch(self) -> Launch:
+        spec, gpu, draft = self.spec, self.model.hardware.gpu, self.draft
+        return Launch(
+            weights=self.placed.weights,
+            served_name=self.name,
+            further_names=self.further_names,
+            port=self.port,
+            bind=spec.bind_address or EVERY_ADDRESS.get(spec.runtime, self.settings.engine_address or ANYWHERE[0]),
+            tasks=frozenset((TASKS[mode(spec) if spec.runtime in IMPLIED_MODE else spec.mode or "chat"],)),
+            adapters=self.has_adapter_loader,
+            extra_args=self.renewal.args,
+            hub_mirror=self.settings.hugging_face_endpoint,
+            settings=_settings(spec, self.placed, self.decoding),
+            gpus=self.accelerators.count,
+            gpu_layers=max(gpu.layers, 0),
+            sharding=Sharding(gpu.sharding.strategy, gpu.sharding.layer_split),
+            draft=Draft(draft.weights, spec.vllm_config.speculative.num_speculative_tokens) if draft else None,
+        )
+
+    def fault(self) -> str | None:
+        """Returns why its parts do not go together. Engines report that after minutes, or not at all."""
+        spec, gpus = self.spec, self.accelerators
+        # The number of devices of a claim is unknown here.
+        count = 0 if gpus.claims else gpus.count
+        if many := ranks.fault(spec.runtime, self.engine.args(self.launch), spec.extra_args, count):
+            return many
+        changed = self.engine.conflicting_args(self.launch)
+        decoding = self.decoding
+        companion = decoding.draft_model if decoding else ""
+        if companion and not (self.placed.folder and companion in self.model.files):
+            return f"speculativeDecoding.draftModel: {companion} is not one of the Model's files"
+        sharing = sharing_fault(spec, self.model.hardware, llmkube(self.settings).shared_gpu_nodes)
+        if sharing:
+            return f"resources.gpuSharing: {sharing}"
+        if changed:
+            field = "args" if spec.runtime == "generic" else "extraArgs"
+            return f"{field} sets {', '.join(changed)}: remove it, or requests would not reach the model"
+        values = {str(one.get("name")): str(one["value"]) for one in spec.env if "value" in one}
+        if changed := self.engine.conflicting_env(self.launch, values):
+            return f"env sets {', '.join(changed)}: remove it, or requests would not reach the model"
+        return None
+
+
+def quantity(field: str, text: str) -> str:
+    """Returns a quantity in the API server's form. Raises InvalidSpecError for those that only the pattern accepts."""
+    try:
+        return multiply(text, 1)
+    except ValueError as error:
+        raise InvalidSpecError("InvalidSpec", f"spec.{field}: {error}") from error
+
+
+def user_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
+    """Returns the author's arguments for the engine."""
+    return spec.args if spec.runtime == "generic" else spec.extra_args
+
+
+def mode(spec: InferenceServiceSpec) -> str:
+    """Returns what the model does: the service's ``mode``, else that of its arguments, else that of its path."""
+    if spec.mode:
+        return spec.mode
+    given, path = given_flags(user_args(spec)), (spec.endpoint or Endpoint()).path.rstrip("/")
+    flag_modes = (name for name, words in MODE_FLAGS.items() if given.intersection(words))
+    paths = {"/rerank": "rerank", "/embeddings": "embedding"}
+    path_modes = (name for end, name in paths.items() if path.endswith(end))
+    return next(flag_modes, next(path_modes, "chat"))
+
+
+def takes_files(spec: InferenceServiceSpec) -> bool:
+    return ENGINES[spec.runtime].reads == "file"
+
+
+def _settings(spec: InferenceServiceSpec, own: Placement, decoding: SpeculativeDecoding | None) -> dict[str, Value]:
+    given: dict[str, Value] = {one.setting: one.value for one in service_flags.explicit_settings(spec)}
+    if decoding and decoding.draft_model:
+        given["draft_model"] = f"{own.folder}/{decoding.draft_model}"
+    if own.mmproj and takes_files(spec):
+        given["mmproj"] = own.mmproj
+    return given

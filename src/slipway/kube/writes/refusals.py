@@ -1,0 +1,67 @@
+"""Refusals: intents that the API server rejected, which are not sent again for a while, as every event would repeat
+them."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from slipway.kube.api.errors import ApiError, InvalidObjectError
+from slipway.kube.caches.informer import Informer
+from slipway.kube.objects import Key, Kind
+from slipway.kube.writes.intents import Intent
+from slipway.kube.writes.outcomes import MISSING_KIND, NAME_TAKEN, REFUSED_SECONDS, Failure, RefusedError
+
+
+class _Refusal(NamedTuple):
+    """What the API server last rejected, and until when it is not sent again."""
+
+    desired: bytes
+    failure: Failure
+    until: float
+
+
+class Refusals:
+    """The rejected intents of one applier."""
+
+    def __init__(self) -> None:
+        self._refusals: dict[tuple[Kind, Key], _Refusal] = {}
+
+    def record(self, intent: Intent, error: ApiError) -> RefusedError:
+        """Remembers the rejection. Returns the error to raise."""
+        kind, name = intent.kind, intent.name
+        failure = Failure(kind.kind, name.name, error.reason, error.message)
+        now = time.monotonic()
+        self._refusals = {child: refusal for child, refusal in self._refusals.items() if refusal.until > now}
+        # One second less, so that it has expired when the slow retry comes.
+        self._refusals[kind, name] = _Refusal(intent.desired, failure, now + REFUSED_SECONDS - 1)
+        return RefusedError(failure)
+
+    def raise_recent(self, intent: Intent) -> None:
+        """Raises RefusedError again if the API server rejected the same intent a short while ago."""
+        child = intent.kind, intent.name
+        refusal = self._refusals.pop(child, None)
+        if refusal is not None and refusal.desired == intent.desired and time.monotonic() < refusal.until:
+            self._refusals[child] = refusal
+            raise RefusedError(refusal.failure)
+
+    def forget(self, kind: Kind, name: Key) -> None:
+        self._refusals.pop((kind, name), None)
+
+
+def name_taken(intent: Intent) -> RefusedError:
+    kind, name = intent.kind.kind, intent.name.name
+    message = f"{kind} {name} exists and was not created by Slipway; delete or rename one of the two"
+    return RefusedError(Failure(kind, name, NAME_TAKEN, message))
+
+
+def require_kind(informer: Informer, name: Key) -> None:
+    """Raises RefusedError if the cluster lacks an optional kind. Each owner's attempt would end in the same 404."""
+    if informer.missing and informer.optional:
+        kind = informer.kind
+        text = f"The cluster has no {kind.plural} of {kind.api_version}; install {informer.optional}"
+        raise RefusedError(Failure(kind.kind, name.name, MISSING_KIND, text))
+
+
+def is_immutable(error: InvalidObjectError) -> bool:
+    return any("immutable" in message for _unused, message in error.causes) or "immutable" in error.message
