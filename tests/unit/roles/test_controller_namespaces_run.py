@@ -59,7 +59,7 @@ def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path,
     assert rights(api) == OWN | tenants("team-a", "team-b")
     assert (
         granted(api, "ClusterRole", "", "slipway-controller")
-        == {"namespaces", "nodes", "priorityclasses"} | OF_THE_CLUSTER
+        == {"namespaces", "nodes", "persistentvolumes", "priorityclasses"} | OF_THE_CLUSTER
     )
     assert {"deployments", "models", "pods"} <= granted(api, "Role", "team-a", "slipway-controller-tenant")
     binding = api.objects["RoleBinding", "team-b", "slipway-controller-tenant"]
@@ -70,7 +70,12 @@ def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path,
     }
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "slipway-controller", "namespace": SYSTEM}]
     owned = ("objects", "claims", "configmaps", "events", "jobs", "workloads", "pods", "scales")
-    policies = ("pods", "nodes", "secrets", *(f"owned-{name}" for name in owned))
+    volumes = ("volumes", "volumes-made", "claims", "mounts")
+    policies = (
+        *("pods", "nodes", "secrets"),
+        *(f"owned-{name}" for name in owned),
+        *(f"volumes-{name}" for name in volumes),
+    )
     held = {f"slipway-controller-{policy}" for policy in policies}
     assert {name for kind, _none, name in api.objects if kind == "ValidatingAdmissionPolicyBinding"} == held
     settings = documents.load(api.objects["ConfigMap", SYSTEM, "slipway-controller"]["data"]["controller.yaml"])
