@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/collection.md, the list of everything in the collection, from the descriptions in the code.
+"""Writes docs/reference/ansible/collection.md, the list of everything in the collection, from the code.
 
 usage: scripts/reference.py
 """
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import yaml
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/reference/collection.md"
+PAGE = ROOT / "docs/reference/ansible/collection.md"
 HEAD = """\
 # What is in the collection
 
-`make generate` writes this page from the descriptions in the code. `ansible-doc slipway.inference.NAME` shows the options of a plugin, and `ansible-doc --type role slipway.inference.NAME` the variables of a role. See also the [playbooks](../../playbooks/README.md).
+`make generate` writes this page from the descriptions in the code. `ansible-doc slipway.inference.NAME` shows the options of a plugin, and `ansible-doc --type role slipway.inference.NAME` the variables of a role. See also the [playbooks](../../../playbooks/README.md).
 
 Authentication options and environment variables of the modules are those of `kubernetes.core`. The action group `slipway.inference.slipway` sets them once for all modules that access the cluster.
 """  # noqa: E501
@@ -44,7 +44,7 @@ def read_roles(root: Path) -> Iterator[Entry]:
     for path in sorted((root / "roles").glob("*/meta/argument_specs.yml")):
         name = path.parts[-3]
         specs = yaml.safe_load(path.read_text())["argument_specs"]
-        yield Entry(name, specs["main"]["short_description"], f"../../roles/{name}/README.md")
+        yield Entry(name, specs["main"]["short_description"], f"../../../roles/{name}/README.md")
 
 
 def read_plugins(folder: Path) -> Iterator[Entry]:

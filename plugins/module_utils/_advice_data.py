@@ -282,16 +282,28 @@ ADVICE: Mapping[str, str] = {
     "CanaryNotServed": ("Use the alternative in the message. OME lists all differences."),
     "ScaleMetricNotServed": ("Use the alternative in the message. OME lists all differences."),
     "Deprecated": ("Replace spec.predictor with spec.engine, spec.model and spec.runtime at the next change."),
-    "SourceNotServed": ("Correct spec.storage. The operator allows node directories in the OME settings."),
-    "PathNotAllowed": ("Correct spec.storage. The operator allows node directories in the OME settings."),
-    "PathTaken": ("Correct spec.storage. The operator allows node directories in the OME settings."),
-    "ClaimOfOtherNamespace": ("Correct spec.storage. The operator allows node directories in the OME settings."),
+    "SourceNotServed": (
+        "Correct spec.storage. The operator allows node directories with controller_ome_roots and "
+        "controller_ome_shared_roots."
+    ),
+    "PathNotAllowed": (
+        "Correct spec.storage. The operator allows node directories with controller_ome_roots and "
+        "controller_ome_shared_roots."
+    ),
+    "PathTaken": (
+        "Correct spec.storage. The operator allows node directories with controller_ome_roots and "
+        "controller_ome_shared_roots."
+    ),
+    "ClaimOfOtherNamespace": (
+        "Correct spec.storage. The operator allows node directories with controller_ome_roots and "
+        "controller_ome_shared_roots."
+    ),
     "NodeFull": (
         "Delete unused BaseModels, or select fewer nodes with spec.storage.nodeSelector. As the "
         "operator, use ClusterBaseModels for models of several namespaces: they have no such limit."
     ),
     "NoNode": ("Label a node, or change the selectors."),
-    "LoadFailed": ("Fix the problem in the message."),
+    "LoadFailed": ("Fix the problem in the message. Load Jobs and their Secrets are in the namespace ome."),
     "ClaimNotFound": ("Create the claim."),
     "ClaimNotBound": ("Check its volume."),
     "Loading": ("Wait. The message shows the progress on each node."),

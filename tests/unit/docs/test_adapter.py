@@ -14,7 +14,7 @@ from ...docs.pages import ROOT, blocks
 
 MONITOR, VALUES = (
     documents.load(block.text)
-    for block in blocks(ROOT / "docs/reference/llmkube.md")
+    for block in blocks(ROOT / "docs/reference/apis/llmkube.md")
     if block.language == "yaml" and block.marks.get("elsewhere") == "tests/unit/docs/test_adapter.py"
 )
 RULES = VALUES["rules"]["custom"]

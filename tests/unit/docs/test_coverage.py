@@ -205,38 +205,38 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
 @pytest.mark.parametrize(
     ("page", "struct"),
     [
-        ("reference/krypton.md", ModelSpec),
-        ("reference/krypton.md", ModelStatus),
-        ("reference/kubeai.md", kubeai.ModelSpec),
-        ("reference/kubeai.md", kubeai.ModelStatus),
-        ("reference/kubeai.md", config.ResourceProfile),
-        ("reference/kubeai.md", config.SharedFilesystem),
-        ("reference/kubeai.md", config.ModelServerPods),
-        ("reference/kubeai.md", config.ModelAutoscaling),
-        ("reference/kubeai.md", config.SecretNames),
-        ("reference/llmkube.md", model_types.ModelSpec),
-        ("reference/llmkube.md", model_types.ModelStatus),
-        ("reference/llmkube.md", service_types.InferenceServiceSpec),
-        ("reference/llmkube.md", service_types.InferenceServiceStatus),
-        ("reference/llmkube.md", service_types.Resources),
-        ("reference/llmkube.md", runtime_types.VllmConfig),
-        ("reference/llmkube.md", runtime_types.TgiConfig),
-        ("reference/llmkube.md", runtime_types.PersonaPlexConfig),
-        ("reference/llmkube.md", runtime_types.RopeScaling),
-        ("reference/ome.md", ome_models.BaseModelSpec),
-        ("reference/ome.md", ome_models.FineTunedWeightSpec),
-        ("reference/ome.md", ome_models.StorageSpec),
-        ("reference/ome.md", ome_models.ModelStatusSpec),
-        ("reference/ome.md", ome_runtimes.ServingRuntimeSpec),
-        ("reference/ome.md", ome_runtimes.SupportedModelFormat),
-        ("reference/ome.md", ome_components.EngineSpec),
-        ("reference/ome.md", ome_components.RouterSpec),
-        ("reference/ome.md", ome_components.KedaConfig),
-        ("reference/ome.md", ome_services.InferenceServiceSpec),
-        ("reference/ome.md", ome_services.InferenceServiceStatus),
-        ("reference/ome.md", ome_services.PredictorModel),
-        ("reference/ome.md", ome_benchmarks.BenchmarkJobSpec),
-        ("reference/ome.md", ome_benchmarks.BenchmarkJobStatus),
+        ("reference/apis/krypton.md", ModelSpec),
+        ("reference/apis/krypton.md", ModelStatus),
+        ("reference/apis/kubeai.md", kubeai.ModelSpec),
+        ("reference/apis/kubeai.md", kubeai.ModelStatus),
+        ("reference/apis/kubeai.md", config.ResourceProfile),
+        ("reference/apis/kubeai.md", config.SharedFilesystem),
+        ("reference/apis/kubeai.md", config.ModelServerPods),
+        ("reference/apis/kubeai.md", config.ModelAutoscaling),
+        ("reference/apis/kubeai.md", config.SecretNames),
+        ("reference/apis/llmkube.md", model_types.ModelSpec),
+        ("reference/apis/llmkube.md", model_types.ModelStatus),
+        ("reference/apis/llmkube.md", service_types.InferenceServiceSpec),
+        ("reference/apis/llmkube.md", service_types.InferenceServiceStatus),
+        ("reference/apis/llmkube.md", service_types.Resources),
+        ("reference/apis/llmkube.md", runtime_types.VllmConfig),
+        ("reference/apis/llmkube.md", runtime_types.TgiConfig),
+        ("reference/apis/llmkube.md", runtime_types.PersonaPlexConfig),
+        ("reference/apis/llmkube.md", runtime_types.RopeScaling),
+        ("reference/apis/ome.md", ome_models.BaseModelSpec),
+        ("reference/apis/ome.md", ome_models.FineTunedWeightSpec),
+        ("reference/apis/ome.md", ome_models.StorageSpec),
+        ("reference/apis/ome.md", ome_models.ModelStatusSpec),
+        ("reference/apis/ome.md", ome_runtimes.ServingRuntimeSpec),
+        ("reference/apis/ome.md", ome_runtimes.SupportedModelFormat),
+        ("reference/apis/ome.md", ome_components.EngineSpec),
+        ("reference/apis/ome.md", ome_components.RouterSpec),
+        ("reference/apis/ome.md", ome_components.KedaConfig),
+        ("reference/apis/ome.md", ome_services.InferenceServiceSpec),
+        ("reference/apis/ome.md", ome_services.InferenceServiceStatus),
+        ("reference/apis/ome.md", ome_services.PredictorModel),
+        ("reference/apis/ome.md", ome_benchmarks.BenchmarkJobSpec),
+        ("reference/apis/ome.md", ome_benchmarks.BenchmarkJobStatus),
         ("reference/routes.md", Route),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
@@ -247,19 +247,19 @@ def test_every_field_is_told(page: str, struct: type[msgspec.Struct]) -> None:
 
 
 def test_every_key_of_kubeais_system_configuration_is_told() -> None:
-    shown = {word.split(".")[0] for word in words("reference/kubeai.md")}
+    shown = {word.split(".")[0] for word in words("reference/apis/kubeai.md")}
     assert {*config.SECTIONS, *config.UNUSED} - shown == set()
 
 
 def test_every_engine_feature_and_profile_of_kubeai_is_told() -> None:
-    page = (DOCS / "reference/kubeai.md").read_text()
+    page = (DOCS / "reference/apis/kubeai.md").read_text()
     named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *system_yaml.parse("").resource_profiles}
     assert {name for name in named if name not in page} == set()
 
 
 def test_every_runtime_and_phase_of_llmkube_is_told() -> None:
     named = {*get_args(service_types.Runtime), *get_args(service_types.Phase), *get_args(service_types.Priority)}
-    assert named - words("reference/llmkube.md") == set()
+    assert named - words("reference/apis/llmkube.md") == set()
 
 
 def test_every_error_of_the_gateway_is_told() -> None:
@@ -308,7 +308,7 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
 
 def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:
     images = {engine.image(one) for engine in LLMKUBE_ENGINES.values() for one in ("", *ACCELERATORS)}
-    assert images - words("reference/llmkube.md") - {""} == set()
+    assert images - words("reference/apis/llmkube.md") - {""} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -17,7 +17,7 @@ SUPPORTED = {"yes", "partial"}
 
 
 def rows(page: str) -> list[list[str]]:
-    [table] = TABLE.findall((ROOT / f"docs/reference/{page}.md").read_text())
+    [table] = TABLE.findall((ROOT / f"docs/reference/apis/{page}.md").read_text())
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
 
 

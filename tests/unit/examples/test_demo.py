@@ -20,12 +20,12 @@ SITE = next(play["vars"] for play in PLAYS if "models_list" in play.get("vars", 
 ASKING = next(play for play in PLAYS if "demo_names" in play.get("vars", {}))
 STAGES = re.findall(r"^DEMO_STAGES := (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split(",")
 PAGES = [
-    ROOT / "docs/reference/krypton.md",
+    ROOT / "docs/reference/apis/krypton.md",
     ROOT / "docs/start/experiments.md",
     *sorted((ROOT / "examples/models").glob("*")),
     ROOT / "examples/demo.yml",
 ]
-"""What a reader applies to the demo's cluster: these pages, and of docs/reference/krypton.md the first manifest."""
+"""What a reader applies to the demo, as these pages show it. Of krypton.md, only the first manifest counts."""
 SOURCES = (
     re.compile(r"huggingface: *(?P<repository>[^\s,]+),?\s+file: *(?P<file>[^\s,}]+)"),
     re.compile(r"hf://(?P<repository>[^\s?]+)\?model=(?P<file>\S+)"),

@@ -181,7 +181,7 @@ def test_digests_are_those_of_stated_images() -> None:
 
 
 def test_the_page_names_the_known_digests() -> None:
-    page = (ROOT / "docs/reference/image-digests.md").read_text()
+    page = (ROOT / "docs/reference/cluster/image-digests.md").read_text()
     lines = [line.split() for line in (IMAGES / "digests.txt").read_text().splitlines() if line[:1] != "#"]
 
     assert [image for image, digest in lines if f"`{image}@{digest}`" not in page] == []

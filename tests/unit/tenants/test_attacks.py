@@ -1,4 +1,4 @@
-"""The attacks of the lane `tenants`, and what the page on security says of them."""
+"""The attacks of the lane `tenants`, and the tests of the threat model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.tenants.test_tenants import ATTACKS, MODULES
 
-PAGE = (Path(__file__).parents[3] / "docs/explain/security.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/explain/security-tests.md").read_text()
 
 
 def test_every_attack_is_in_a_row_of_the_threat_model() -> None:

@@ -38,7 +38,7 @@ YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def of_the_page() -> Iterator[Object]:
-    for text in YAML.findall((ROOT / "docs/reference/ome.md").read_text()):
+    for text in YAML.findall((ROOT / "docs/reference/apis/ome.md").read_text()):
         yield from (one for one in documents.load_all(text) if one.get("kind") in APIS)
 
 

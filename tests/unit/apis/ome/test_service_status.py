@@ -372,7 +372,7 @@ def test_a_field_without_a_value_is_not_named(expected: Any) -> None:
 
 
 def test_the_documentation_lists_the_fields_without_effect() -> None:
-    text = (Path(__file__).parents[4] / "docs/reference/ome.md").read_text()
+    text = (Path(__file__).parents[4] / "docs/reference/apis/ome.md").read_text()
     table = text.partition("| field | why |\n| --- | --- |\n")[2].partition("\n\n")[0]
     assert table.splitlines() == fields_ignored.rows()
 

@@ -1,4 +1,4 @@
-"""Fields of OME that have no effect here: the condition FieldsIgnored, and the table of docs/reference/ome.md. Pure."""
+"""Fields of OME without effect: the condition FieldsIgnored, and the table in docs/reference/apis/ome.md. Pure."""
 
 from __future__ import annotations
 
