@@ -20,7 +20,7 @@ from tests.tables import each
 from ...docs.pages import PAGES, ROOT, Block, blocks
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-LANGUAGES = {"bash", "yaml", "json", "python", "text"}
+LANGUAGES = {"bash", "yaml", "json", "python", "text", "mermaid"}
 MARKS = {"file", "elsewhere", "settings", "variables"}
 DEFINITIONS = {
     (api.resource.kind.api_version, api.resource.kind.kind): schema_of(definition_of(api.resource)) for api in APIS
