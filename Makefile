@@ -141,9 +141,11 @@ engines: setup public-images ## Run real engines behind the gateway, on a cluste
 	@images/public.sh auto $(VLLM_CPU_IMAGE) $(INFINITY_IMAGE)
 	scripts/engines.sh
 
+# PARTS="loader/run registry/run" measures these, PARTS=--quick tries all.
 .PHONY: bench
-bench: setup public-images ## Measure gateway, controller, loader and modules beside their peers
-	scripts/bench.sh
+bench: setup public-images ## Measure gateway, controller, loader and modules beside their peers (hours)
+	@images/public.sh auto $(REGISTRY_IMAGE)
+	scripts/bench.sh $(PARTS)
 
 # --- generated files --------------------------------------------------------------------------------------------------
 
