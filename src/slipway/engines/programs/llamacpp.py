@@ -26,6 +26,7 @@ SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("
 """Further names of the flags that slipway decides."""
 MODES: dict[Task, str] = {"embed": "--embedding", "rerank": "--reranking"}
 NO_GPU = "The container cannot open its GPU: the driver is missing, or its user is not in the device's group"
+INCOMPLETE = "The model file is incomplete or damaged: copy or download it again"
 HTTP_THREADS = 128
 """llama-server gives each open request a thread and has few by default; with all of them taken ``/health`` waits, and a
 busy model looks like a dead one."""
@@ -84,11 +85,17 @@ LOG_PATTERNS = log_patterns(
     (r"invalid device: (?:ROCm|SYCL|Vulkan|CUDA)\d", "NoGpu", NO_GPU),
     (r"invalid argument(?:: (?P<value>\S+))?", ARGUMENT, "llama-server rejected an argument in the spec"),
     (
+        r"error while handling argument \"(?P<value>[^\"]+)\"",
+        ARGUMENT,
+        "llama-server rejected the value of an argument",
+    ),
+    (
         r"cudaMalloc failed|error: out of memory|failed to allocate (?:CUDA|ROCm|Vulkan)\S* buffer",
         GPU_MEMORY,
         TOO_LARGE,
     ),
     (r"unknown model architecture|invalid magic", UNSUPPORTED, "This version of llama.cpp cannot read the model file"),
+    (r"not within the file bounds|failed to read (?:key-value pairs|tensor)", UNSUPPORTED, INCOMPLETE),
     (r"failed to open GGUF file|No such file or directory", NO_FILE, "The model file is not in the container"),
 )
 
