@@ -8,7 +8,7 @@ import time
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
-_END_HEADERS, _ACK = 4, 1
+_END_HEADERS, _END_STREAM, _ACK = 4, 1, 1
 _MAX_CONCURRENT_STREAMS, _INITIAL_WINDOW_SIZE = 3, 4
 _FRAME = 16384
 
@@ -21,8 +21,8 @@ def _literal(name: bytes, value: bytes) -> bytes:
 class Connection:
     """Speaks to a loopback port. `limit`: streams that the server allows at a time; `refused`: streams it has reset."""
 
-    def __init__(self, port: int, patience: float) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=patience)
+    def __init__(self, port: int, patience: float, address: str = "127.0.0.1") -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=patience, source_address=(address, 0))
         self._socket.sendall(_PREFACE + self._frame(_SETTINGS, 0, 0, b""))
         self._buffer = b""
         self._window, self._initial = 65535, 65535
@@ -48,15 +48,16 @@ class Connection:
         self._socket.sendall(self._frame(_HEADERS, _END_HEADERS, self._last, block))
         return self._last
 
-    def send(self, stream: int, data: bytes) -> int:
-        """Sends as much as the windows allow. Gives back how much."""
+    def send(self, stream: int, data: bytes, *, end: bool = False) -> int:
+        """Sends as much as the windows allow, as the end of the body if all of it fits. Gives back how much."""
         room = min(len(data), self._window, self._windows.get(stream, 0), _FRAME)
         if room <= 0 or stream in self.refused or self.ended:
             return 0
         self._window -= room
         self._windows[stream] -= room
         try:
-            self._socket.sendall(self._frame(_DATA, 0, stream, data[:room]))
+            flags = _END_STREAM if end and room == len(data) else 0
+            self._socket.sendall(self._frame(_DATA, flags, stream, data[:room]))
         except OSError:
             self.ended = True
             return 0

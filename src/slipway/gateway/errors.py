@@ -140,6 +140,13 @@ CROWDED_HOP = ErrorResponse(
     code="too_many_requests",
     retry_after=5,
 )
+ALL_CROWDED = ErrorResponse(
+    429,
+    "Too many concurrent requests.",
+    "rate_limit_error",
+    code="too_many_requests",
+    retry_after=5,
+)
 UNKNOWN_LIMITS = ErrorResponse(
     503,
     "The gateway does not know yet how much of the limits is left. Retry later.",

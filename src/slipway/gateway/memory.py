@@ -9,8 +9,12 @@ buffers are bounded here such that the limit is only the last line of defence.
 from __future__ import annotations
 
 BUFFER = 49152
-"""Of HAProxy, in bytes. What fits is sent again when a connection breaks, and costs a third less than a large buffer.
-But HAProxy copies the whole buffer of every request, so that twice the size would cost small ones a tenth."""
+"""Of HAProxy, in bytes. What fits is sent again when a connection breaks, and costs a third less than a large one."""
+
+SMALL_BUFFER = 8192
+"""For the copy of a request that HAProxy keeps until the answer begins. If a request or an answer does not fit a small
+buffer, HAProxy copies its whole buffer: at 1 KB that was more than a third of all instructions. HAProxy does not limit
+the number of small buffers, so there is room for one with each ordinary buffer: a request holds two of either kind."""
 
 _MIB = 1 << 20
 _PROGRAM = 48 * _MIB
@@ -36,12 +40,11 @@ def least(threads: int, max_body_bytes: int) -> int:
 
 def buffers(threads: int, max_body_bytes: int, limit: int) -> int:
     """How many ordinary buffers may be in use; 0 without a limit. Who needs one more waits until another is free."""
+    if not limit:
+        return 0
     large = large_buffer(max_body_bytes)
-    return (
-        max(_LEAST_BUFFERS, (limit * 9 // 10 - _reserved(threads, large) - _LEAST_BODIES * large) // BUFFER)
-        if limit
-        else 0
-    )
+    room = limit * 9 // 10 - _reserved(threads, large) - _LEAST_BODIES * large
+    return max(_LEAST_BUFFERS, room // (BUFFER + SMALL_BUFFER))
 
 
 def connections(most: int, threads: int, max_body_bytes: int, limit: int) -> int:

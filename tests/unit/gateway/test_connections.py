@@ -65,18 +65,35 @@ def test_no_address_may_hold_all_buffers(threads: int, mib: int, most: int) -> N
 def test_requests_in_hops_do_not_count_as_connections_if_there_are_buffers_for_both() -> None:
     plenty = Settings(memory_bytes=768 << 20, max_connections=1000)
     assert connections.address_limit(plenty) == 875
-    assert configuration(plenty).count(f"table {connections.ADDRESSES}") == 2
+    assert configuration(plenty).count(f"src,ipmask(32,64) table {connections.ADDRESSES}") == 2
 
 
 def test_the_limits_of_an_address_with_the_default_memory_are_those_in_the_documentation() -> None:
-    assert connections.client_limit(FULL) == 5770
-    assert connections.address_limit(FULL) == 2524
-    assert "sc1_conn_cur gt 1261" in configuration(FULL)
+    assert connections.client_limit(FULL) == 4946
+    assert connections.address_limit(FULL) == 2163
+    assert "sc1_conn_cur gt 1081" in configuration(FULL)
 
 
 def test_without_a_limit_for_addresses_hops_refuse_none() -> None:
     unlimited = configuration(Settings(max_connections_per_address=0, memory_bytes=768 << 20))
-    assert re.findall(r"sc\w*_conn_cur\S*", unlimited) == ["sc_conn_cur(3)"]
+    assert set(re.findall(r"sc\w*_conn_cur\S*", unlimited)) == {"sc_conn_cur(3)", "sc_conn_cur(5)", "sc_conn_cur(6)"}
+
+
+@pytest.mark.parametrize("trusted", [(), ("10.0.0.0/8",)])
+@pytest.mark.parametrize("of_address", [0, 8750])
+def test_all_connections_and_http2_requests_together_have_small_buffers(
+    of_address: int, trusted: tuple[str, ...]
+) -> None:
+    settings = Settings(memory_bytes=768 << 20, max_connections_per_address=of_address, trusted_proxies=trusted)
+    public, *_hops = frontends(settings)
+    counted = [line.strip() for line in public.splitlines() if "str(ff00::)" in line or "sc_conn_cur(6)" in line]
+    buffers = memory.buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
+    assert counted[:2] == [
+        "tcp-request connection track-sc5 str(ff00::) table addresses",
+        "http-request track-sc6 str(ff00::) table addresses if http2",
+    ]
+    assert counted[2].endswith(f"{{ sc_conn_cur(6) gt {buffers} }}")
+    assert f"tcp-request connection reject if {{ sc_conn_cur(5) gt {buffers} }}" in public
 
 
 def test_a_hop_refuses_before_it_reads_a_body() -> None:

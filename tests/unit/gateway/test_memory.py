@@ -16,7 +16,8 @@ def test_neither_large_bodies_nor_ordinary_buffers_reach_the_limit(threads: int,
     limit = times * memory.least(threads, body)
     fixed = memory.least(threads, body) * 3 // 4 - 4 * memory.large_buffer(body)
     assert fixed + memory.for_buffers(threads, body, limit) <= limit * 3 // 4 + 4
-    assert fixed + memory.buffers(threads, body, limit) * memory.BUFFER <= limit * 9 // 10
+    both = memory.BUFFER + memory.SMALL_BUFFER
+    assert fixed + memory.buffers(threads, body, limit) * both <= limit * 9 // 10
     assert memory.for_buffers(threads, body, limit) >= 4 * memory.large_buffer(body) - 4
 
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from slipway.gateway import errors, memory
-from slipway.gateway.memory import BUFFER
+from slipway.gateway.memory import BUFFER, SMALL_BUFFER
 from slipway.gateway.routing.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.routing.selector import HEADER
 from slipway.gateway.routing.table import Backend, RoutingTable
@@ -142,6 +142,7 @@ global
 {tokens.sockets(settings)}    tune.stick-counters {connections.SLOTS}
     set-var {VERSION_VARIABLE} str(@VERSION@)
     tune.bufsize {BUFFER}
+    tune.bufsize.small {SMALL_BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
     tune.memory.hot-size {64 * BUFFER}
 {_buffers(settings)}    # A body is read whole before its model is known.
@@ -211,6 +212,7 @@ defaults base
     # An answer is never asked for twice: generating it has cost an engine's time.
     retries 5
     retry-on conn-failure empty-response
+    option use-small-buffers l7-retries
     option redispatch 1
 
 defaults {MODEL_DEFAULTS} from base

@@ -18,9 +18,11 @@ WAITS = "waits"
 """Stick table: requests of each client address that wait for a server because theirs died."""
 _EVERY_ADDRESS = "::"
 """Entry of the table that counts those of all addresses."""
-SLOTS = 5
+SLOTS = 7
 """Stick counters: 0 to 3 belong to backends, addresses, bodies and keys."""
-_STREAM = 4
+_STREAM, _ALL_CONNECTIONS, _ALL_STREAMS = 4, 5, 6
+_ALL_CLIENTS = "ff00::"
+"""Entry of `ADDRESSES` that counts those of all addresses. No client has it."""
 _FRONTENDS = 4
 _PART = 4
 """Each hop has the clients' limit divided by this."""
@@ -75,27 +77,43 @@ def within_open_files(most: int, files: int) -> int:
 
 def track(settings: Settings) -> str:
     """Rules of the public frontend. They also hold if memory allows fewer connections than the settings."""
-    trusted = f"    acl trusted fc_src {' '.join(settings.trusted_proxies)}\n" if settings.trusted_proxies else ""
-    if not settings.max_connections_per_address:
-        return f"{trusted}    # An address may have as many connections as there are."
-    unless = " unless trusted" if trusted else ""
-    return f"""\
-{trusted}    tcp-request connection track-sc1 src,ipmask(32,64) table {ADDRESSES}{unless}
-    tcp-request connection reject if {{ sc1_conn_cur gt {address_limit(settings)} }}"""
+    rules = []
+    if settings.trusted_proxies:
+        rules.append(f"acl trusted fc_src {' '.join(settings.trusted_proxies)}")
+    if settings.max_connections_per_address:
+        unless = " unless trusted" if settings.trusted_proxies else ""
+        rules.append(f"tcp-request connection track-sc1 src,ipmask(32,64) table {ADDRESSES}{unless}")
+        rules.append(f"tcp-request connection reject if {{ sc1_conn_cur gt {address_limit(settings)} }}")
+    else:
+        rules.append("# An address may have as many connections as there are.")
+    if settings.memory_bytes:
+        rules.append(f"tcp-request connection track-sc{_ALL_CONNECTIONS} str({_ALL_CLIENTS}) table {ADDRESSES}")
+        rules.append(f"tcp-request connection reject if {_full(_ALL_CONNECTIONS, settings)}")
+    return "\n".join(f"    {rule}" for rule in rules)
 
 
 def track_streams(settings: Settings) -> str:
     """Rules of the public frontend that count and refuse HTTP/2 requests, once txn.kind and txn.id are known.
 
-    Each may hold a buffer, and many of them need few connections.
+    Each may hold buffers, and many of them need few connections. So they count as connections: those of an address, and
+    if memory is limited, those of all addresses together.
     """
-    if not settings.max_connections_per_address:
+    tracked, refused = [], []
+    if settings.max_connections_per_address:
+        untrusted = " !trusted" if settings.trusted_proxies else ""
+        tracked.append(f"track-sc{_STREAM} src,ipmask(32,64) table {ADDRESSES} if http2{untrusted}")
+        crowded = f"{{ sc_conn_cur({_STREAM}) gt {address_limit(settings)} }}"
+        refused.append(f"{errors.return_rule(errors.CROWDED_HOP)} if {crowded}")
+    if settings.memory_bytes:
+        tracked.append(f"track-sc{_ALL_STREAMS} str({_ALL_CLIENTS}) table {ADDRESSES} if http2")
+        refused.append(f"{errors.return_rule(errors.ALL_CROWDED)} if {_full(_ALL_STREAMS, settings)}")
+    if not tracked:
         return "    # An address may have as many HTTP/2 requests as there are."
-    untrusted = " !trusted" if settings.trusted_proxies else ""
-    crowded = f"{{ sc_conn_cur({_STREAM}) gt {address_limit(settings)} }}"
-    return f"""\
-    http-request track-sc{_STREAM} src,ipmask(32,64) table {ADDRESSES} if {{ fc_http_major 2 }}{untrusted}
-    http-request {errors.return_rule(errors.CROWDED_HOP)} if {crowded}"""
+    return "\n".join(("    acl http2 fc_http_major 2", *(f"    http-request {rule}" for rule in tracked + refused)))
+
+
+def _full(counter: int, settings: Settings) -> str:
+    return f"{{ sc_conn_cur({counter}) gt {client_limit(settings)} }}"
 
 
 def listen(settings: Settings, socket: str) -> str:
