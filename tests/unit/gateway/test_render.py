@@ -69,6 +69,7 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
         "keys.map",
         "state.map",
         "paths.map",
+        "plain.map",
         "lacks.map",
         *(("subjects.map", "jwt.map", "limits.map") if settings.jwt else ()),
     ):

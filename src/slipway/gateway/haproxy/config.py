@@ -41,6 +41,7 @@ _CONNECTION_NAME = f"var(txn.attempt,0),add(1),set-var(txn.attempt),concat(-,{_A
 """HAProxy evaluates this name for each attempt. Requests share idle connections of the same name. All idle connections
 of a server die with it, so a retry must not use another of them, or all retries may fail before one connects."""
 PATHS_MAP, LACKS_MAP = "paths.map", "lacks.map"
+PLAIN_MAP = "plain.map"
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
 
@@ -68,11 +69,13 @@ _VALUE = (
     r"|\[(?&w)(?:(?&v)(?&w)(?:,(?&w)(?&v)(?&w))*+)?+\]|true|false|null|(?&n))"
 )
 _OTHER = r'(?<o>(?!"(?i:model)")"[^"\\\x00-\x1f]*+"(?&w):(?&w)(?&v)(?&w))'
-_NAME = r'"model"(?&w):(?&w)"[^"\\\x00-\x1f\x7f]++"(?&w)'
+_NAME = r'"model"(?&w):(?&w)"([^"\\\x00-\x1f\x7f]++)"(?&w)'
 PLAIN_BODY = (
     rf"^(?(DEFINE){_STRING}{_NUMBER}{_SPACE}{_VALUE}{_OTHER})"
     rf"(?&w)\{{(?&w)(?:(?&o),(?&w))*+{_NAME}(?:,(?&w)(?&o))*+\}}(?&w)\z"
 )
+_NAME_GROUP = 6
+"""The group that holds the name: behind those that have names."""
 
 LOG_FORMAT = (
     "\"%{+json}o %(time)[accept_date(ms),ms_utime('%Y-%m-%dT%H:%M:%S.%3NZ')] %(request_id)[var(txn.id)] %(client)ci"
@@ -363,8 +366,7 @@ def _body(settings: Settings) -> str:
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form
     acl small req.body_len le {SMALL_BODY}
-    acl plain req.body -m reg '{PLAIN_BODY}'
-    http-request set-var(txn.model) req.body,json_query('$.model') if !form small plain
+    http-request set-var(txn.model) req.body,map_regm({settings.run_directory}/{PLAIN_MAP}) if !form small
     http-request lua.read_model if !form !{{ var(txn.model) -m found }}
     http-request lua.refuse unless {{ var(txn.model) -m found }}"""
 
@@ -498,6 +500,12 @@ def _turn(settings: Settings) -> str:
 def paths_map() -> str:
     """Map of the paths that take a body with a model, and the number of each."""
     return _lines(f"{one.path} {paths.BITS[one.path]}" for one in paths.PATHS)
+
+
+def plain_map() -> str:
+    """Map of the one form of small bodies that is beyond doubt, and the place of the model's name in it."""
+    pattern = PLAIN_BODY.replace(" ", r"\x20")  # a space ends the key of a map
+    return _lines([f"{pattern} \\{_NAME_GROUP}"])
 
 
 def lacks_map(table: RoutingTable) -> dict[str, str]:

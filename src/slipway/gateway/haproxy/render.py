@@ -123,6 +123,7 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
         | {key.file: key.certificate for key in state.verification}
         | {
             haproxy.PATHS_MAP: haproxy.paths_map(),
+            haproxy.PLAIN_MAP: haproxy.plain_map(),
             "haproxy.cfg": haproxy.configuration(settings, state.table, state.verification),
         }
     )
