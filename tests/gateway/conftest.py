@@ -37,6 +37,8 @@ class Engine:
     With `held` it goes on only when it is told to: before an answer, or after each event. With `pieces` they are the
     answer, of the content type `type` and an announced `length`; `broken`: it ends without the end that HTTP asks for.
 
+    With `hinted` an informational answer comes before the final one.
+
     It keeps the stored responses whose ids are in `responses`, and sends back what comes over a WebSocket.
     """
 
@@ -126,6 +128,8 @@ class Engine:
             return await self._stream(request, wish)
         if "pieces" in wish:
             return await self._pieces(request, wish)
+        if wish.get("hinted") and request.transport:
+            request.transport.write(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")
         await self._pause(wish, wish.get("delay", 0))
         answer = {
             "id": "chatcmpl-1",

@@ -46,15 +46,15 @@ def granted(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator
         yield gateway
 
 
-def send(gateway: Standalone, name: str) -> requests.Response:
+def send(gateway: Standalone, name: str, **x: Any) -> requests.Response:
     with Api(gateway.url, f"sk-{name}") as api:
-        return api.post(CHAT, json={"model": "m1"})
+        return api.post(CHAT, json={"model": "m1", "x": x})
 
 
 @pytest.fixture
-def sending(granted: Standalone) -> Iterator[Callable[[str], Future[requests.Response]]]:
+def sending(granted: Standalone) -> Iterator[Callable[..., Future[requests.Response]]]:
     with ThreadPoolExecutor(200) as pool:
-        yield lambda name: pool.submit(send, granted, name)
+        yield lambda name, **x: pool.submit(send, granted, name, **x)
 
 
 def counted(gateway: Standalone, name: str) -> Counted | None:
@@ -183,6 +183,24 @@ def test_only_tokens_with_a_limit_are_kept_for_the_control_process(
         assert first.result().status_code == 200
     wait_for(are_kept)
     assert "reserved" not in spent
+
+
+def test_reported_tokens_of_a_whole_answer_count_against_a_limit(
+    granted: Standalone, sending: Callable[..., Future[requests.Response]]
+) -> None:
+    ask_haproxy(granted, limits.SHOW_SPENT)
+    spent = Counter[str]()
+    text = '{"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}'
+
+    def is_kept() -> bool:
+        spent.update(limits.parse_spent(ask_haproxy(granted, limits.SHOW_SPENT)))
+        return "tokens_minute" in spent
+
+    first = sending("tokens_minute", pieces=[text], length=len(text))
+    grant(granted, "tokens_minute", tokens_rest=9)
+    assert first.result().status_code == 200
+    wait_for(is_kept)
+    assert spent["tokens_minute"] == 7
 
 
 def test_a_grant_of_another_birth_or_of_no_entry_changes_nothing(granted: Standalone, engine: Engine) -> None:

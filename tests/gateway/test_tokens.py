@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.gateway.conftest import KEY, Api, Engine, wait_for
+from slipway.gateway.haproxy import socket as haproxy_socket
+from tests.gateway.conftest import KEY, Api, Engine, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT, EVENTS = "/v1/chat/completions", "text/event-stream"
@@ -33,7 +35,7 @@ def chunk(text: str) -> str:
 @pytest.fixture(scope="module")
 def counting(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
     gateway = make_gateway(apiKeysSecret="keys", countTokens=True, threads=2)
-    gateway.route({"m1": [engine.endpoint]}, {"tester": KEY})
+    gateway.route({"m1": [engine.endpoint], "empty": []}, {"tester": KEY})
     with gateway:
         with Api(gateway.url) as api:
             wait_for(lambda: api.post("/v1/audio/speech", data=b'{"model":"m1"}').status_code == 200)
@@ -46,24 +48,25 @@ def api(counting: Standalone) -> Iterator[Api]:
         yield session
 
 
-def counted(gateway: Standalone) -> dict[str, int]:
-    """Tokens of model m1 and key tester by kind; estimated ones as ``~kind``, where there are any."""
+def counted(gateway: Standalone, name: str = "m1") -> dict[str, int]:
+    """Tokens of a model and key tester by kind; estimated ones as ``~kind``, where there are any."""
     text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
     tokens = {}
     for estimated, key, kind, model, value in SERIES.findall(text):
-        if (key, model) == ("tester", "m1") and float(value):
+        if (key, model) == ("tester", name) and float(value):
             tokens[f"~{kind}" if estimated else kind] = int(float(value))
     return tokens
 
 
 class Meter:
-    """What was counted since it was made."""
+    """What was counted of a model since it was made, or since `before`."""
 
-    def __init__(self, gateway: Standalone) -> None:
-        self._gateway, self._before = gateway, counted(gateway)
+    def __init__(self, gateway: Standalone, before: dict[str, int] | None = None, model: str = "m1") -> None:
+        self._gateway, self._model = gateway, model
+        self._before = counted(gateway, model) if before is None else before
 
     def since(self) -> dict[str, int]:
-        now = counted(self._gateway)
+        now = counted(self._gateway, self._model)
         return {kind: now[kind] - self._before.get(kind, 0) for kind in now if now[kind] != self._before.get(kind, 0)}
 
     def becomes(self, expected: dict[str, int]) -> None:
@@ -89,6 +92,13 @@ VLLM = {
     },
 }
 RESPONSE = {"type": "response.completed", "response": {"output": [], "usage": {"input_tokens": 8, "output_tokens": 3}}}
+VLLM_RESPONSE = {
+    "input_tokens": 7,
+    "input_tokens_details": {"cached_tokens": 5, "input_tokens_per_turn": [], "cached_tokens_per_turn": []},
+    "output_tokens": 2,
+    "output_tokens_details": {"reasoning_tokens": 1, "tool_output_tokens": 0, "output_tokens_per_turn": [2]},
+    "total_tokens": 9,
+}
 CASES: dict[str, tuple[str, list[str], str, dict[str, int]]] = {
     "whole chat": (
         CHAT,
@@ -138,6 +148,120 @@ CASES: dict[str, tuple[str, list[str], str, dict[str, int]]] = {
         EVENTS,
         {"input": 8, "output": 3},
     ),
+    "whole, with details": (
+        CHAT,
+        [json.dumps(VLLM)],
+        "application/json",
+        {"input": 30, "cached": 16, "output": 12, "reasoning": 4},
+    ),
+    "whole, in spaces and lines": (
+        CHAT,
+        [json.dumps(VLLM, indent=2)],
+        "application/json",
+        {"input": 30, "cached": 16, "output": 12, "reasoning": 4},
+    ),
+    "whole, several objects: the largest numbers count": (
+        CHAT,
+        [
+            '{"usage": {"prompt_tokens": 9, "completion_tokens": 1},',
+            '"usage": {"prompt_tokens": 8, "completion_tokens": 2}}',
+        ],
+        "application/json",
+        {"input": 9, "output": 2},
+    ),
+    "whole, of both kinds: the largest numbers count": (
+        "/v1/responses",
+        [
+            '{"usage": {"input_tokens": 1000, "output_tokens": 500},',
+            '"messages": [{"usage": {"prompt_tokens": 0, "completion_tokens": 0}}]}',
+        ],
+        "application/json",
+        {"input": 1000, "output": 500},
+    ),
+    "whole, of both kinds, the other one first": (
+        "/v1/responses",
+        [
+            '{"messages": [{"usage": {"prompt_tokens": 0, "completion_tokens": 0}}],',
+            '"usage": {"input_tokens": 1000, "output_tokens": 500}}',
+        ],
+        "application/json",
+        {"input": 1000, "output": 500},
+    ),
+    "whole of an unusual form, before one of the model's own": (
+        "/v1/responses",
+        [
+            '{"usage": {"input_tokens": 1000, "output_tokens": 500, "more": [{"tokens": 1}]},',
+            '"tools": [{"usage": {"input_tokens": 0, "output_tokens": 0}}]}',
+        ],
+        "application/json",
+        {"input": 1000, "output": 500},
+    ),
+    "whole, with a key twice": (
+        CHAT,
+        ['{"usage": {"prompt_tokens": 5, "prompt_tokens": 1, "completion_tokens": 2, "completion_tokens": 1}}'],
+        "application/json",
+        {"input": 5, "output": 2},
+    ),
+    "whole, with details twice": (
+        CHAT,
+        [
+            '{"usage": {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4},',
+            '"completion_tokens": 2, "completion_tokens_details": {"cached_tokens": 1}}}',
+        ],
+        "application/json",
+        {"input": 5, "cached": 4, "output": 2},
+    ),
+    "whole, with one of them behind a NUL": (
+        CHAT,
+        [
+            '{"usage": {"prompt_tokens": 5, "completion_tokens": 1}}\x00',
+            '{"usage": {"prompt_tokens": 50, "completion_tokens": 10}}',
+        ],
+        "application/json",
+        {"input": 50, "output": 10},
+    ),
+    "whole, a number that no engine means": (
+        CHAT,
+        ['{"usage": {"prompt_tokens": 1.5, "input_tokens": 7, "completion_tokens": 2}}'],
+        "application/json",
+        {"input": 7, "output": 2},
+    ),
+    "whole of Anthropic, with a cache": (
+        "/v1/messages",
+        ['{"usage": {"input_tokens": 7, "cache_read_input_tokens": 5, "output_tokens": 2}}'],
+        "application/json",
+        {"input": 12, "cached": 5, "output": 2},
+    ),
+    "whole of the Responses API": (
+        "/v1/responses",
+        ['{"usage": {"input_tokens": 7, "input_tokens_details": {"cached_tokens": 5}, "output_tokens": 2}}'],
+        "application/json",
+        {"input": 7, "cached": 5, "output": 2},
+    ),
+    "whole of llama.cpp without usage": (
+        CHAT,
+        [json.dumps(LLAMA_TIMINGS)],
+        "application/json",
+        {"input": 11, "cached": 5, "output": 7},
+    ),
+    "whole of the Responses API of vLLM": (
+        "/v1/responses",
+        [json.dumps({"usage": VLLM_RESPONSE})],
+        "application/json",
+        {"input": 7, "cached": 5, "output": 2, "reasoning": 1},
+    ),
+    "embeddings with two objects: the largest numbers count": (
+        "/v1/embeddings",
+        ['{"usage": {"prompt_tokens": 0, "total_tokens": 0}, "data": [], "usage": {"prompt_tokens": 77}}'],
+        "application/json",
+        {"input": 77},
+    ),
+    "embeddings": (
+        "/v1/embeddings",
+        ['{"usage": {"prompt_tokens": 21, "total_tokens": 21}, "data": [0.125]}'],
+        "application/json",
+        {"input": 21},
+    ),
     "a word of the model's own": (
         CHAT,
         [
@@ -150,12 +274,49 @@ CASES: dict[str, tuple[str, list[str], str, dict[str, int]]] = {
 }
 
 
+@pytest.mark.parametrize("announced", [False, True], ids=["of-unknown-size", "of-announced-size"])
 @pytest.mark.parametrize("case", CASES)
-def test_what_engines_tell_is_counted(counting: Standalone, api: Api, case: str) -> None:
+def test_what_engines_tell_is_counted(counting: Standalone, api: Api, case: str, announced: bool) -> None:
     path, pieces, kind, expected = CASES[case]
+    text = "".join(pieces)
     meter = Meter(counting)
-    assert request(api, path, pieces, kind) == "".join(pieces)
+    assert request(api, path, pieces, kind, **{"length": len(text)} if announced else {}) == text
     meter.becomes(expected)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "whole chat",
+        "whole, with details",
+        "whole of the Responses API",
+        "whole of the Responses API of vLLM",
+        "embeddings",
+        "a word of the model's own",
+    ],
+)
+def test_usual_answers_are_counted_without_entering_lua(counting: Standalone, api: Api, case: str) -> None:
+    path, pieces, kind, expected = CASES[case]
+    text = "".join(pieces)
+    before, meter = by_lua(counting), Meter(counting)
+    request(api, path, [text], kind, length=len(text))
+    meter.becomes(expected)
+    assert by_lua(counting) == before
+
+
+def by_lua(gateway: Standalone) -> list[int]:
+    """Input and output that the threads' filters and actions counted."""
+    sums = [0, 0]
+    for name in ("thread1.sock", "thread2.sock"):
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(PATIENCE)
+            line.connect(str(gateway.run / name))
+            line.sendall(b"show slipway tokens\n")
+            with line.makefile() as answer:
+                for row in filter(None, map(str.split, answer)):
+                    sums[0] += int(row[2])
+                    sums[1] += int(row[4])
+    return sums
 
 
 def test_a_stream_without_usage_is_estimated_by_its_events_and_the_size_of_the_request(
@@ -182,14 +343,127 @@ def test_a_client_that_leaves_is_counted_with_what_came_until_then(
     meter.becomes({"input": 9, "output": 2, "~output": 2})
 
 
+def begin(gateway: Standalone, body: bytes) -> socket.socket:
+    """Sends a whole request, and reads nothing."""
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {KEY}\r\ncontent-length: {len(body)}\r\n"
+    host, port = gateway.url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=PATIENCE)
+    connection.sendall(f"{head}\r\n".encode() + body)
+    return connection
+
+
 def test_a_client_that_leaves_before_the_answer_is_counted_by_its_request(counting: Standalone, engine: Engine) -> None:
     meter, busy = Meter(counting), engine.active
-    body = json.dumps({"model": "m1", "x": {"held": True}}).ljust(400).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {KEY}\r\ncontent-length: {len(body)}\r\n\r\n"
-    host, port = counting.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
-        connection.sendall(head.encode() + body)
+    with begin(counting, json.dumps({"model": "m1", "x": {"held": True}}).ljust(400).encode()):
         wait_for(lambda: engine.active > busy)
+    meter.becomes({"input": 100, "~input": 100})
+
+
+def test_a_client_that_leaves_after_an_informational_answer_is_counted_by_its_request(counting: Standalone) -> None:
+    meter = Meter(counting)
+    with begin(
+        counting, json.dumps({"model": "m1", "x": {"held": True, "hinted": True}}).ljust(400).encode()
+    ) as client:
+        assert client.recv(64).startswith(b"HTTP/1.1 103")
+    meter.becomes({"input": 100, "~input": 100})
+
+
+def test_a_client_that_leaves_while_no_engine_has_its_request_counts_nothing(counting: Standalone, api: Api) -> None:
+    meter = Meter(counting)
+    with begin(counting, b'{"model":"empty"}'):
+        wait_for(lambda: waiting(counting) == 1)
+    wait_for(lambda: waiting(counting) == 0)
+    request(api, *CASES["whole chat"][:3])
+    meter.becomes(CASES["whole chat"][3])
+    assert counted(counting, "empty") == {}
+
+
+def test_an_engine_that_stalls_within_a_whole_answer_is_counted_by_the_request(
+    make_gateway: Callable[..., Standalone], engine: Engine
+) -> None:
+    gateway = make_gateway(apiKeysSecret="keys", countTokens=True, threads=2, streamIdleSeconds=1)
+    gateway.route({"m1": [engine.endpoint]}, {"tester": KEY})
+    with gateway, Api(gateway.url) as api:
+        settle(gateway)
+        x = {"pieces": ['{"usage":'], "length": 60, "type": "application/json", "held": True}
+        assert api.post(CHAT, data=json.dumps({"model": "m1", "x": x}).ljust(400)).status_code == 504
+        Meter(gateway, {}).becomes({"input": 100, "~input": 100})
+
+
+async def test_a_request_that_moves_to_the_next_process_is_counted_once(
+    make_gateway: Callable[..., Standalone], engine: Engine
+) -> None:
+    gateway = make_gateway(apiKeysSecret="keys", countTokens=True, holdSeconds=PATIENCE)
+    gateway.route({"m1": []}, {"tester": KEY})
+    usage = '{"usage": {"prompt_tokens": 3, "completion_tokens": 4}}'
+    x = {"pieces": [usage], "length": len(usage)}
+    with gateway, Api(gateway.url) as api:
+        settle(gateway)
+        headers = {"x-request-id": "moved"}
+        answer = asyncio.create_task(asyncio.to_thread(api.post, CHAT, json={"model": "m1", "x": x}, headers=headers))
+        await asyncio.to_thread(wait_for, lambda: waiting(gateway) == 1)
+        await haproxy_socket.reload(gateway.run / "master.sock")
+        await asyncio.to_thread(wait_for, lambda: waiting(gateway) == 1)
+        gateway.route({"m1": [engine.endpoint]}, {"tester": KEY})
+        assert (await answer).status_code == 200
+        await asyncio.to_thread(wait_for, lambda: len(logged(gateway, "moved")) == 2)
+        lines = {line["hold"]: (line["tokens_input"], line["tokens_output"]) for line in logged(gateway, "moved")}
+        assert lines == {"moved": ("", ""), "released": (3, 4)}
+        Meter(gateway, {}).becomes({"input": 3, "output": 4})
+
+
+def logged(gateway: Standalone, request_id: str) -> list[dict[str, Any]]:
+    """Lines of the access log."""
+    lines = (gateway.directory / "haproxy.log").read_text().splitlines()
+    return [line for line in map(json.loads, filter(is_whole, lines)) if line["request_id"] == request_id]
+
+
+def is_whole(line: str) -> bool:
+    return line.startswith("{") and line.endswith("}")
+
+
+def test_counters_do_not_wrap(counting: Standalone, api: Api) -> None:
+    meter = Meter(counting)
+    usage = {"usage": {"prompt_tokens": 999_999_999, "completion_tokens": 1}}
+    for number in range(1, 11):
+        request(api, CHAT, [json.dumps(usage)], length=len(json.dumps(usage)))
+        meter.becomes({"input": 999_999_999 * number, "output": number})
+
+
+def test_pairs_that_find_no_room_in_the_table_of_a_new_process_are_counted_from_zero(
+    make_gateway: Callable[..., Standalone], engine: Engine
+) -> None:
+    models = [f"m{number}" for number in range(1, 6)]
+    gateway = make_gateway(apiKeysSecret="keys", countTokens=True)
+    gateway.route({name: [engine.endpoint] for name in models}, {"tester": KEY})
+    usage = '{"usage": {"prompt_tokens": 3, "completion_tokens": 4}}'
+    with gateway, Api(gateway.url) as api:
+        settle(gateway)
+        for _unused in range(5):
+            answer = api.post(CHAT, json={"model": "m1", "x": {"pieces": [usage], "length": len(usage)}})
+            assert answer.status_code == 200
+        Meter(gateway, {}).becomes({"input": 15, "output": 20})
+        gateway.kill_haproxy()
+        configuration = gateway.run / "haproxy.cfg"
+        text, count = re.subn(r"(len 384 size) 20k", r"\1 2", configuration.read_text())
+        assert count == 1
+        configuration.write_text(text)
+        gateway.start_haproxy()
+        gateway.wait_ready()
+        settle(gateway)
+        for name in models * 2:
+            answer = api.post(CHAT, json={"model": name, "x": {"pieces": [usage], "length": len(usage)}})
+            assert answer.status_code == 200
+        for name in models:
+            Meter(gateway, {}, name).becomes({"input": 6, "output": 8})
+
+
+def test_an_engine_that_dies_within_a_whole_answer_is_counted_by_the_request(counting: Standalone, api: Api) -> None:
+    meter = Meter(counting)
+    x = {"pieces": ['{"choices": ['], "length": 100, "type": "application/json", "broken": True}
+    body = json.dumps({"model": "m1", "x": x}).ljust(400)
+    with pytest.raises(requests.exceptions.RequestException):
+        api.post(CHAT, data=body)
     meter.becomes({"input": 100, "~input": 100})
 
 

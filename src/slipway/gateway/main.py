@@ -128,6 +128,8 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
             exchange = Exchange(settings, dataplane, view, metrics.registry)
             reconciler.wait_for(exchange.prepared)
             feeds.append(exchange.run)
+        if settings.count_tokens:
+            feeds.append(dataplane.watch_tokens)
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
         models.middlewares.append(http_api.once_known(reconciler.known))
         if settings.ui:

@@ -13,6 +13,7 @@ import pytest
 from slipway.gateway.haproxy.dataplane import DataPlane, write_files
 from slipway.gateway.haproxy.render import DesiredState
 from slipway.gateway.haproxy.socket import CommandError, NotRunningError
+from slipway.gateway.rules import tokens
 from slipway.gateway.settings import Settings
 
 
@@ -83,6 +84,24 @@ def test_files_are_replaced_as_a_whole_and_only_where_they_differ(tmp_path: Path
     assert (tmp_path / "b").stat().st_ino == before
     assert (tmp_path / "b").stat().st_mode & 0o077 == 0
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.lua", "b", "lua"]
+
+
+async def test_counters_of_tokens_are_read_each_minute_without_a_scrape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise asyncio.CancelledError
+
+    pauses: list[float] = []
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    plane = DataPlane(Settings(run_directory=str(tmp_path), count_tokens=True))
+    async with listening(tmp_path / "haproxy.sock", "", "\n> ") as commands:
+        with pytest.raises(asyncio.CancelledError):
+            await plane.watch_tokens()
+    assert pauses == [60, 60]
+    assert commands == ["prompt", f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"] * 2
 
 
 async def test_tokens_of_a_thread_are_not_lost_when_another_does_not_answer(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ global
     mworker-max-reloads {_OLD_PROCESSES}
     stats socket {run}/haproxy.sock mode 600 level admin
     stats timeout 60s
-{tokens.sockets(settings)}    tune.stick-counters {connections.SLOTS}
+{tokens.sockets(settings)}    tune.stick-counters {tokens.slots(settings, connections.SLOTS)}
     set-var {VERSION_VARIABLE} str(@VERSION@)
     tune.bufsize {BUFFER}
     tune.bufsize.small {SMALL_BUFFER}
@@ -485,7 +485,7 @@ backend {TTFB_TABLE} from base
 
 backend {_BODIES} from base
     stick-table type string len 36 size 100k expire 10s store conn_cur,gpc0
-{limits.sections(settings)}"""
+{limits.sections(settings)}{tokens.tables(settings)}"""
 
 
 def _turn(settings: Settings) -> str:

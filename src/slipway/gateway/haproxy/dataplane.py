@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from slipway.gateway.haproxy import config as haproxy
@@ -26,6 +27,9 @@ _ARRIVAL_SECONDS = 0.05
 
 _RELOAD_PAUSE = 5.0
 """Seconds between two reloads."""
+
+_WRAP_SECONDS = 60.0
+"""Seconds between two readings of the counters of tokens, which wrap at 2^32."""
 
 _BACKENDS_AND_SERVERS = 6
 """What ``show stat`` shows, as a sum of bits."""
@@ -57,6 +61,7 @@ class DataPlane:
         self._master = settings.directory / "master.sock"
         self._lock = asyncio.Lock()
         self._reloaded = -_RELOAD_PAUSE
+        self._table_counters = tokens.TableCounters()
 
     async def apply(self, state: DesiredState) -> None:
         """Writes the files for `state` and updates the process. Raises CommandError after writing the files: retry.
@@ -236,9 +241,23 @@ class DataPlane:
             return limits.parse_dropped("\n".join(await session.query_all(commands)))
 
     async def tokens(self) -> tuple[str, ...]:
-        """What each of HAProxy's threads counted; empty where tokens are not counted. Raises CommandError."""
-        answers = []
+        """What rules and each of HAProxy's threads counted; empty if tokens are not counted. Raises CommandError."""
+        if not self._settings.count_tokens:
+            return ()
+        answers = [await self._table_tokens()]
         for name in tokens.socket_names(self._settings):
             async with haproxy_socket.session(self._settings.directory / name) as session:
                 answers.append(await session.query(tokens.SHOW))
         return tuple(answers)
+
+    async def watch_tokens(self) -> None:
+        """Reads the stick table often enough to notice each wrap of its counters, until cancelled."""
+        while True:
+            with suppress(CommandError):  # HAProxy does not run; the loop tells that
+                await self._table_tokens()
+            await asyncio.sleep(_WRAP_SECONDS)
+
+    async def _table_tokens(self) -> str:
+        async with haproxy_socket.session(self._socket) as session:
+            process, table = await session.query_all([f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"])
+        return self._table_counters.rows(process, table)

@@ -13,7 +13,7 @@ from slipway.gateway.routing import balancing
 from slipway.gateway.routing.keys import Rights
 from slipway.gateway.routing.selector import label_text
 from slipway.gateway.routing.table import EMPTY, RoutingTable
-from slipway.gateway.rules import jwt, limits, rewrite, targets
+from slipway.gateway.rules import jwt, limits, rewrite, targets, tokens
 from slipway.gateway.rules.jwks import VerificationKey
 from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
@@ -124,6 +124,7 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
         | {
             haproxy.PATHS_MAP: haproxy.paths_map(),
             haproxy.PLAIN_MAP: haproxy.plain_map(),
+            **tokens.maps(),
             "haproxy.cfg": haproxy.configuration(settings, state.table, state.verification),
         }
     )

@@ -1,24 +1,47 @@
 """Counting of tokens: what HAProxy's configuration says of it, and what its threads answer. Pure.
 
-The counting itself is tokens.lua, a filter on answers. Each thread counts for itself, and has a command socket of its
-own by which it is asked.
+Whole small answers are counted by rules and a stick table, because entering Lua costs more than a small request. All
+others are counted by tokens.lua, whose filter reads what passes. Each thread counts these for itself, and answers on a
+separate command socket.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from slipway.gateway.settings import Settings
+from slipway.serving.routing import paths
 
 SHOW = "show slipway tokens"
 """Answered by tokens.lua."""
 _MOST_LINES = 100_000
-_LOGGED = (
-    " %(tokens_input:sint)[var(txn.tokens_input)] %(tokens_cached:sint)[var(txn.tokens_cached)]"
-    " %(tokens_output:sint)[var(txn.tokens_output)] %(tokens_reasoning:sint)[var(txn.tokens_reasoning)]"
-    " %(tokens_estimated:bool)[var(txn.tokens_estimated)]"
+_ESTIMATED = "txn.tokens_estimated"
+_USAGE = "txn.usage"
+"""Variable with the numbers of an answer in the order of the log, separated by colons."""
+_KINDS = ("input", "cached", "output", "reasoning")
+_LOGGED = "".join(
+    f" %(tokens_{kind}:sint)[var({_USAGE}),field({number},:)]" for number, kind in enumerate(_KINDS, start=1)
 )
+_LOGGED += f" %(tokens_estimated:bool)[var({_ESTIMATED})]"
+
+TABLE = "token_counts"
+"""Stick table: tokens of whole answers, by backend and name of the key."""
+_SLOT = 7
+START_VARIABLE = "proc.slipway_start"
+"""Process variable that differs after each start of HAProxy."""
+USAGE_MAP, READ_MAP = "usage.map", "usage_read.map"
+_WHOLE_BYTES = 8192
+"""Answers up to this size are read by rules. In larger ones, the filter searches faster."""
+_GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
+_READING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/v2/rerank", "/v2/embed")
+_WRAP = 1 << 32
+_ROW = re.compile(r"key=(\S+/\S+) .*gpc0=(\d+) gpc1=(\d+) gpc2=(\d+) gpc3=(\d+)")
+
+
+def _bits(names: Iterable[str]) -> int:
+    return sum(paths.BITS[name] for name in names)
 
 
 class Counts(NamedTuple):
@@ -69,8 +92,20 @@ def sockets(settings: Settings) -> str:
 
 
 def start(settings: Settings) -> str:
-    """Of the section ``global``: the filter's file."""
-    return f"    lua-load-per-thread {settings.run_directory}/lua/tokens.lua\n" if settings.count_tokens else ""
+    """Of the section ``global``: the filter's file, and the time at which the process started."""
+    if not settings.count_tokens:
+        return ""
+    cut = f"{paths.BITS['/v1/responses']} {paths.BITS['/v1/messages']}"
+    arguments = f"{_bits(_GENERATING)} {_bits(_READING)} {cut}"
+    return f"""\
+    set-var {START_VARIABLE} date(0,us)
+    lua-load-per-thread {settings.run_directory}/lua/tokens.lua {arguments}
+"""
+
+
+def slots(settings: Settings, others: int) -> int:
+    """Stick counters of a request, if all others have so many."""
+    return max(others, _SLOT + 1) if settings.count_tokens else others
 
 
 def sections(settings: Settings) -> tuple[str, ...]:
@@ -79,10 +114,130 @@ def sections(settings: Settings) -> tuple[str, ...]:
 
 
 def rules(settings: Settings) -> tuple[str, ...]:
-    """Rules of the public frontend, once the body is read: what the filter cannot ask for when the answer comes."""
+    """Rules of the public frontend: what cannot be asked for when the answer comes, and those for answers.
+
+    Only an answer that announced its size waits here until it is whole: streams do not.
+    """
     if not settings.count_tokens:
         return ()
-    return ("    http-request set-var(txn.path) path\n    http-request set-var(txn.size) req.body_len",)
+    run = settings.run_directory
+    counted = f"var(txn.kind),and({_bits((*_GENERATING, *_READING))}) -m int gt 0"
+    key = "txn.key" if settings.api_keys_secret else "txn.no_key"
+    without = "" if settings.api_keys_secret else "    http-request set-var(txn.no_key) str(-)\n"
+    limited = " !spends" if settings.api_keys_secret else ""
+    adds = "\n".join(
+        f"    http-response sc-add-gpc({number - 1},{_SLOT}) var({_USAGE}),field({number},:)"
+        f" if {{ var({_USAGE}),field({number},:) -m len gt 0 }}"
+        for number in range(2, len(_KINDS) + 1)
+    )
+    return (
+        f"""\
+{without}\
+    http-request set-var(txn.size) req.body_len
+    acl succeeds status 200:299
+    acl counted {counted}
+    # A request that moved is counted by the process to which it moved.
+    acl moved var(txn.hold) -m str moved
+    http-response set-var(txn.length) res.hdr_val(content-length) if succeeds counted !moved
+    acl whole var(txn.length) -m int 1:{_WHOLE_BYTES}
+    # Lua also keeps the tokens of keys that have a limit of them.
+    acl spends var(txn.limits) -m reg ^[0-9]*:[0-9] :[0-9]+$
+    http-response wait-for-body time {settings.stream_idle_seconds}s if whole
+    # Text ends before a NUL, and with what came of a broken answer.
+    http-response set-var(res.text) res.body,concat() if whole{limited}
+    acl complete var(res.text),length,sub(txn.length) -m int 0
+    http-response set-var({_USAGE}) var(res.text),map_regm({run}/{USAGE_MAP}) if complete
+    acl usage var({_USAGE}) -m found
+    acl reads var(txn.kind),and({_bits(_READING)}) -m int gt 0
+    http-response set-var({_USAGE}) var(res.text),map_regm({run}/{READ_MAP}) if !usage complete reads
+    http-response unset-var(res.text)
+    http-response track-sc{_SLOT} var(txn.be),concat(/,{key}) table {TABLE} if usage
+    http-response sc-add-gpc(0,{_SLOT}) var({_USAGE}),field(1,:)
+{adds}
+    http-response set-var({_ESTIMATED}) bool(false) if usage
+    # Nothing is tracked without numbers, or if the table is full.
+    http-response lua.count_answer if whole !{{ sc_tracked({_SLOT}) }}
+    http-response lua.follow_answer if !whole succeeds counted !moved""",
+    )
+
+
+def tables(settings: Settings) -> str:
+    """The stick table. It keeps its entries; the tokens of pairs that do not fit are counted by Lua."""
+    if not settings.count_tokens:
+        return ""
+    return f"""
+backend {TABLE} from base
+    stick-table type string len 384 size 20k nopurge store gpc({len(_KINDS)})
+"""
+
+
+# All is possessive or decided by its first characters, so that an engine cannot order long work.
+_TEXT = r'"(?:[^"\\]++|\\.)*+"'
+_PLAIN = rf'(?:[^{{}}\[\]",]++|{_TEXT}|\[[^{{}}\[\]"]*+\])'
+_KEY = r'"[^"\\]*+"\s*+:\s*+'
+_COUNTED = "(?:prompt|completion|input|output|cache_read_input|cache_creation_input)_tokens"
+_BEFORE = r'^(?:[^"]++|"(?!usage"\s*+:\s*+\{))*+'
+_AFTER = r'(?:[^"]++|"(?!usage"\s*+:))*+\z'
+"""With `_BEFORE`, matches texts with one object. Of several, the largest numbers count, which Lua finds."""
+
+
+def _number(key: str, group: int) -> str:
+    """A number that is read once: of a repeated key the first number counts, which Lua finds."""
+    return rf'(?({group})(?!))"{key}"\s*+:\s*+(\d{{1,9}})(?=[\s,}}])'
+
+
+def _object(*members: str) -> str:
+    return rf"\{{\s*+(?:(?:{'|'.join(members)})\s*+,?\s*+)*+\}}"
+
+
+def _usage(prompt: str, completion: str, unusual: str) -> str:
+    """An object with the first number, and without keys that begin as `unusual`.
+
+    Its groups: prompt, completion, cached, reasoning.
+    """
+    detail = rf'(?!"(?:{_COUNTED})"|"(?:cached|reasoning)_tokens"\s*+:\s*+\d){_KEY}{_PLAIN}'
+    details = _object(_number("cached_tokens", 3), _number("reasoning_tokens", 4), detail)
+    member = f'(?!"(?:{prompt}"|{completion}"|{unusual})){_KEY}(?:{details}|{_PLAIN})'
+    return rf'"usage"\s*+:\s*+{_object(_number(prompt, 1), _number(completion, 2), member)}(?(1)|(?!))'
+
+
+def maps() -> dict[str, str]:
+    """Maps of the usual ``usage`` in a whole answer, and where its numbers are. What differs is left to Lua.
+
+    Quotes within a JSON string are escaped, so ``"usage"`` is a key.
+    """
+    openai = _usage("prompt_tokens", "completion_tokens", "cached_tokens|reasoning_tokens|output_tokens")
+    responses = _usage("input_tokens", "output_tokens", "cache|prompt_tokens|completion_tokens|reasoning_tokens")
+    # After (?| both have the same groups.
+    generated = f"(?|{openai}|{responses})(?(2)|(?!))"
+    return {
+        name: f"{_BEFORE}{usage}{_AFTER} \\1:\\3:\\2:\\4\n"
+        for name, usage in ((USAGE_MAP, generated), (READ_MAP, openai))
+    }
+
+
+class TableCounters:
+    """What the stick table counted since HAProxy started. Its counters wrap at 2^32, which each reading notices."""
+
+    def __init__(self) -> None:
+        self._process = ""
+        self._sums: dict[str, tuple[int, ...]] = {}
+
+    def rows(self, process: str, table: str) -> str:
+        """HAProxy's dump of the table, as a thread's answer to SHOW. `process` differs after each start of HAProxy."""
+        if process != self._process:
+            self._process, self._sums = process, {}
+        for key, *numbers in _ROW.findall(table):
+            before = self._sums.get(key, (0,) * len(numbers))
+            self._sums[key] = tuple(
+                total + (int(number) - total) % _WRAP for total, number in zip(before, numbers, strict=True)
+            )
+        return "\n".join(_row(key, sums) for key, sums in self._sums.items())
+
+
+def _row(escaped: str, sums: tuple[int, ...]) -> str:
+    backend, _unused, name = re.sub(r"\\(.)", r"\1", escaped).partition("/")
+    return " ".join((backend, name, *map(str, sums), "0", "0"))
 
 
 def log_format(text: str, settings: Settings) -> str:

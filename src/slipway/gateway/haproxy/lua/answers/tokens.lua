@@ -1,7 +1,8 @@
 -- Counts the tokens of answers, by backend and name of the API key, from what engines say at the end of each: `usage`.
 --
--- A filter of the public frontend, where tokens are counted at all. It reads and changes nothing: whatever an engine sends,
--- its answer passes. Only a stream that was cut gets one event more (cut.lua). Of each piece of an answer only
+-- Rules of haproxy.cfg count whole small answers with a usual `usage`. Here come the others: other whole answers by an
+-- action, streams and large answers by a filter of the public frontend. It reads and changes nothing: whatever an engine
+-- sends, its answer passes. Only a stream that was cut gets one event more (cut.lua). Of each piece of an answer only
 -- `"usage":{...}` is looked at. Within a JSON string its quotes would be escaped, so this is a key. Where there are several
 -- (running counts, or an object of the model's own making), the largest number of each kind counts.
 --
@@ -9,10 +10,11 @@
 -- request are one. llama.cpp says `timings` at the end of every stream, also of those that asked for no usage.
 --
 -- Each call from HAProxy makes objects for it, which costs more than what is done here. HAProxy asks the filter's object for
--- each function by its name, so those that are not needed, yet or any more, are hidden by a false.
+-- each function by its name, so it gets only those that are needed now (see `lookup`).
 --
--- Sets txn.tokens_input, txn.tokens_cached, txn.tokens_output, txn.tokens_reasoning, and txn.tokens_estimated, for the log.
--- Loaded once in each thread, so that no thread waits for another: each answers "show slipway tokens" for itself.
+-- Sets txn.usage (input:cached:output:reasoning) and txn.tokens_estimated, for the log.
+-- Loaded once in each thread, so that no thread waits for another: each answers "show slipway tokens" for itself. Arguments:
+-- numbers of the paths that generate, of those that only read, of responses and of messages.
 
 local cut = require("cut")
 local names = require("names")
@@ -23,8 +25,9 @@ local CHARACTERS = 4          -- of a request for each estimated token
 local MOST_DIGITS = 9         -- of a number that is believed
 local LONGEST = 8192          -- characters of an object `usage`
 local KEPT = 2048             -- characters of the last pieces that are kept for the end
-local GENERATES = {["/v1/chat/completions"] = true, ["/v1/completions"] = true, ["/v1/responses"] = true, ["/v1/messages"] = true}
-local READS = {["/v1/embeddings"] = true, ["/v1/rerank"] = true, ["/v1/score"] = true, ["/v2/rerank"] = true, ["/v2/embed"] = true}
+local GENERATES, READS, RESPONSES, MESSAGES = ...
+GENERATES, READS = math.tointeger(GENERATES), math.tointeger(READS)
+local PATHS = {[math.tointeger(RESPONSES)] = "/v1/responses", [math.tointeger(MESSAGES)] = "/v1/messages"}
 local ENDS = {"data: [DONE]", '"message_stop"', '"response.completed"', '"response.incomplete"', '"response.failed"'}
 local LOGGED = {"input", "cached", "output", "reasoning"}
 local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
@@ -134,15 +137,28 @@ local function add(self, txn, counts)
         sums[column] = (sums[column] or 0) + (counts[column] or 0) - (self.added[column] or 0)
         self.added[column] = counts[column]
     end
-    for _, kind in ipairs(LOGGED) do
-        if counts[kind] then txn:set_var("txn.tokens_" .. kind, counts[kind]) end
-    end
+    local logged = {}
+    for index, kind in ipairs(LOGGED) do logged[index] = counts[kind] or "" end
+    txn:set_var("txn.usage", table.concat(logged, ":"))
     txn:set_var("txn.tokens_estimated", (counts.estimated_input or counts.estimated_output) ~= nil)
 end
 
 local function estimate(counts, kind, tokens)
     counts[kind] = math.max(counts[kind] or 0, tokens)
     counts["estimated_" .. kind] = counts[kind]
+end
+
+local function is_streamed(txn)
+    return find(lower(txn.f:res_fhdr("content-type") or ""), "text/event-stream", 1, true) == 1
+end
+
+-- Whose tokens are counted, and of what. Another target of the route may have answered than was asked first.
+local function begin(self, txn)
+    local kind = txn:get_var("txn.kind")
+    self.generates, self.path = kind & GENERATES ~= 0, PATHS[kind]
+    self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
+    self.holder = has_tokens(txn:get_var("txn.limits")) and (txn:get_var("txn.holder") or self.key)
+    self.size, self.added = txn:get_var("txn.size") or 0, {}
 end
 
 -- Ends a stream whose engine went away within it. One that the client left has nobody to be told, and counts as such.
@@ -154,24 +170,9 @@ local function finish(self, message)
     message:set_eom()
 end
 
-local Tokens = {flags = filter.FLT_CFG_FL_HTX}
-Tokens.__index = Tokens
-
-function Tokens:new()
-    return setmetatable({http_payload = false, end_analyze = false}, Tokens)
-end
-
--- Called at the end of each direction, also when client or engine went away; not where an answer's end was seen before.
-function Tokens:end_analyze(txn, channel)
-    if not channel:is_resp() then return filter.CONTINUE end
-    self.end_analyze = false
+-- Counts what is known at the end of an answer, and estimates the rest.
+local function count_rest(self, txn, tail)
     local counts = self.counts
-    if not counts then
-        -- A client that left while an engine worked: what it has read is all that is known.
-        if not find(txn.f:txn_sess_term_state(), "^CH") then return filter.CONTINUE end
-        counts = {}
-    end
-    local tail = (self.before or "") .. (self.last or "")
     if not counts.output then read_timings(counts, tail) end
     if not counts.input then estimate(counts, "input", self.size // CHARACTERS) end
     -- Also a running count of a stream that was cut is none of the engine's last word.
@@ -179,6 +180,29 @@ function Tokens:end_analyze(txn, channel)
         estimate(counts, "output", self.events or 0)
     end
     add(self, txn, counts)
+end
+
+-- Whether an engine worked on a request, and nothing of it was counted: the client left before the answer, or a whole answer
+-- did not become complete in time.
+local function is_uncounted(txn)
+    local kind = txn:get_var("txn.kind")
+    if not kind or kind & (GENERATES | READS) == 0 or not txn:get_var("txn.be") then return false end
+    if txn:get_var("txn.hold") == "moved" then return false end
+    if txn:get_var("txn.length") then return not txn:get_var("txn.usage") end
+    return find(txn.f:txn_sess_term_state(), "^CH") ~= nil
+end
+
+-- Called at the end of each direction, also when client or engine went away; not where an answer's end was seen before.
+local function end_analyze(self, txn, channel)
+    if not channel:is_resp() then return filter.CONTINUE end
+    self.over = true
+    if not self.counts then
+        -- What the engine has read is all that is known.
+        if not is_uncounted(txn) then return filter.CONTINUE end
+        begin(self, txn)
+        self.counts = {}
+    end
+    count_rest(self, txn, (self.before or "") .. (self.last or ""))
     return filter.CONTINUE
 end
 
@@ -190,47 +214,75 @@ local function read(self, txn, piece)
     local told = counts.input and (counts.output or not self.generates)
     if told and (not self.streamed or is_end(piece)) then
         add(self, txn, counts)
-        self.end_analyze = false
+        self.over = true
     end
 end
 
 -- Called with each piece of an answer, and without one when there is no more. Returns nothing: all of it may go on.
-function Tokens:http_payload(txn, message)
+local function http_payload(self, txn, message)
     local piece = message:body()
     if piece and piece ~= "" then read(self, txn, piece) end
     if self.open and not self.channel:may_recv() then finish(self, message) end
 end
 
--- Called for a request once all rules have let it pass, then for the answer.
-function Tokens:http_headers(txn, message)
-    if not message.channel:is_resp() then
-        local path = txn:get_var("txn.path")
-        self.generates = GENERATES[path]
-        if (self.generates or READS[path]) and txn:get_var("txn.hold") ~= "moved" then
-            self.request, self.path = message.channel, path
-            self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
-            self.holder = has_tokens(txn:get_var("txn.limits")) and (txn:get_var("txn.holder") or self.key)
-            self.size, self.added, self.end_analyze = txn:get_var("txn.size"), {}, nil
-        end
-        return filter.CONTINUE
-    end
-    if self.end_analyze == false then return filter.CONTINUE end
-    local status = txn.f:status()
-    self.backend = txn:get_var("txn.be") or self.backend   -- another target of the route may have answered
-    if status < 200 or status > 299 then
-        self.end_analyze = false
-        return filter.CONTINUE
-    end
-    self.streamed = find(lower(txn.f:res_fhdr("content-type") or ""), "text/event-stream", 1, true) == 1
+local following = false       -- whether the next answer whose header this thread hands to the filter is to be followed
+
+-- Called for the header of an answer after its rules.
+local function http_headers(self, txn, message)
+    if not message.channel:is_resp() or not txn:get_var("txn.followed") then return filter.CONTINUE end
+    following = false
+    begin(self, txn)
+    self.streamed = is_streamed(txn)
     -- What announced its length cannot get more.
     self.open = self.streamed and self.generates and not txn.f:res_fhdr("content-length")
-    self.channel = message.channel
-    self.counts, self.events, self.http_payload = {}, 0, nil
+    self.request, self.channel = txn.req, message.channel
+    self.counts, self.events = {}, 0
     filter.register_data_filter(self, message.channel)
     return filter.CONTINUE
 end
 
+-- Rules call this right before HAProxy hands the same answer's header to the filter, in one go. If that does not happen, as
+-- the answer fails in between, another one's header is looked at for nothing.
+local function follow_answer(txn)
+    txn:set_var("txn.followed", true)
+    following = true
+end
+
+local function count_answer(txn)
+    local text, self = txn.f:res_body(), {counts = {}}
+    begin(self, txn)
+    self.streamed = is_streamed(txn)
+    if self.streamed then self.events = events_of(text) end
+    scan(self.counts, text)
+    count_rest(self, txn, text)
+end
+
+-- Which function HAProxy finds under a name. It hands over two headers: a request that saw one has no answer yet.
+local function lookup(self, name)
+    if name == "http_headers" then
+        self.headers = self.headers + 1
+        return following and self.headers > 1 and http_headers or nil
+    elseif name == "http_payload" then
+        return self.counts and http_payload
+    elseif name == "end_analyze" then
+        return not self.over and (self.counts or self.headers == 1) and end_analyze or nil
+    end
+    return nil
+end
+
+local LOOKUP = {__index = lookup}
+-- HAProxy calls functions that the class has, as the object has them.
+local Tokens = {
+    flags = filter.FLT_CFG_FL_HTX, http_headers = http_headers, http_payload = http_payload, end_analyze = end_analyze,
+}
+
+function Tokens:new()
+    return setmetatable({headers = 0}, LOOKUP)
+end
+
 core.register_filter("tokens", Tokens, function(class) return class end)
+core.register_action("follow_answer", {"http-res"}, follow_answer)
+core.register_action("count_answer", {"http-res"}, count_answer)
 
 -- "show slipway tokens" on the command socket of a thread: "backend key" and the columns, a line for each pair.
 local function show(applet)
