@@ -343,18 +343,24 @@ def test_a_client_that_leaves_is_counted_with_what_came_until_then(
     meter.becomes({"input": 9, "output": 2, "~output": 2})
 
 
-def begin(gateway: Standalone, body: bytes) -> socket.socket:
+EXPECTS = "expect: 100-continue\r\n"
+
+
+def begin(gateway: Standalone, body: bytes, headers: str = "") -> socket.socket:
     """Sends a whole request, and reads nothing."""
     head = f"POST {CHAT} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {KEY}\r\ncontent-length: {len(body)}\r\n"
     host, port = gateway.url.removeprefix("http://").split(":")
     connection = socket.create_connection((host, int(port)), timeout=PATIENCE)
-    connection.sendall(f"{head}\r\n".encode() + body)
+    connection.sendall(f"{head}{headers}\r\n".encode() + body)
     return connection
 
 
-def test_a_client_that_leaves_before_the_answer_is_counted_by_its_request(counting: Standalone, engine: Engine) -> None:
+@pytest.mark.parametrize("headers", ["", EXPECTS], ids=["", "that-expected-a-100"])
+def test_a_client_that_leaves_before_the_answer_is_counted_by_its_request(
+    counting: Standalone, engine: Engine, headers: str
+) -> None:
     meter, busy = Meter(counting), engine.active
-    with begin(counting, json.dumps({"model": "m1", "x": {"held": True}}).ljust(400).encode()):
+    with begin(counting, json.dumps({"model": "m1", "x": {"held": True}}).ljust(400).encode(), headers):
         wait_for(lambda: engine.active > busy)
     meter.becomes({"input": 100, "~input": 100})
 
@@ -368,9 +374,12 @@ def test_a_client_that_leaves_after_an_informational_answer_is_counted_by_its_re
     meter.becomes({"input": 100, "~input": 100})
 
 
-def test_a_client_that_leaves_while_no_engine_has_its_request_counts_nothing(counting: Standalone, api: Api) -> None:
+@pytest.mark.parametrize("headers", ["", EXPECTS], ids=["", "that-expected-a-100"])
+def test_a_client_that_leaves_while_no_engine_has_its_request_counts_nothing(
+    counting: Standalone, api: Api, headers: str
+) -> None:
     meter = Meter(counting)
-    with begin(counting, b'{"model":"empty"}'):
+    with begin(counting, b'{"model":"empty"}', headers):
         wait_for(lambda: waiting(counting) == 1)
     wait_for(lambda: waiting(counting) == 0)
     request(api, *CASES["whole chat"][:3])

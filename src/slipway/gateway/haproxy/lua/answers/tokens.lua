@@ -183,13 +183,13 @@ local function count_rest(self, txn, tail)
 end
 
 -- Whether an engine worked on a request, and nothing of it was counted: the client left before the answer, or a whole answer
--- did not become complete in time.
+-- did not become complete in time. `C`: the client ended it, before headers (`H`) or, if a 100 was sent, before data (`D`).
 local function is_uncounted(txn)
     local kind = txn:get_var("txn.kind")
     if not kind or kind & (GENERATES | READS) == 0 or not txn:get_var("txn.be") then return false end
     if txn:get_var("txn.hold") == "moved" then return false end
     if txn:get_var("txn.length") then return not txn:get_var("txn.usage") end
-    return find(txn.f:txn_sess_term_state(), "^CH") ~= nil
+    return find(txn.f:txn_sess_term_state(), "^C[HD]") ~= nil
 end
 
 -- Called at the end of each direction, also when client or engine went away; not where an answer's end was seen before.
