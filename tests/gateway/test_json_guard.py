@@ -103,6 +103,8 @@ REFUSED = (
         "not json": "hello",
         "array": '[{"model":"m1"}]',
         "nul byte": '{"model":"m1"\x00}',
+        "nul byte at the end": '{"model":"m1"}\x00',
+        "second model behind a nul byte": '{"model":"m1"}\x00,"model":"zzz"}',
         "too deep": '{"model":"m1","d":' + "[" * 2000 + "]" * 2000 + "}",
         "empty": "",
     }

@@ -366,7 +366,12 @@ def _body(settings: Settings) -> str:
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form
     acl small req.body_len le {SMALL_BODY}
-    http-request set-var(txn.model) req.body,map_regm({settings.run_directory}/{PLAIN_MAP}) if !form small
+    # A regular expression reads text, and a body becomes text up to its first NUL: bodies with more are Lua's.
+    http-request set-var(req.text) req.body,concat() if !form small
+    http-request set-var(req.text_len) var(req.text),length
+    acl entire req.body_len,sub(req.text_len) -m int 0
+    http-request set-var(txn.model) var(req.text),map_regm({settings.run_directory}/{PLAIN_MAP}) if entire
+    http-request unset-var(req.text)
     http-request lua.read_model if !form !{{ var(txn.model) -m found }}
     http-request lua.refuse unless {{ var(txn.model) -m found }}"""
 
