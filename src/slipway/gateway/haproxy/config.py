@@ -245,6 +245,7 @@ def _frontend(settings: Settings) -> str:
         f"    log-format {tokens.log_format(LOG_FORMAT.replace('txn.key', jwt.holder(settings)), settings)}",
         *tokens.sections(settings),
         connections.track(settings),
+        _known(settings),
         _health(settings),
         _request_id(),
         *cors.rules(settings),
@@ -261,6 +262,7 @@ def _frontend(settings: Settings) -> str:
         *tokens.rules(settings),
         _route(settings),
         _hold(settings.run_directory),
+        limits.forget(),
         _endpoint(settings),
         _leave(settings),
     )
@@ -300,13 +302,25 @@ def _headers(settings: Settings) -> str:
     option forwardfor if-none"""
 
 
+def _known(settings: Settings) -> str:
+    """Sets the number of the path; none if the path is not a model's. Comes first: most rules about other
+    paths then end at one look at a variable."""
+    return f"""\
+    http-request set-var(txn.kind) {_number(settings)}
+    acl known var(txn.kind) -m found"""
+
+
+def _number(settings: Settings) -> str:
+    return f"path,map_str_int({settings.run_directory}/{PATHS_MAP})"
+
+
 def _health(settings: Settings) -> str:
     return f"""\
     acl probe path /healthz /readyz
-    http-request set-log-level silent if probe
+    http-request set-log-level silent if !known probe
     acl ready str(ready),map_str({settings.run_directory}/state.map) -m found
-    http-request return status 503 content-type text/plain string "not ready" if {{ path /readyz }} !ready
-    http-request return status 200 content-type text/plain string ok if probe"""
+    http-request return status 503 content-type text/plain string "not ready" if !known {{ path /readyz }} !ready
+    http-request return status 200 content-type text/plain string ok if !known probe"""
 
 
 def _request_id() -> str:
@@ -327,14 +341,10 @@ def _keys(settings: Settings) -> str:
 
 
 def _kind(settings: Settings) -> str:
-    """Says which path it is by its number; none for those that are not a model's. Errors have the shape that belongs to
-    the path, so this comes before the first of them."""
-    kind = f"path,map_str_int({settings.run_directory}/{PATHS_MAP})"
+    """Other names of paths. Errors have the shape that belongs to the path, so this comes before the first of them."""
     return f"""\
-    http-request set-var(txn.kind) {kind}
-    acl known var(txn.kind) -m found
     http-request set-path %[path,regsub(^/openai,)] if !known {{ path_beg /openai/v1/ }}
-    http-request set-var(txn.kind) {kind} unless known
+    http-request set-var(txn.kind) {_number(settings)} unless known
     http-request set-var(txn.leads) str(control) if !known {{ path /v1/models }} || !known {{ path_beg /v1/models/ }}
     http-request lua.other_path if !known !{{ var(txn.leads) -m found }}"""
 
@@ -411,19 +421,21 @@ def _prompts() -> dict[str, list[str]]:
 
 
 def _endpoint(settings: Settings) -> str:
-    """For models with PrefixHash. Looks at a body's begin first, as Lua copies what it is given."""
+    """For models with PrefixHash; no rules follow for others. Looks at a body's begin first, as Lua copies what it is
+    given."""
     rules = "\n".join(
         f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
-        f" if hashed {{ path {' '.join(prompt_paths)} }}{condition}"
+        f" if {{ path {' '.join(prompt_paths)} }}{condition}"
         for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
         for field, prompt_paths in _prompts().items()
     )
     return f"""\
     http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)
     acl hashed var(txn.ring) -m found
+    http-request allow unless hashed
     acl chosen var(txn.endpoint) -m len gt 0
     acl begun req.body_len le {BEGIN}
-    http-request set-var(txn.endpoint) var(txn.ring),lua.ring if hashed
+    http-request set-var(txn.endpoint) var(txn.ring),lua.ring
 {rules}
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
 
@@ -431,7 +443,6 @@ def _endpoint(settings: Settings) -> str:
 def _leave(settings: Settings) -> str:
     page = "    use_backend control if page\n" if settings.ui else ""
     return f"""\
-{limits.forget()}\
 {page}    use_backend %[var(txn.leads)] unless known
     use_backend successor if {{ var(txn.hold) -m str moved }}
     use_backend turns if {targets.ROUTED}

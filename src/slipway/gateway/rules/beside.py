@@ -69,7 +69,7 @@ backend {NAME} from base
 {hold}
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ var(txn.hold) -m str moved }}
     http-request set-header {_BACKEND_HEADER} %[var(txn.be)]
-{limits.forget()}\
+{limits.forget()}
     http-request set-header connection upgrade if session
     http-request set-header upgrade websocket if session
     server {_ONWARD} {connections.connect(run, _SOCKET)}

@@ -116,9 +116,9 @@ def identify(settings: Settings) -> str:
 
 
 def forget() -> str:
-    """One of the last rules: no key goes further, in any of the headers that OpenAI's, Anthropic's and Azure's clients
+    """A rule that comes late: no key goes further, in any of the headers that OpenAI's, Anthropic's and Azure's clients
     have, whether or not the gateway needs one."""
-    return f"    http-request del-header {HEADERS} -m reg unless {{ var(txn.hold) -m str moved }}\n"
+    return f"    http-request del-header {HEADERS} -m reg unless {{ var(txn.hold) -m str moved }}"
 
 
 HANDSHAKE = """\
@@ -143,11 +143,11 @@ def restrict(settings: Settings) -> str:
     if not settings.api_keys_secret:
         return ""
     run = settings.run_directory
-    hide = f"http-request lua.hide_model if {{ var(txn.key),map_str({run}/restricted.map) -m found }}"
+    restricted = f"{{ var(txn.key),map_str({run}/restricted.map) -m found }}"
     served, allowed = "{ var(txn.be) -m found }", f"map_str({run}/allowed.map) -m found"
     return f"""\
-    {hide} {served} !{{ var(txn.key),concat(/,txn.be),{allowed} }}
-    {hide} !{served} !{{ var(txn.key),concat({_REFUSED},txn.model),{allowed} }}
+    http-request lua.hide_model if {served} {restricted} !{{ var(txn.key),concat(/,txn.be),{allowed} }}
+    http-request lua.hide_model if !{served} {restricted} !{{ var(txn.key),concat({_REFUSED},txn.model),{allowed} }}
 """
 
 
@@ -171,6 +171,8 @@ def rules(settings: Settings) -> tuple[str, ...]:
     http-request lua.limit if limited
     # HAProxy ends a rule of Lua when the client leaves, and goes on with the next one.
     http-request {errors.return_rule(errors.UNKNOWN_LIMITS)} if limited !{{ var(txn.counted) -m found }}
+    # For keys without limits, these rules are the last.
+    http-after-response allow unless limited
 {_headers("requests", 1)}
 {_headers("tokens", 2)}""",
     )

@@ -133,7 +133,7 @@ def rules(run: str, lacks: str) -> str:
     http-request set-var({_SEQUENCE}) var({_SEQUENCE}),add({_STEP}),mod({_LENGTH}) if {shared}
     http-request set-var(txn.be) {other} if {shared} {drawn} {takes}
     http-request lua.choose_target if {{ var(txn.targets) -m found }} !{shared}
-    http-request lua.unsupported_endpoint if {{ {lacks} }} !{{ var(txn.targets) -m found }} || {{ {lacks} }} {shared}
+    http-request lua.unsupported_endpoint if !{{ var(txn.targets) -m found }} {{ {lacks} }} || {shared} {{ {lacks} }}
     http-request lua.unsupported_endpoint if {{ var(txn.unserved) -m found }}"""
 
 
