@@ -60,6 +60,7 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
     contents = files(settings, state)
     for file in (
         "haproxy.cfg",
+        "special.map",
         "models.map",
         "hold.map",
         "wake.map",
@@ -101,6 +102,25 @@ def test_new_keys_of_the_issuer_do_not_change_the_static_part() -> None:
     texts = [files(settings, STATE._replace(verification=keys))["haproxy.cfg"] for keys in ((), (KEY,))]
     lines = [line for line in texts[1].splitlines() if line not in texts[0].splitlines()]
     assert lines == ["crt-store", f"    load crt /run/gateway/{KEY.file} jwt on"]
+
+
+@pytest.mark.parametrize(
+    ("route", "special"),
+    [
+        pytest.param(Route(), False, id="ordinary"),
+        pytest.param(HASHED, True, id="prefixes"),
+        pytest.param(Route(targets=(Target(weight=90), Target("new", 10))), True, id="targets"),
+        pytest.param(Route(paths=("/v1/embeddings",)), True, id="paths that its engine lacks"),
+    ],
+)
+def test_requests_to_a_model_that_needs_more_rules_pass_them(route: Route, special: bool) -> None:
+    endpoints = ("10.0.0.1:8080", "10.0.0.2:8080")
+    backends = {"ns:m": Backend("ns", "m", endpoints, route), "ns:new": Backend("ns", "new", endpoints)}
+    table = RoutingTable(backends, {"m": "ns:m", "ns/m": "ns:m", "new": "ns:new"}, {}, ())
+    maps = DesiredState(table).maps(Settings())
+    # Engines know the model by its plain name.
+    assert maps["special.map"] == {"ns/m": "1"} | ({"m": "1"} if special else {})
+    assert next(iter(maps)) == "special.map"
 
 
 def test_the_static_part_does_not_depend_on_the_table() -> None:

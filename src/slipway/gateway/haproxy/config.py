@@ -7,7 +7,7 @@ time, so that this text is read again only when HAProxy starts. Backends made at
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from slipway.gateway import errors, memory
 from slipway.gateway.memory import BUFFER, SMALL_BUFFER
@@ -41,7 +41,8 @@ _CONNECTION_NAME = f"var(txn.attempt,0),add(1),set-var(txn.attempt),concat(-,{_A
 """HAProxy evaluates this name for each attempt. Requests share idle connections of the same name. All idle connections
 of a server die with it, so a retry must not use another of them, or all retries may fail before one connects."""
 PATHS_MAP, LACKS_MAP = "paths.map", "lacks.map"
-PLAIN_MAP = "plain.map"
+PLAIN_MAP, SPECIAL_MAP = "plain.map", "special.map"
+MODELS_MAP, RINGS_MAP = "models.map", "rings.map"
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
 
@@ -389,16 +390,37 @@ def _body(settings: Settings) -> str:
 def _route(settings: Settings) -> str:
     run = settings.run_directory
     return f"""\
-    http-request set-var(txn.be) var(txn.model),map_str({run}/models.map)
+    http-request set-var(txn.be) var(txn.model),map_str({run}/{MODELS_MAP})
     http-request set-var(txn.shown) var(txn.model),bytes(0,128)
 {limits.restrict(settings)}\
     http-request lua.unknown_model unless {{ var(txn.be) -m found }}
+{_ordinary(run)}
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
 {targets.rules(run, _lacks(run, "txn.kind"))}
 {_LAST_RULES}
 {rewrite.rules(run)}"""
+
+
+def _ordinary(run: str) -> str:
+    """Ends the rules for small requests that no further rule would change. Most requests are such ones."""
+    special = f"!{{ var(txn.model),map_str({run}/{SPECIAL_MAP}) -m found }}"
+    held = f"!{{ var(txn.be),map_str({run}/hold.map) -m found }}"
+    return f"""\
+    http-request set-var(req.ordinary) bool(true)\
+ if {{ var(req.text_len) -m found }} !{{ req.fhdr({HEADER}) -m found }} {special} {held} {{ var(txn.be),nbsrv gt 0 }}
+    acl ordinary var(req.ordinary) -m found
+{_TRACK} if ordinary
+{limits.forget("ordinary")}
+    http-request allow if ordinary"""
+
+
+def special_models(maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """IDs of models that need more rules: for several targets, paths that an engine lacks, prefixes or another name."""
+    backends = {name for file in (targets.TARGETS_MAP, LACKS_MAP, RINGS_MAP) for name in maps[file]}
+    names = maps[rewrite.NAMES_MAP]
+    return {model: "1" for model, backend in maps[MODELS_MAP].items() if backend in backends or model in names}
 
 
 def _lacks(run: str, variable: str) -> str:
@@ -430,7 +452,7 @@ def _endpoint(settings: Settings) -> str:
         for field, prompt_paths in _prompts().items()
     )
     return f"""\
-    http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)
+    http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/{RINGS_MAP})
     acl hashed var(txn.ring) -m found
     http-request allow unless hashed
     acl chosen var(txn.endpoint) -m len gt 0
@@ -457,12 +479,14 @@ _AFTER_HOLD = f"""\
     http-request reject if {{ var(txn.hold) -m str left }}
     http-request lua.unready_model if {{ var(txn.hold) -m str timeout failed }}"""
 
+_TRACK = f"    http-request track-sc0 var(txn.be) table {TTFB_TABLE}"
+
 _LAST_RULES = f"""\
     # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
     # without a word: so larger requests get a connection of their own, which is not kept.
     http-request set-var({_ALONE}) var(txn.id) if large
     http-request set-header connection close if large
-    http-request track-sc0 var(txn.be) table {TTFB_TABLE}"""
+{_TRACK}"""
 
 
 def _session_hold(run: str) -> str:

@@ -84,7 +84,7 @@ class DesiredState(NamedTuple):
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
         """Entries of every map that HAProxy has with these settings, by its file name."""
         maps = {
-            "models.map": dict(self.table.models),
+            haproxy.MODELS_MAP: dict(self.table.models),
             "labels.map": {
                 name: text for name, b in self.table.backends.items() if (text := label_text(b.route.labels))
             },
@@ -95,9 +95,11 @@ class DesiredState(NamedTuple):
             "wake.map": {name: text for name, b in self.table.backends.items() if (text := _wake_text(b.route))},
             UNREADY: unready(self.table),
             REFUSED: dict(self.table.refused),
-            "rings.map": balancing.rings(self.table),
+            haproxy.RINGS_MAP: balancing.rings(self.table),
             "state.map": ({"ready": "1"} if self.ready else {}) | ({jwt.KEYS_KNOWN: "1"} if self.verification else {}),
         }
+        # First, so that no request passes the rules of a model that becomes special.
+        maps = {haproxy.SPECIAL_MAP: haproxy.special_models(maps), **maps}
         if settings.api_keys_secret:
             maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.allowed)}
             maps |= jwt.maps(settings, self.rights, self.verification)

@@ -115,10 +115,10 @@ def identify(settings: Settings) -> str:
     http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
 
 
-def forget() -> str:
+def forget(condition: str = "!{ var(txn.hold) -m str moved }") -> str:
     """A rule that comes late: no key goes further, in any of the headers that OpenAI's, Anthropic's and Azure's clients
     have, whether or not the gateway needs one."""
-    return f"    http-request del-header {HEADERS} -m reg unless {{ var(txn.hold) -m str moved }}"
+    return f"    http-request del-header {HEADERS} -m reg if {condition}"
 
 
 HANDSHAKE = """\
