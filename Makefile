@@ -173,5 +173,5 @@ requirements: setup ## Resolve the pinned requirements anew, with the hashes of 
 .PHONY: clean
 clean: ## Remove the local clusters and everything built in the checkout; caches outside of it stay
 	@if [ -e $(COLLECTIONS)/.ready ] && docker info > /dev/null 2>&1; then \
-	  for name in slipway slipway-test slipway-gpu slipway-engines; do ansible-playbook playbooks/local.yml -e local_cluster_state=absent -e local_cluster_name=$$name; done; fi
+	  for name in slipway slipway-test slipway-gpu slipway-engines slipway-streams; do ansible-playbook playbooks/local.yml -e local_cluster_state=absent -e local_cluster_name=$$name; done; fi
 	@rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz
