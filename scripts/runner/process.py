@@ -26,7 +26,7 @@ DRAIN_SECONDS = 10
 """How long to read on after a command has ended: a daemon that it left behind may hold its output open."""
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
 SUMMARY = re.compile(r"^(=+ )?\d+ \w+.* in [\d.]+s")
-FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+)")
+FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (?!- )(\S+)")
 TASK = re.compile(r"^(?:TASK|PLAY) \[(.+?)\] \*+")
 FATAL = re.compile(r"^(?:fatal|failed): \[")
 

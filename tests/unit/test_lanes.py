@@ -282,6 +282,10 @@ def test_failed_tests_and_tasks_are_named() -> None:
     assert read_failures(ANSIBLE.splitlines()) == ["task: See that nothing is left"]
 
 
+def test_a_task_that_ansible_tries_again_has_not_failed() -> None:
+    assert read_failures(["FAILED - RETRYING: [localhost]: Wait for the image (60 retries left)."]) == []
+
+
 @pytest.mark.parametrize(
     ("tests", "counts", "status"),
     [(["tests/a.py"], {"passed": 1}, 0), (["tests/a.py"], {"skipped": 1}, 1), ([], {}, 0)],
