@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from slipway.gateway.haproxy import socket as haproxy_socket
 from slipway.gateway.haproxy.dataplane import DataPlane, write_files
 from slipway.gateway.haproxy.render import DesiredState
 from slipway.gateway.haproxy.socket import CommandError, NotRunningError
@@ -102,6 +103,39 @@ async def test_counters_of_tokens_are_read_each_minute_without_a_scrape(
             await plane.watch_tokens()
     assert pauses == [60, 60]
     assert commands == ["prompt", f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"] * 2
+
+
+class SlowSession:
+    """Pretends to be a session with HAProxy, in which the first dump of the token counts arrives late."""
+
+    dumps, open, most = 0, 0, 0
+
+    async def query(self, _command: str) -> str:
+        return ""
+
+    async def query_all(self, _commands: list[str]) -> list[str]:
+        SlowSession.dumps += 1
+        text = f"0x7f: key=ns:m!alice use=0 gpc0={SlowSession.dumps} gpc1=0 gpc2=0 gpc3=0"
+        for _unused in range(50 if SlowSession.dumps == 1 else 0):
+            await asyncio.sleep(0)
+        return ["start", text]
+
+
+@asynccontextmanager
+async def slow_session(_path: Path) -> AsyncIterator[SlowSession]:
+    SlowSession.open += 1
+    SlowSession.most = max(SlowSession.most, SlowSession.open)
+    yield SlowSession()
+    SlowSession.open -= 1
+
+
+async def test_readings_of_counters_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older dump that is added last would count as a wrap: 2^32 tokens."""
+    monkeypatch.setattr(haproxy_socket, "session", slow_session)
+    plane = DataPlane(Settings(run_directory=str(tmp_path), count_tokens=True, threads=2))
+    readings = await asyncio.gather(*(plane.counters() for _unused in range(3)))
+    assert [answers.tokens[0] for answers in readings] == [f"ns:m alice {number} 0 0 0 0 0" for number in (1, 2, 3)]
+    assert SlowSession.most == 1, "HAProxy accepts ten sessions"
 
 
 async def test_tokens_of_a_thread_are_not_lost_when_another_does_not_answer(tmp_path: Path) -> None:

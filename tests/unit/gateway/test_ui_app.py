@@ -151,6 +151,10 @@ async def test_many_pages_are_answered_from_one_look_at_haproxy(client: TestClie
     for _unused in range(20):
         await asked(client, "/ui/api/models")
     assert shown.asked < 20
+    before = shown.asked
+    for _unused in range(20):
+        await client.get("/ui/api/models/models.kubeai.org/support/helper")
+    assert shown.asked < before + 20
 
 
 async def test_without_haproxy_models_are_shown_without_figures(client: TestClient[Any, Any], shown: Shown) -> None:

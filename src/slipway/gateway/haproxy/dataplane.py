@@ -62,6 +62,8 @@ class DataPlane:
         self._lock = asyncio.Lock()
         self._reloaded = -_RELOAD_PAUSE
         self._table_counters = tokens.TableCounters()
+        self._reading = asyncio.Lock()
+        """Held while counters are read: TableCounters needs the readings in order, and HAProxy allows few sessions."""
 
     async def apply(self, state: DesiredState) -> None:
         """Writes the files for `state` and updates the process. Raises CommandError after writing the files: retry.
@@ -200,13 +202,15 @@ class DataPlane:
 
     async def counters(self) -> metrics.Answers:
         """What HAProxy counted. Raises CommandError."""
-        async with haproxy_socket.session(self._socket) as session:
-            return metrics.Answers(
-                statistics=await session.query("show stat -1 7 -1"),
-                first_bytes=await session.query(f"show table {haproxy.TTFB_TABLE}"),
-                hold=await session.query(SHOW_HOLD),
-                tokens=await self.tokens(),
-            )
+        async with self._reading:
+            async with haproxy_socket.session(self._socket) as session:
+                answers = metrics.Answers(
+                    statistics=await session.query("show stat -1 7 -1"),
+                    first_bytes=await session.query(f"show table {haproxy.TTFB_TABLE}"),
+                    hold=await session.query(SHOW_HOLD),
+                    tokens=(await self._table_tokens(session),) if self._settings.count_tokens else (),
+                )
+            return answers._replace(tokens=(*answers.tokens, *await self._thread_tokens()))
 
     async def limited(self, *, everything: bool = False) -> dict[str, limits.Counted]:
         """Entries of holders of limits that were used since the last time, or of all. Raises CommandError."""
@@ -240,24 +244,23 @@ class DataPlane:
         async with haproxy_socket.session(self._socket) as session:
             return limits.parse_dropped("\n".join(await session.query_all(commands)))
 
-    async def tokens(self) -> tuple[str, ...]:
-        """What rules and each of HAProxy's threads counted; empty if tokens are not counted. Raises CommandError."""
-        if not self._settings.count_tokens:
-            return ()
-        answers = [await self._table_tokens()]
+    async def _thread_tokens(self) -> list[str]:
+        """What each of HAProxy's threads counted; empty if tokens are not counted."""
+        answers = []
         for name in tokens.socket_names(self._settings):
             async with haproxy_socket.session(self._settings.directory / name) as session:
                 answers.append(await session.query(tokens.SHOW))
-        return tuple(answers)
+        return answers
 
     async def watch_tokens(self) -> None:
         """Reads the stick table often enough to notice each wrap of its counters, until cancelled."""
         while True:
             with suppress(CommandError):  # HAProxy does not run; the loop tells that
-                await self._table_tokens()
+                async with self._reading, haproxy_socket.session(self._socket) as session:
+                    await self._table_tokens(session)
             await asyncio.sleep(_WRAP_SECONDS)
 
-    async def _table_tokens(self) -> str:
-        async with haproxy_socket.session(self._socket) as session:
-            process, table = await session.query_all([f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"])
+    async def _table_tokens(self, session: Session) -> str:
+        """What rules counted. The caller holds `_reading`."""
+        process, table = await session.query_all([f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"])
         return self._table_counters.rows(process, table)

@@ -100,7 +100,9 @@ class Page:
         """``counters`` may raise CommandError. ``replica``: this pod. ``rights``: by name of the API key."""
         self._table, self._cluster, self._counters = table, cluster, counters
         self._keys, self._replica, self._rights = keys, replica, rights
-        self._lock = asyncio.Lock()
+        self._lock, self._counting = asyncio.Lock(), asyncio.Lock()
+        self._counted: tuple[float, Mapping[str, Figures] | None] = (-_FRESH_SECONDS, None)
+        """When HAProxy's counters were read, and the figures."""
         self._overviews: dict[str, tuple[float, Answer]] = {}
         """When each was made, and the answer; by API key, or by no name for all keys that may ask every model."""
 
@@ -164,6 +166,14 @@ class Page:
         return permitted(cluster, table, backends_of(rights, table)) if rights.restricted else (cluster, table)
 
     async def _count(self) -> Mapping[str, Figures] | None:
+        """HAProxy's figures; None if it does not return them. All clients share one reading."""
+        async with self._counting:
+            now = time.monotonic()
+            if now - self._counted[0] >= _FRESH_SECONDS:
+                self._counted = (now, await self._read_figures())
+            return self._counted[1]
+
+    async def _read_figures(self) -> Mapping[str, Figures] | None:
         try:
             return figures(await self._counters())
         except CommandError:
