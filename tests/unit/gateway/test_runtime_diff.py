@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slipway.gateway.haproxy.config import SPECIAL_MAP
 from slipway.gateway.haproxy.runtime_diff import (
     HELD,
     Command,
@@ -37,9 +38,10 @@ def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -
     return RunningState("v", states, {"models.map": models or {}})
 
 
-def told(now: RunningState, desired: RoutingTable) -> list[str]:
+def told(now: RunningState, desired: RoutingTable, special: dict[str, str] | None = None) -> list[str]:
     maps = {
         "models.map": dict(desired.models),
+        SPECIAL_MAP: special or {},
         HELD: {name: "1" for name, b in desired.backends.items() if not b.endpoints},
     }
     commands = [*arrivals("/run", now, desired, maps), *withdrawals("/run", now, desired, maps)]
@@ -107,6 +109,18 @@ def test_a_model_that_goes_leaves_the_map_first() -> None:
 def test_a_name_that_changes_hands_is_set_in_one_step() -> None:
     now = running({"m": "ns:old"}, m={}, old={})
     assert "set map /run/models.map m ns:m" in told(now, table(m=[], old=[])._replace(models={"m": "ns:m"}))
+
+
+def test_a_model_that_becomes_special_or_ordinary_passes_all_rules_meanwhile() -> None:
+    now = running({"a": "ns:x", "b": "ns:x"}, x={"10.0.0.1:80": True}, y={"10.0.0.2:80": True})
+    now = now._replace(maps={**now.maps, SPECIAL_MAP: {"a": "1"}})
+    desired = table(x=["10.0.0.1:80"], y=["10.0.0.2:80"])._replace(models={"a": "ns:y", "b": "ns:y"})
+    assert told(now, desired, {"b": "1"}) == [
+        "add map /run/special.map b 1",
+        "set map /run/models.map a ns:y",
+        "set map /run/models.map b ns:y",
+        "del map /run/special.map a",
+    ]
 
 
 def test_only_what_is_out_of_use_is_deleted() -> None:

@@ -98,8 +98,7 @@ class DesiredState(NamedTuple):
             haproxy.RINGS_MAP: balancing.rings(self.table),
             "state.map": ({"ready": "1"} if self.ready else {}) | ({jwt.KEYS_KNOWN: "1"} if self.verification else {}),
         }
-        # First, so that no request passes the rules of a model that becomes special.
-        maps = {haproxy.SPECIAL_MAP: haproxy.special_models(maps), **maps}
+        maps[haproxy.SPECIAL_MAP] = haproxy.special_models(maps)
         if settings.api_keys_secret:
             maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.allowed)}
             maps |= jwt.maps(settings, self.rights, self.verification)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from slipway.gateway.haproxy.config import MODEL_DEFAULTS
+from slipway.gateway.haproxy.config import MODEL_DEFAULTS, SPECIAL_MAP
 from slipway.gateway.haproxy.config import servers as haproxy_servers
 from slipway.gateway.routing.outliers import Count
 from slipway.gateway.routing.table import RoutingTable
@@ -139,12 +139,13 @@ def arrivals(
     server comes, or whose last one goes, are held while that is under way.
     """
     return [
+        *_map(directory, SPECIAL_MAP, running.maps.get(SPECIAL_MAP, {}), _special_meanwhile(running, maps)),
         *_map(directory, HELD, running.maps.get(HELD, {}), _held_meanwhile(running, table, maps)),
         *_additions(directory, running, table),
         *(
             command
             for name, desired in maps.items()
-            if name != HELD
+            if name not in (HELD, SPECIAL_MAP)
             for command in _map(directory, name, running.maps.get(name, {}), desired)
         ),
     ]
@@ -205,6 +206,7 @@ def withdrawals(
     """Commands that stop traffic to what is no longer desired, and release the requests held for what was added. Send
     them when the additions are in use."""
     yield from _map(directory, HELD, _held_meanwhile(running, table, maps), maps[HELD])
+    yield from _map(directory, SPECIAL_MAP, _special_meanwhile(running, maps), maps[SPECIAL_MAP])
     for name, backend in running.backends.items():
         desired = _desired_servers(directory, table, name)
         for server, active in backend.servers.items():
@@ -212,6 +214,14 @@ def withdrawals(
                 yield Command(f"set server {name}/{server} state maint")
         if name not in table.backends and backend.published:
             yield Command(f"unpublish backend {name}", "Backend unpublished.")
+
+
+def _special_meanwhile(running: RunningState, maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The map's entries between arrivals and withdrawals.
+
+    A model that becomes special or ordinary passes all rules until the other maps have changed.
+    """
+    return {**running.maps.get(SPECIAL_MAP, {}), **maps[SPECIAL_MAP]}
 
 
 def _held_meanwhile(
