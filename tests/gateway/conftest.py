@@ -152,7 +152,9 @@ class Engine:
         return session
 
     async def _pieces(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"content-type": wish.get("type", "application/json")})
+        response = web.StreamResponse(
+            headers={"content-type": wish.get("type", "application/json"), **wish.get("headers", {})}
+        )
         response.content_length = wish.get("length")
         await response.prepare(request)
         for piece in wish["pieces"]:

@@ -304,6 +304,16 @@ def test_usual_answers_are_counted_without_entering_lua(counting: Standalone, ap
     assert by_lua(counting) == before
 
 
+def test_an_answer_whose_headers_leave_too_little_of_the_buffer_is_counted_as_it_passes(
+    counting: Standalone, api: Api
+) -> None:
+    path, pieces, kind, expected = CASES["whole chat"]
+    text = "".join(pieces).rjust(8000)
+    meter, pads = Meter(counting), {f"x-pad-{number}": "a" * 7000 for number in range(6)}
+    assert request(api, path, [text], kind, length=len(text), headers=pads) == text
+    meter.becomes(expected)
+
+
 def by_lua(gateway: Standalone) -> list[int]:
     """Input and output that the threads' filters and actions counted."""
     sums = [0, 0]

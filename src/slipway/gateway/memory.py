@@ -14,7 +14,9 @@ BUFFER = 49152
 SMALL_BUFFER = 8192
 """For the copy of a request that HAProxy keeps until the answer begins. If a request or an answer does not fit a small
 buffer, HAProxy copies its whole buffer: at 1 KB that was more than a third of all instructions. HAProxy does not limit
-the number of small buffers, so there is room for one with each ordinary buffer: a request holds two of either kind."""
+the number of small buffers, so there is room for one with each ordinary buffer. Requests in hops hold one more in each
+hop. There can be as many of these as connections (connections.total), and they fit in the tenth that `buffers` leaves
+free: measured at 768 MiB, where HAProxy reserved at most 730."""
 
 _MIB = 1 << 20
 _PROGRAM = 48 * _MIB

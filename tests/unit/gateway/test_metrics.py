@@ -104,26 +104,26 @@ def row(key: str, *numbers: int) -> str:
 
 def test_tokens_that_rules_counted_are_read_like_those_of_a_thread() -> None:
     table = "# table: token_counts, type: string, size:20480, used:2\n"
-    table += row("ns:m/alice", 60, 1, 54, 2) + row("ns:m/jwt:a\\=b/c", 3, 0, 4, 0)
+    table += row("ns:m!alice", 60, 1, 54, 2) + row("static:org/m!jwt:a\\=b/c", 3, 0, 4, 0)
     rows = tokens.TableCounters().rows("1", table)
     assert tokens.added([rows, "ns:m alice 1 0 1 0 1 1"]) == {
         ("ns:m", "alice"): tokens.Counts(61, 1, 55, 2, 1, 1),
-        ("ns:m", "jwt:a=b/c"): tokens.Counts(3, 0, 4),
+        ("static:org/m", "jwt:a=b/c"): tokens.Counts(3, 0, 4),
     }
 
 
 def test_a_counter_of_32_bits_that_wraps_goes_on() -> None:
     counters, sums = tokens.TableCounters(), []
     for number in (4_000_000_000, 4_294_967_295, 4, 4, 5):
-        rows = counters.rows("1", row("ns:m/alice", 1, 0, number, 0))
+        rows = counters.rows("1", row("ns:m!alice", 1, 0, number, 0))
         sums.append(tokens.added([rows])["ns:m", "alice"].output)
     assert sums == [4_000_000_000, 4_294_967_295, 4_294_967_300, 4_294_967_300, 4_294_967_301]
 
 
 def test_counters_begin_anew_with_the_next_process_of_haproxy() -> None:
     counters = tokens.TableCounters()
-    counters.rows("1", row("ns:m/alice", 10, 0, 10, 0) + row("ns:m/bob", 1, 0, 1, 0))
-    assert counters.rows("2", row("ns:m/alice", 3, 0, 4, 0)) == "ns:m alice 3 0 4 0 0 0"
+    counters.rows("1", row("ns:m!alice", 10, 0, 10, 0) + row("ns:m!bob", 1, 0, 1, 0))
+    assert counters.rows("2", row("ns:m!alice", 3, 0, 4, 0)) == "ns:m alice 3 0 4 0 0 0"
 
 
 def test_where_no_tokens_are_counted_none_are_shown() -> None:

@@ -52,6 +52,11 @@ def address_limit(settings: Settings) -> int:
     return min(share, _of_buffers(settings)) if _scarce(settings) else share
 
 
+def stream_limit(settings: Settings) -> int:
+    """Connections and HTTP/2 requests of all addresses, beyond which HAProxy refuses HTTP/2 requests."""
+    return max(1, client_limit(settings) * 7 // 8)
+
+
 def hop_limit(settings: Settings) -> int:
     """Concurrent requests in one hop."""
     return max(1, client_limit(settings) // _PART)
@@ -88,7 +93,7 @@ def track(settings: Settings) -> str:
         rules.append("# An address may have as many connections as there are.")
     if settings.memory_bytes:
         rules.append(f"tcp-request connection track-sc{_ALL_CONNECTIONS} str({_ALL_CLIENTS}) table {ADDRESSES}")
-        rules.append(f"tcp-request connection reject if {_full(_ALL_CONNECTIONS, settings)}")
+        rules.append(f"tcp-request connection reject if {_fuller_than(client_limit(settings), _ALL_CONNECTIONS)}")
     return "\n".join(f"    {rule}" for rule in rules)
 
 
@@ -96,7 +101,8 @@ def track_streams(settings: Settings) -> str:
     """Rules of the public frontend that count and refuse HTTP/2 requests, once txn.kind and txn.id are known.
 
     Each may hold buffers, and many of them need few connections. So they count as connections: those of an address, and
-    if memory is limited, those of all addresses together.
+    if memory is limited, those of all addresses together. They leave an eighth of that limit to connections, which
+    HAProxy can only close: probes are among them.
     """
     tracked, refused = [], []
     if settings.max_connections_per_address:
@@ -106,14 +112,16 @@ def track_streams(settings: Settings) -> str:
         refused.append(f"{errors.return_rule(errors.CROWDED_HOP)} if {crowded}")
     if settings.memory_bytes:
         tracked.append(f"track-sc{_ALL_STREAMS} str({_ALL_CLIENTS}) table {ADDRESSES} if http2")
-        refused.append(f"{errors.return_rule(errors.ALL_CROWDED)} if {_full(_ALL_STREAMS, settings)}")
+        refused.append(
+            f"{errors.return_rule(errors.ALL_CROWDED)} if {_fuller_than(stream_limit(settings), _ALL_STREAMS)}"
+        )
     if not tracked:
         return "    # An address may have as many HTTP/2 requests as there are."
     return "\n".join(("    acl http2 fc_http_major 2", *(f"    http-request {rule}" for rule in tracked + refused)))
 
 
-def _full(counter: int, settings: Settings) -> str:
-    return f"{{ sc_conn_cur({counter}) gt {client_limit(settings)} }}"
+def _fuller_than(limit: int, counter: int) -> str:
+    return f"{{ sc_conn_cur({counter}) gt {limit} }}"
 
 
 def listen(settings: Settings, socket: str) -> str:

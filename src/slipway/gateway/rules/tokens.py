@@ -37,7 +37,9 @@ _WHOLE_BYTES = 8192
 _GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 _READING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/v2/rerank", "/v2/embed")
 _WRAP = 1 << 32
-_ROW = re.compile(r"key=(\S+/\S+) .*gpc0=(\d+) gpc1=(\d+) gpc2=(\d+) gpc3=(\d+)")
+_SEPARATOR = "!"
+"""Between backend and name of the key, which do not contain it."""
+_ROW = re.compile(rf"key=(\S+{_SEPARATOR}\S+) .*gpc0=(\d+) gpc1=(\d+) gpc2=(\d+) gpc3=(\d+)")
 
 
 def _bits(names: Iterable[str]) -> int:
@@ -145,19 +147,21 @@ def rules(settings: Settings) -> tuple[str, ...]:
     http-response wait-for-body time {settings.stream_idle_seconds}s if whole
     # Text ends before a NUL, and with what came of a broken answer.
     http-response set-var(res.text) res.body,concat() if whole{limited}
+    # An answer with large headers does not fit the buffer.
+    acl arrived res.body_len,sub(txn.length) -m int 0
     acl complete var(res.text),length,sub(txn.length) -m int 0
     http-response set-var({_USAGE}) var(res.text),map_regm({run}/{USAGE_MAP}) if complete
     acl usage var({_USAGE}) -m found
     acl reads var(txn.kind),and({_bits(_READING)}) -m int gt 0
     http-response set-var({_USAGE}) var(res.text),map_regm({run}/{READ_MAP}) if !usage complete reads
     http-response unset-var(res.text)
-    http-response track-sc{_SLOT} var(txn.be),concat(/,{key}) table {TABLE} if usage
+    http-response track-sc{_SLOT} var(txn.be),concat({_SEPARATOR},{key}) table {TABLE} if usage
     http-response sc-add-gpc(0,{_SLOT}) var({_USAGE}),field(1,:)
 {adds}
     http-response set-var({_ESTIMATED}) bool(false) if usage
     # Nothing is tracked without numbers, or if the table is full.
-    http-response lua.count_answer if whole !{{ sc_tracked({_SLOT}) }}
-    http-response lua.follow_answer if !whole succeeds counted !moved""",
+    http-response lua.count_answer if whole !{{ sc_tracked({_SLOT}) }} arrived
+    http-response lua.follow_answer if !whole succeeds counted !moved || whole !arrived""",
     )
 
 
@@ -236,7 +240,7 @@ class TableCounters:
 
 
 def _row(escaped: str, sums: tuple[int, ...]) -> str:
-    backend, _unused, name = re.sub(r"\\(.)", r"\1", escaped).partition("/")
+    backend, _unused, name = re.sub(r"\\(.)", r"\1", escaped).partition(_SEPARATOR)
     return " ".join((backend, name, *map(str, sums), "0", "0"))
 
 
