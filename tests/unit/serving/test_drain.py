@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,31 +36,56 @@ vllm:num_requests_waiting_by_reason{{engine="0"}} 7.0
 
 
 class Engine:
-    """Answers /metrics, and counts how often it did."""
+    """Answers /metrics, unless it is busy, and counts how often it was asked."""
 
     def __init__(self) -> None:
         self.status, self.running, self.requests = 200, "0.0", 0
+        self.answers, self.connections = threading.Event(), list[socket.socket]()
+        self.answers.set()
         engine = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 engine.requests += 1
+                engine.answers.wait()
                 self.send_response(engine.status)
                 self.end_headers()
                 self.wfile.write(METRICS.format(running=engine.running).encode())
 
             def log_message(self, *_unused: Any) -> None: ...
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def get_request(self) -> tuple[socket.socket, Any]:
+                connection, address = super().get_request()
+                engine.connections.append(connection)
+                return connection, address
+
+            def handle_error(self, *_unused: Any) -> None:
+                """A client that left is none."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.port: int = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        """Accepts no connection any more."""
+        self.answers.set()
+        self.server.shutdown()
+        self.server.socket.close()
+
+    def end(self) -> None:
+        """Leaves its connections to the kernel, as a process that has ended."""
+        self.close()
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
     fake_engine = Engine()
     yield fake_engine
-    fake_engine.server.shutdown()
+    fake_engine.end()
     fake_engine.server.server_close()
 
 
@@ -71,7 +98,8 @@ def client(engine: Engine) -> Iterator[socket.socket]:
 
 @pytest.fixture
 def hook(engine: Engine, tmp_path: Path) -> Iterator[Callable[[Drain], subprocess.Popen[bytes]]]:
-    """Starts the hook of a pod, whose seconds are short. Each look leaves a line in the file ``looks``."""
+    """Starts the hook of a pod, whose seconds are short: an engine is late after one. Each look leaves a line in the
+    file ``looks``."""
     real = shutil.which("sleep")
     stub = tmp_path / "sleep"
     stub.write_text(f"#!/bin/sh\necho >> {tmp_path}/looks\nexec {real} 0.02\n")
@@ -80,7 +108,8 @@ def hook(engine: Engine, tmp_path: Path) -> Iterator[Callable[[Drain], subproces
 
     def start(drain: Drain) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        process = subprocess.Popen(drain.hook(engine.port)["exec"]["command"], env=environment)
+        command = [word.replace("limit=3 ", "limit=1 ") for word in drain.hook(engine.port)["exec"]["command"]]
+        process = subprocess.Popen(command, env=environment)
         started.append(process)
         return process
 
@@ -100,6 +129,16 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.02)
+
+
+def with_one_program(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Leaves the hook one program that reads metrics."""
+    folder.mkdir()
+    for name in ("sh", "grep", "date", program):
+        target = sys.executable if name == "python3" else shutil.which(name)
+        assert target, f"{name} is not installed"
+        (folder / name).symlink_to(target)
+    monkeypatch.setenv("PATH", str(folder))
 
 
 def test_a_pod_to_which_nobody_is_connected_goes_after_three_looks(engine: Engine, hook: Any, tmp_path: Path) -> None:
@@ -162,6 +201,78 @@ def test_connections_count_where_an_engine_that_had_work_says_nothing_any_more(
     engine.status = 401
     before = looks(tmp_path)
     wait_for(lambda: looks(tmp_path) > before + 14)
+    assert process.poll() is None
+    client.close()
+    assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("program", ["curl", "wget", "python3"])
+def test_an_engine_that_is_too_busy_for_its_metrics_has_work(
+    engine: Engine, client: socket.socket, hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """Afterwards it says nothing: this would count where it never had work."""
+    with_one_program(tmp_path / "programs", monkeypatch, program)
+    engine.answers.clear()
+    process = hook(VLLM.drain(600))
+    wait_for(lambda: engine.requests > 0)
+    assert process.poll() is None
+    wait_for(lambda: looks(tmp_path) > 0)
+    engine.status = 401
+    engine.answers.set()
+    before = looks(tmp_path)
+    wait_for(lambda: looks(tmp_path) > before + 14 or process.poll() is not None)
+    assert process.poll() is None
+    client.close()
+    assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("program", ["curl", "wget", "python3"])
+@pytest.mark.parametrize("answer", ["refused", "unreadable"])
+def test_an_engine_that_refuses_or_answers_something_else_is_not_busy(
+    engine: Engine, hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, answer: str
+) -> None:
+    with_one_program(tmp_path / "programs", monkeypatch, program)
+    if answer == "refused":
+        wait_for(lambda: bool(engine.connections))
+        engine.close()
+    assert hook(Drain(seconds=600, metrics=("another:gauge",))).wait(PATIENCE) == 0
+    assert looks(tmp_path) == 12
+
+
+def test_an_engine_that_finishes_its_answers_and_accepts_no_connection_is_waited_for(
+    engine: Engine, client: socket.socket, hook: Any, tmp_path: Path
+) -> None:
+    engine.running = "1.0"
+    process = hook(VLLM.drain(600))
+    wait_for(lambda: engine.requests > 0)
+    engine.close()
+    before = looks(tmp_path)
+    wait_for(lambda: looks(tmp_path) > before + 14 or process.poll() is not None)
+    assert process.poll() is None
+    client.close()
+    assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.usefixtures("client")
+def test_an_engine_that_has_ended_is_not_waited_for(engine: Engine, hook: Any) -> None:
+    engine.answers.clear()
+    process = hook(VLLM.drain(600))
+    wait_for(lambda: engine.requests > 0)
+    engine.end()
+    assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("program", ["curl", "wget", "python3"])
+def test_an_engine_is_not_asked_through_the_proxy_of_its_container(
+    engine: Engine, client: socket.socket, hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    with_one_program(tmp_path / "programs", monkeypatch, program)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    engine.running = "1.0"
+    process = hook(VLLM.drain(600))
+    wait_for(lambda: engine.requests > 0 or process.poll() is not None)
     assert process.poll() is None
     client.close()
     assert process.wait(PATIENCE) == 0

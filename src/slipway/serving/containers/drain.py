@@ -4,6 +4,9 @@ A hook in the engine's container asks the kernel who is connected to the engine'
 it has. Both outlive controller, gateway and loader, and neither knows whether a client came through the gateway. The
 kernel is asked first: where nobody is connected, nothing is under way. Connections may also be kept open for later, as
 gateways and Prometheus do: there the engine's word counts, and an engine that says nothing gets a few seconds more.
+
+An engine whose metrics take too long is busy: its requests may use all of its threads, as in llama.cpp, or its CPU. An
+engine that has ended needs no rule, because the kernel closes its connections.
 """
 
 from __future__ import annotations
@@ -20,23 +23,40 @@ FAILED_SECONDS = 30
 """That a container has to stop which failed its startup or liveness probe: it may hang with all of its requests."""
 ENDED_BY = ("startupProbe", "livenessProbe")
 """Probes whose failure ends a container."""
+ANSWER_SECONDS = 3
+"""An engine that needs longer for its metrics is busy."""
 
+# Prints the metrics, or "late" if the engine does not answer in time. Holds no single quote, for the shell.
+READER = """\
+import sys, urllib.request
+try:
+    print(urllib.request.urlopen(sys.argv[1], timeout=int(sys.argv[2])).read().decode())
+except OSError as error:
+    if "timed out" in str(error): print("late")"""
 # Arguments: the port, the most seconds, names of metrics that are zero where nothing is under way. Ends after three
 # looks at which nobody was connected, or twelve at which somebody was and the engine had nothing to do, or never said
-# whether it had. grep reads the files, as a shell would read them a byte at a time.
-SCRIPT = f"command -v grep >/dev/null || exec sleep {UNASKED_SECONDS}\n"
+# whether it had. grep reads the files, as a shell would read them a byte at a time. wget has one exit status for all
+# failures, so an engine is late if a program failed and took that long (/proc/uptime has hundredths of a second). A
+# proxy does not lead to the container's own loopback.
+SCRIPT = f"""\
+command -v grep >/dev/null || exec sleep {UNASKED_SECONDS}
+limit={ANSWER_SECONDS} reader='{READER}'
+"""
 SCRIPT += """\
+unset http_proxy HTTP_PROXY all_proxy ALL_PROXY
 port=$(printf %04X "$1") url=http://127.0.0.1:$1/metrics end=$(($(date +%s) + $2)) quiet=0 told=
 shift 2
 names=$(IFS='|'; echo "$*")
 connected() { grep -q ":$port [0-9A-F]*:[0-9A-F]* 01 " /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
+clock() { read -r up _ </proc/uptime; up=${up%.*}${up#*.}; }
+late() { clock; [ $((up - since)) -ge "${limit}00" ] && echo late; }
 metrics() {
-  curl -sfm 3 "$url" || wget -qO- -T 3 "$url" ||
-    python3 -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=3).read().decode())' "$url"
+  clock; since=$up
+  curl -sfm $limit "$url" || late || wget -qO- -t 1 -T $limit "$url" || late || python3 -c "$reader" "$url" $limit
 }
 work() {
-  [ -n "$names" ] && found=$(metrics 2>/dev/null | grep -E "^($names)[{ ]") || { echo unknown; return; }
-  if echo "$found" | grep -qvE ' 0(\\.0+)?$'; then echo busy; else echo idle; fi
+  [ -n "$names" ] && lines=$(metrics 2>/dev/null | grep -E "^(late$|($names)[{ ])") || { echo unknown; return; }
+  if echo "$lines" | grep -qvE ' 0(\\.0+)?$'; then echo busy; else echo idle; fi
 }
 while [ $quiet -lt 12 ] && [ "$(date +%s)" -lt $end ]; do
   if ! connected; then quiet=$((quiet + 4))
