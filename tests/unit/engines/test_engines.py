@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from slipway.apis.llmkube.rules.engines import ENGINES as LLMKUBE
+from slipway.artifacts.locations.huggingface import HuggingFaceFile
 from slipway.artifacts.locations.weights import BucketFolder, HubRepository, MountedFolder, OllamaModel, Weights
 from slipway.engines import ENGINES
 from slipway.engines.definition.engine import Engine, Launch, Task
@@ -44,6 +45,44 @@ def test_an_engine_listens_where_its_service_leads(engine: Engine) -> None:
     """Also on another port than the one where it listens by itself."""
     elsewhere = replace(launch(), port=8123)
     assert "8123" in f"{engine.command} {engine.args(elsewhere)} {engine.env(elsewhere)}"
+
+
+@pytest.mark.parametrize("engine", [LLAMACPP, LLMKUBE["llamacpp"], LLMKUBE["llamacpp-router"]])
+@pytest.mark.parametrize(
+    ("args", "threads"),
+    [
+        ((), "128"),
+        (("--parallel", "8"), "136"),
+        (("-np", "200", "--verbose"), "328"),
+        (("-np", "200", "--parallel", "4"), "132"),
+        (("--parallel", "100000"), "128"),
+        (("--parallel", "9999"), "384"),
+        (("--parallel", "-1"), "128"),
+        (("--parallel",), "128"),
+        (("--alias", "--parallel", "many"), "128"),
+    ],
+)
+def test_llama_cpp_has_a_thread_for_each_slot_and_some_for_requests_that_wait(
+    engine: Engine, args: tuple[str, ...], threads: str
+) -> None:
+    weights = HuggingFaceFile("acme/tiny", "tiny.gguf")
+    assert engine.env(launch(weights, *args))["LLAMA_ARG_THREADS_HTTP"] == threads
+
+
+def test_slots_of_a_typed_field_have_threads_unless_an_argument_replaces_them() -> None:
+    weights, engine = MountedFolder("/models", model="tiny.gguf"), LLMKUBE["llamacpp"]
+    typed = replace(launch(weights), settings={"parallel_slots": 64})
+    assert engine.env(typed)["LLAMA_ARG_THREADS_HTTP"] == "192"
+    assert engine.env(replace(typed, extra_args=("-np", "2")))["LLAMA_ARG_THREADS_HTTP"] == "130"
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda one: one.name)
+def test_an_engine_whose_requests_take_the_threads_of_its_health_path_is_not_restarted_when_full(
+    engine: Engine,
+) -> None:
+    shared = engine.name in {"llamacpp", "fasterwhisper"}
+    assert (engine.probes.liveness.path != engine.probes.readiness.path) == shared
+    assert not shared or (engine.probes.readiness.path, engine.probes.liveness.path) == ("/health", "")
 
 
 def script(weights: Weights, *tasks: Task) -> str:

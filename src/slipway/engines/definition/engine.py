@@ -279,12 +279,16 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return match_log(log, self.log_patterns, download)
 
 
-def http_probes(path: str, startup_seconds: int) -> Probes:
-    """Probes that ask one path. During the start every second: a request may wait for this very replica."""
+def http_probes(path: str, startup_seconds: int, *, shared_threads: bool = False) -> Probes:
+    """Probes that ask one path. During the start every second: a request may wait for this very replica.
+
+    ``shared_threads``: whether open requests can take all threads that answer the path. Such an engine is full, not
+    dead: it gets no more requests until it answers again, and is not restarted as long as its port accepts connections.
+    """
     return Probes(
         startup=Probe(path=path, period=1, timeout=2, failures=startup_seconds),
         readiness=Probe(path=path, period=10, timeout=2, failures=3),
-        liveness=Probe(path=path, period=30, timeout=3, failures=3),
+        liveness=Probe(path="" if shared_threads else path, period=30, timeout=3, failures=3),
     )
 
 

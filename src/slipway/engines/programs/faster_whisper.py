@@ -34,7 +34,8 @@ FASTER_WHISPER = Engine(
     container="faster-whisper",
     tasks=frozenset(("transcribe",)),
     schemes=frozenset(("hf", "pvc", "oci")),
-    probes=http_probes("/health", 1800),
+    # Its transcriptions and /health share the 40 threads that FastAPI has for functions that block.
+    probes=http_probes("/health", 1800, shared_threads=True),
     args=lambda launch: launch.extra_args,
     env=_env,
     owned_env=_owned_env,

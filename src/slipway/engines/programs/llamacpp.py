@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
 from slipway.artifacts.locations.huggingface import HuggingFaceFile, environment
 from slipway.artifacts.locations.weights import HubRepository, MountedFolder, describe_weights
 from slipway.engines.definition import retired_flags
@@ -26,9 +30,22 @@ SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("
 """Further names of the flags that slipway decides."""
 MODES: dict[Task, str] = {"embed": "--embedding", "rerank": "--reranking"}
 NO_GPU = "The container cannot open its GPU: the driver is missing, or its user is not in the device's group"
+PARALLEL = ("--parallel", "-np")
+SLOTS = re.compile(r"[0-9]{1,4}")
+MOST_SLOTS = 256
+"""llama.cpp has no more."""
 HTTP_THREADS = 128
-"""llama-server gives each open request a thread and has few by default; with all of them taken ``/health`` waits, and a
-busy model looks like a dead one."""
+"""Threads for requests that wait for a slot, for probes and for metrics."""
+
+
+def http_threads(args: Sequence[str]) -> int:
+    """Returns how many threads answer requests, so that every slot of these arguments can be used.
+
+    llama-server gives each open request a thread, also while it waits. Versions since March 2026 add up to 1024 threads
+    under load; earlier ones add none.
+    """
+    slots = [int(word) for flag, word in pairwise(args) if flag in PARALLEL and SLOTS.fullmatch(word)]
+    return HTTP_THREADS + min(slots[-1] if slots else 0, MOST_SLOTS)
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
@@ -68,7 +85,7 @@ def _env(launch: Launch) -> dict[str, str]:
     return {
         **environment(launch.hub_mirror, CACHE),
         "LLAMA_CACHE": f"{CACHE}/llama.cpp",
-        "LLAMA_ARG_THREADS_HTTP": str(HTTP_THREADS),
+        "LLAMA_ARG_THREADS_HTTP": str(http_threads(launch.extra_args)),
         "LLAMA_ARG_ENDPOINT_METRICS": "1",
     }
 
@@ -99,7 +116,8 @@ LLAMACPP = Engine(
     schemes=frozenset(("hf", "pvc", "oci")),
     reads="file",
     generates_alone=True,
-    probes=http_probes("/health", 10800),
+    # What answers /health is one of the threads above.
+    probes=http_probes("/health", 10800, shared_threads=True),
     args=_args,
     env=_env,
     owned=_owned,

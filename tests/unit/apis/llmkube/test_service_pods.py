@@ -15,6 +15,9 @@ from tests import worlds
 
 from .services import GGUF, HUB, NEWEST, ONE_GPU, RUNTIMES, VLLM, child, container, pod, refusal, unused, world
 
+HEALTH = {"httpGet": {"path": "/health", "port": "http"}}
+CONNECTS = {"tcpSocket": {"port": "http"}}
+
 
 @pytest.mark.parametrize(
     ("hardware", "resource", "image"),
@@ -197,22 +200,23 @@ def test_a_runtime_that_listens_on_a_port_of_root_may_do_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "probe"),
+    ("runtime", "probe", "liveness"),
     [
-        ("llamacpp", {"httpGet": {"path": "/health", "port": "http"}}),
-        ("vllm", {"httpGet": {"path": "/health", "port": "http"}}),
-        ("tgi", {"httpGet": {"path": "/health", "port": "http"}}),
-        ("personaplex", {"tcpSocket": {"port": "http"}}),
-        ("generic", {"tcpSocket": {"port": "http"}}),
+        ("llamacpp", HEALTH, CONNECTS),
+        ("llamacpp-router", HEALTH, CONNECTS),
+        ("vllm", HEALTH, HEALTH),
+        ("tgi", HEALTH, HEALTH),
+        ("personaplex", CONNECTS, CONNECTS),
+        ("generic", CONNECTS, CONNECTS),
     ],
 )
-def test_probes_are_the_runtimes_unless_they_are_replaced(runtime: str, probe: dict[str, Any]) -> None:
+def test_probes_are_the_runtimes_unless_they_are_replaced(
+    runtime: str, probe: dict[str, Any], liveness: dict[str, Any]
+) -> None:
     spec = {"runtime": runtime, "image": "own:1", "model": NEWEST}
     engine_container = container(world(**spec))
-    assert all(
-        probe.items() <= engine_container[field].items()
-        for field in ("startupProbe", "livenessProbe", "readinessProbe")
-    )
+    assert all(probe.items() <= engine_container[field].items() for field in ("startupProbe", "readinessProbe"))
+    assert liveness.items() <= engine_container["livenessProbe"].items()
     assert (
         engine_container["startupProbe"]["periodSeconds"] * engine_container["startupProbe"]["failureThreshold"] == 1800
     )

@@ -132,7 +132,9 @@ def _llamacpp_env(launch: Launch) -> dict[str, str]:
     fetched = isinstance(launch.weights, HuggingFaceFile | HubRepository)
     place = {"LLAMA_CACHE": f"{llamacpp.CACHE}/llama.cpp"} if fetched else {}
     hub = environment(launch.hub_mirror, llamacpp.CACHE if fetched else "")
-    return {**hub, **place, "LLAMA_ARG_THREADS_HTTP": str(llamacpp.HTTP_THREADS)}
+    settings = arguments(LLAMACPP_FLAGS, launch.settings, launch.extra_args, launch.gpus)
+    threads = llamacpp.http_threads((*settings, *launch.extra_args))
+    return {**hub, **place, "LLAMA_ARG_THREADS_HTTP": str(threads)}
 
 
 SERVED = "--served-model-name"
