@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from slipway.engines import ENGINES
@@ -25,6 +26,7 @@ from slipway.engines.programs.vllm import VLLM
 from slipway.serving.containers.drain import FAILED_SECONDS, UNASKED_SECONDS, Drain, bounded
 
 PATIENCE = 60
+KEEPS_IDLE = msgspec.structs.replace(VLLM.drain(600), closes_idle=False)
 METRICS = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -192,11 +194,29 @@ def test_idle_connections_to_an_engine_that_says_nothing_are_waited_for_some_sec
     assert looks(tmp_path) == 12
 
 
+@pytest.mark.parametrize("engine_name", ["llamacpp", "vllm", "sglang", "infinity", "fasterwhisper"])
+def test_connections_count_where_an_engine_that_says_nothing_closes_idle_ones(
+    engine: Engine, client: socket.socket, hook: Any, tmp_path: Path, engine_name: str
+) -> None:
+    engine.status = 404
+    drain = msgspec.structs.replace(ENGINES[engine_name].drain(600), metrics=())
+    process = hook(drain)
+    wait_for(lambda: looks(tmp_path) > 14 or process.poll() is not None)
+    assert process.poll() is None
+    client.close()
+    assert process.wait(PATIENCE) == 0
+
+
+def test_an_engine_that_keeps_idle_connections_open_does_not_say_by_them_that_it_has_work() -> None:
+    closing = {name for name, one in ENGINES.items() if one.drain(600).closes_idle}
+    assert closing == {"llamacpp", "vllm", "sglang", "infinity", "fasterwhisper"}
+
+
 def test_connections_count_where_an_engine_that_had_work_says_nothing_any_more(
     engine: Engine, client: socket.socket, hook: Any, tmp_path: Path
 ) -> None:
     engine.running = "1.0"
-    process = hook(VLLM.drain(600))
+    process = hook(KEEPS_IDLE)
     wait_for(lambda: engine.requests > 0)
     engine.status = 401
     before = looks(tmp_path)
@@ -213,7 +233,7 @@ def test_an_engine_that_is_too_busy_for_its_metrics_has_work(
     """Afterwards it says nothing: this would count where it never had work."""
     with_one_program(tmp_path / "programs", monkeypatch, program)
     engine.answers.clear()
-    process = hook(VLLM.drain(600))
+    process = hook(KEEPS_IDLE)
     wait_for(lambda: engine.requests > 0)
     assert process.poll() is None
     wait_for(lambda: looks(tmp_path) > 0)
@@ -244,7 +264,7 @@ def test_an_engine_that_finishes_its_answers_and_accepts_no_connection_is_waited
     engine: Engine, client: socket.socket, hook: Any, tmp_path: Path
 ) -> None:
     engine.running = "1.0"
-    process = hook(VLLM.drain(600))
+    process = hook(KEEPS_IDLE)
     wait_for(lambda: engine.requests > 0)
     engine.close()
     before = looks(tmp_path)
@@ -271,7 +291,7 @@ def test_an_engine_is_not_asked_through_the_proxy_of_its_container(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     engine.running = "1.0"
-    process = hook(VLLM.drain(600))
+    process = hook(KEEPS_IDLE)
     wait_for(lambda: engine.requests > 0 or process.poll() is not None)
     assert process.poll() is None
     client.close()

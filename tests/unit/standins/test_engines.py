@@ -47,6 +47,17 @@ def test_a_transcript_tells_what_was_received(whisper: str) -> None:
     assert ask(f"{whisper}/health").body == b"OK"
 
 
+def test_a_connection_without_another_request_is_closed_as_by_uvicorn(whisper: str) -> None:
+    host, port = whisper.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n")
+        received = b""
+        while chunk := connection.recv(4096):
+            received += chunk
+    assert received.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" not in received.lower()
+
+
 def test_a_form_that_names_another_model_or_has_no_file_fails(whisper: str) -> None:
     assert transcribe(whisper, file=b"sound", model="my-model").status == 404
     assert transcribe(whisper, language="en").status == 422

@@ -195,6 +195,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it takes the beginning of a flag for the flag, as argparse does."""
     metrics: Metrics | None = None
     """What Prometheus reads at its path ``/metrics``; None: it has none."""
+    closes_idle: bool = False
+    """Whether it closes a connection without a request after a few seconds, as llama.cpp and uvicorn do after five."""
     token: str = TOKEN
     """The variable in which it takes a token for the Hugging Face hub."""
     one_family: bool = False
@@ -272,7 +274,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         gauges = (self.metrics.running, self.metrics.waiting) if self.metrics else ()
         loopback = "[::1]" if self.one_family and ":" in bind else "127.0.0.1"
         metrics = tuple(name for name in gauges if name)
-        return Drain(seconds=seconds, shell=self.shell, metrics=metrics, loopback=loopback)
+        return Drain(
+            seconds=seconds, shell=self.shell, metrics=metrics, closes_idle=self.closes_idle, loopback=loopback
+        )
 
     def explain(self, log: str, download: Download = SOMETHING) -> Failure | None:
         """Returns the meaning of an ended process's last log lines; None: unknown."""

@@ -51,6 +51,7 @@ FASTER_WHISPER = Engine(
     ),
     sealed_by=Seals(variables=("API_KEY", "UVICORN_SSL_KEYFILE", "UVICORN_SSL_CERTFILE")),
     port=PORT,
+    closes_idle=True,
     images={
         "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",
         "cuda": "fedirz/faster-whisper-server:0.6.0-rc.3-cuda",

@@ -47,6 +47,7 @@ INFINITY = Engine(
     owned=lambda launch: {f"-{name}".replace("_", "-"): values for name, values in _owned(launch).items()},
     sealed_by=Seals(flags=("--api-key",), variables=("INFINITY_API_KEY",), clearable=("INFINITY_API_KEY",)),
     port=7997,
+    closes_idle=True,
     images={
         "": "michaelf34/infinity:0.0.77",
         "cpu": "michaelf34/infinity:0.0.77-cpu",

@@ -142,6 +142,7 @@ LLAMACPP = Engine(
         clearable_today=("LLAMA_API_KEY", "LLAMA_ARG_SSL_KEY_FILE", "LLAMA_ARG_SSL_CERT_FILE"),
     ),
     port=8080,
+    closes_idle=True,
     retired=retired_flags.LLAMACPP,
     older_images=frozenset(("rocm", "intel")),
     images={

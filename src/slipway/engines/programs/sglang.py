@@ -43,6 +43,7 @@ SGLANG = Engine(
     unreachable_by={"--grpc-mode": (), "--smg-grpc-mode": ()},
     sealed_by=Seals(flags=("--api-key", "--ssl-certfile", "--ssl-keyfile")),
     port=30000,
+    closes_idle=True,
     one_family=True,
     retired=retired_flags.SGLANG,
     abbreviates=True,

@@ -73,6 +73,7 @@ VLLM = Engine(
         clearable=("VLLM_API_KEY",),
     ),
     port=PORT,
+    closes_idle=True,
     retired=retired_flags.VLLM,
     abbreviates=True,
     older_images=frozenset(("tpu",)),

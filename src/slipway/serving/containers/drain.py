@@ -3,7 +3,8 @@
 A hook in the engine's container asks the kernel who is connected to the engine's port, and the engine how many requests
 it has. Both outlive controller, gateway and loader, and neither knows whether a client came through the gateway. The
 kernel is asked first: where nobody is connected, nothing is under way. Connections may also be kept open for later, as
-gateways and Prometheus do: there the engine's word counts, and an engine that says nothing gets a few seconds more.
+gateways and Prometheus do: there the engine's word counts. If an engine says nothing, its connections count where it
+closes idle ones itself; otherwise it gets a few seconds more.
 
 An engine whose metrics take too long is busy: its requests may use all of its threads, as in llama.cpp, or its CPU. An
 engine that has ended needs no rule, because the kernel closes its connections.
@@ -33,19 +34,19 @@ try:
     print(urllib.request.urlopen(sys.argv[1], timeout=int(sys.argv[2])).read().decode())
 except OSError as error:
     if "timed out" in str(error): print("late")"""
-# Arguments: the port, the most seconds, names of metrics that are zero where nothing is under way. Ends after three
-# looks at which nobody was connected, or twelve at which somebody was and the engine had nothing to do, or never said
-# whether it had. grep reads the files, as a shell would read them a byte at a time. wget has one exit status for all
-# failures, so an engine is late if a program failed and took that long (/proc/uptime has hundredths of a second). A
-# proxy does not lead to the container's own loopback.
+# Arguments: the port, the most seconds, what silence means ("busy" or "unknown"), names of metrics that are zero if the
+# engine is idle. Ends after three looks without a client, or twelve with one at which the engine had nothing to do, or
+# never said whether it had. grep reads the files, as a shell would read them a byte at a time. wget has one exit status
+# for all failures, so an engine is late if a program failed and took that long (/proc/uptime has hundredths of a
+# second). A proxy does not lead to the container's own loopback.
 SCRIPT = f"""\
 command -v grep >/dev/null || exec sleep {UNASKED_SECONDS}
 limit={ANSWER_SECONDS} reader='{READER}'
 """
 SCRIPT += """\
 unset http_proxy HTTP_PROXY all_proxy ALL_PROXY
-port=$(printf %04X "$1") url=http://127.0.0.1:$1/metrics end=$(($(date +%s) + $2)) quiet=0 told=
-shift 2
+port=$(printf %04X "$1") url=http://127.0.0.1:$1/metrics end=$(($(date +%s) + $2)) quiet=0 told= silence=$3
+shift 3
 names=$(IFS='|'; echo "$*")
 connected() { grep -q ":$port [0-9A-F]*:[0-9A-F]* 01 " /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
 clock() { read -r up _ </proc/uptime; up=${up%.*}${up#*.}; }
@@ -55,7 +56,7 @@ metrics() {
   curl -sfm $limit "$url" || late || wget -qO- -t 1 -T $limit "$url" || late || python3 -c "$reader" "$url" $limit
 }
 work() {
-  [ -n "$names" ] && lines=$(metrics 2>/dev/null | grep -E "^(late$|($names)[{ ])") || { echo unknown; return; }
+  [ -n "$names" ] && lines=$(metrics 2>/dev/null | grep -E "^(late$|($names)[{ ])") || { echo "$silence"; return; }
   if echo "$lines" | grep -qvE ' 0(\\.0+)?$'; then echo busy; else echo idle; fi
 }
 while [ $quiet -lt 12 ] && [ "$(date +%s)" -lt $end ]; do
@@ -81,9 +82,10 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     shell: bool = True
     """Whether its image has a shell, which the hook needs. Without one it goes on for ``UNASKED_SECONDS``."""
     metrics: tuple[str, ...] = ()
-    """Names of the engine's metrics that are zero while it has no request. Empty, or not answered: a pod with open
-    connections goes after twelve looks."""
-
+    """Names of the engine's metrics that are zero while it has no request."""
+    closes_idle: bool = False
+    """Whether the engine closes idle connections within seconds, so that open ones have requests. False: a pod with
+    open connections goes after twelve looks if there are no metrics, or no answer."""
     loopback: str = "127.0.0.1"
     """Where it is asked for its metrics."""
 
@@ -99,7 +101,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
         if not self.shell:
             return {"sleep": {"seconds": min(self.seconds, UNASKED_SECONDS)}}
         script = SCRIPT.replace("127.0.0.1", self.loopback)
-        return {"exec": {"command": ["sh", "-c", script, "drain", str(port), str(self.seconds), *self.metrics]}}
+        arguments = (str(port), str(self.seconds), "busy" if self.closes_idle else "unknown", *self.metrics)
+        return {"exec": {"command": ["sh", "-c", script, "drain", *arguments]}}
 
 
 def bounded(probes: Object) -> Object:

@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(str(error))
     time.sleep(float(os.environ.get("STANDIN_LOAD_SECONDS", "0")))
     print("The server is fired up and ready to roll!", flush=True)
-    serve(application(flags), flags.host, flags.port)
+    serve(application(flags), flags.host, flags.port, keep_alive=5)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     if not model or (model.startswith("/") and not os.path.isfile(f"{model}/config.json")):
         sys.exit(f"ValueError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{model}'.")
     time.sleep(float(environment.get("STANDIN_LOAD_SECONDS", "0")))
-    serve(application(flags.served_model_name or model, flags.url_prefix), "0.0.0.0", flags.port)
+    serve(application(flags.served_model_name or model, flags.url_prefix), "0.0.0.0", flags.port, keep_alive=5)
 
 
 if __name__ == "__main__":

@@ -101,9 +101,14 @@ def serve(
     log: bool = True,
     tls: ssl.SSLContext | None = None,
     ending: Callable[[], None] = lambda: None,
+    keep_alive: float | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then ends the process. ``ending`` is called before it stops to listen."""
-    server = Server(handler, host, port, log)
+    """Serves until SIGTERM or SIGINT, then ends the process. ``ending`` is called before it stops to listen.
+
+    ``keep_alive``: after how many seconds without a request it closes a connection that had one; None: never. uvicorn
+    does after five.
+    """
+    server = Server(handler, host, port, log, keep_alive)
     if tls:
         # Hands are shaken by the thread of a connection: a client that is slow at it holds up no other one.
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
@@ -120,9 +125,12 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, handler: Handler, host: str, port: int, log: bool = True) -> None:
+    def __init__(
+        self, handler: Handler, host: str, port: int, log: bool = True, keep_alive: float | None = None
+    ) -> None:
         self.handler = handler
         self.log = log
+        self.keep_alive = keep_alive
         self.ending = False
         self.idle = threading.Event()
         self.idle.set()
@@ -157,10 +165,12 @@ class Connection(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         self.server.count(1)
+        self.connection.settimeout(None)
         try:
             self._answer()
         finally:
             self.server.count(-1)
+        self.connection.settimeout(self.server.keep_alive)
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _handle  # noqa: N815 - the names that http.server calls
 

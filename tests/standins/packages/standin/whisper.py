@@ -69,7 +69,7 @@ def application(model: str) -> Handler:
 def main(environment: Mapping[str, str]) -> None:
     time.sleep(float(environment.get("STANDIN_LOAD_SECONDS", "0")))
     port = int(environment.get("UVICORN_PORT", "8000"))
-    serve(application(environment["WHISPER__MODEL"]), environment.get("UVICORN_HOST", "0.0.0.0"), port)
+    serve(application(environment["WHISPER__MODEL"]), environment.get("UVICORN_HOST", "0.0.0.0"), port, keep_alive=5)
 
 
 if __name__ == "__main__":

@@ -218,7 +218,7 @@ def main(arguments: Sequence[str]) -> None:
     print(f"INFO:     Started server on {flags.host or '0.0.0.0'}:{flags.port}", flush=True)
     finishes = int(flags.shutdown_timeout or 0) > 0
     stop = (lambda: None) if finishes else server.generator.stopped.set
-    serve(server.application(), flags.host or "0.0.0.0", flags.port, ending=stop)
+    serve(server.application(), flags.host or "0.0.0.0", flags.port, ending=stop, keep_alive=5)
 
 
 if __name__ == "__main__":
