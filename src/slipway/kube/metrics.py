@@ -8,7 +8,7 @@ _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """One registry a process. Callers may add metrics of their own to ``registry``."""
+    """One registry per process. Callers may add their own metrics to ``registry``."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
@@ -49,5 +49,5 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """All metrics in the Prometheus text format."""
+        """Returns all metrics in the Prometheus text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""Kubernetes objects as decoded JSON, the kinds that we use, and accessors for their metadata.
+"""Kubernetes objects as decoded JSON, the kinds that Slipway uses, and accessors for their metadata.
 
 This package passes objects as plain dictionaries, exactly as the API server sent them (except for
 ``metadata.managedFields``, which stores drop). Objects from a store must not be changed.
@@ -16,11 +16,12 @@ Object = dict[str, Any]
 """A decoded Kubernetes object, or a part of one."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
-"""The label that says which program made an object; every child carries it and child informers select by it."""
+"""The label with the name of the program that created an object. Every child carries it, and child informers select by
+it."""
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A resource type, and its path at the API server."""
+    """A resource type, and its path on the API server."""
 
     group: str
     """Empty for the core group."""
@@ -29,7 +30,7 @@ class Kind(msgspec.Struct, frozen=True):
     plural: str
     namespaced: bool = True
     metadata_only: bool = False
-    """Whether objects are asked for without all but their metadata, by whoever lists or watches this kind."""
+    """Whether lists and watches of this kind request only the metadata."""
 
     @property
     def api_version(self) -> str:
@@ -37,9 +38,9 @@ class Kind(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of a collection when ``name`` is empty.
+        """Returns the URL path of one object, or of a collection if ``name`` is empty.
 
-        An empty namespace addresses the collection of all namespaces, or an object of a kind that has none.
+        An empty namespace addresses the collection of all namespaces, or an object of a cluster-scoped kind.
         """
         parts = ["", "apis", self.group, self.version] if self.group else ["", "api", self.version]
         if self.namespaced and namespace:
@@ -92,42 +93,42 @@ class Key(NamedTuple):
 
 
 class OwnerReference(NamedTuple):
-    """The controller of an object, according to its owner references."""
+    """The controller of an object, as named in its owner references."""
 
     api_version: str
     kind: str
     name: str
     uid: str
     namespace: str = ""
-    """The object's, but for owners in other namespaces: see :mod:`slipway.kube.writes.owners`."""
+    """The object's namespace, except for owners in other namespaces: see :mod:`slipway.kube.writes.owners`."""
 
 
 def key(obj: Object) -> Key:
-    """Namespace and name."""
+    """Returns the namespace and name."""
     metadata = obj["metadata"]
     return Key(metadata.get("namespace", ""), metadata["name"])
 
 
 def uid(obj: Object) -> str:
-    """The identity of an object, which a recreated object with its name does not share."""
+    """Returns the object's uid, which changes if the object is recreated under the same name."""
     value: str = obj["metadata"]["uid"]
     return value
 
 
 def generation(obj: Object) -> int:
-    """Counts changes of the spec; 0 for kinds that do not count."""
+    """Returns the generation, which counts changes of the spec; 0 for kinds without one."""
     return int(obj["metadata"].get("generation", 0))
 
 
 def resource_version(obj: Object) -> str:
-    """The version of this copy; empty when the object never was on a server."""
+    """Returns the version of this copy; empty if the object was never on a server."""
     return str(obj.get("metadata", {}).get("resourceVersion", ""))
 
 
 def version_number(version: str) -> int:
-    """Returns a resource version as a number, for "older than". 0 if it is not one (its age is then unknown).
+    """Returns a resource version as a number that can be compared. 0 if it is not a number, so that its age is unknown.
 
-    Kubernetes promises numbers since 1.35; before it every server that keeps its objects in etcd has them.
+    Kubernetes guarantees numbers since 1.35; earlier, every server with etcd as its storage used them.
     """
     return int(version) if version.isdecimal() and len(version) <= 20 else 0
 
@@ -143,28 +144,28 @@ def annotations_of(obj: Object) -> dict[str, str]:
 
 
 def as_object(value: Any) -> Object:
-    """Returns a value if it is an object, else an empty one: for untrusted fields."""
+    """Returns a value if it is an object, otherwise an empty object. For untrusted fields."""
     return value if isinstance(value, dict) else {}
 
 
 def deleting(obj: Object) -> bool:
-    """Whether deletion has begun (something may still wait on a finalizer)."""
+    """Whether deletion has begun, even if a finalizer still delays it."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def created(obj: Object) -> str:
-    """Creation time as Kubernetes writes it, which sorts; empty for an object that never was on a server."""
+    """Returns the creation time in Kubernetes' format, which sorts; empty for an object that was never on a server."""
     return str(obj.get("metadata", {}).get("creationTimestamp") or "")
 
 
 def created_unix(obj: Object) -> int:
-    """Creation time in Unix seconds; 0 for an object that never was on a server."""
+    """Returns the creation time in Unix seconds; 0 for an object that was never on a server."""
     stamp = obj["metadata"].get("creationTimestamp")
     return int(datetime.fromisoformat(stamp).timestamp()) if stamp else 0
 
 
 def controller_owner(obj: Object) -> OwnerReference | None:
-    """The one owner reference with ``controller: true``, if there is one."""
+    """Returns the one owner reference with ``controller: true``, if any."""
     for reference in obj["metadata"].get("ownerReferences") or []:
         if reference.get("controller"):
             return OwnerReference(
@@ -180,7 +181,8 @@ def controller_owner(obj: Object) -> OwnerReference | None:
 def owner_reference(owner_kind: Kind, owner: Object) -> Object:
     """Returns the owner reference that makes ``owner`` the controller of an object.
 
-    What is made for an owner that is being deleted does not block that: the garbage collector would remove it first.
+    If the owner is already being deleted, the reference does not block that deletion: the garbage collector would
+    otherwise remove the new object first.
     """
     return {
         "apiVersion": owner_kind.api_version,

@@ -14,16 +14,17 @@ from slipway.kube.api.salvage import Salvaged, Unreadable, identity, salvage_eve
 from slipway.kube.objects import Kind, Object
 
 OBJECT_BYTES = 10 << 20
-"""No object has more: the 1.5 MiB that etcd takes can come to nine in JSON, which writes ``<`` as six bytes."""
+"""The largest possible object: the 1.5 MiB that etcd accepts can grow to nine in JSON, which escapes ``<`` as six
+bytes."""
 
 
 class Page(NamedTuple):
-    """One page of a list, and the version of the collection that all its pages show."""
+    """One page of a list, and the collection's version, which is the same for all pages."""
 
     items: list[Object]
     resource_version: str
     unreadable: tuple[Unreadable, ...] = ()
-    """Objects of the page that are not among the items, as they cannot be decoded."""
+    """Objects of the page that cannot be decoded and are therefore not in ``items``."""
 
 
 class WatchEvent(NamedTuple):
@@ -32,19 +33,19 @@ class WatchEvent(NamedTuple):
     type: str
     object: Object
     fault: str = ""
-    """Why the object cannot be decoded; then there is its identity alone."""
+    """Why the object cannot be decoded. In this case ``object`` holds only its identity."""
 
 
 class Lines:
-    """Splits a stream into lines, at a cost that does not depend on how many pieces a line arrives in."""
+    """Splits a stream into lines. The cost does not depend on how many pieces a line arrives in."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.rest = bytearray()
-        """What came after the last line."""
+        """The data after the last complete line."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that end in ``chunk``, without empty ones. Raises ServerError for one that gets too long."""
+        """Returns the lines completed by ``chunk``, without empty ones. Raises ServerError if a line gets too long."""
         *ended, rest = chunk.split(b"\n")
         if ended:
             self.rest += ended[0]
@@ -56,7 +57,8 @@ class Lines:
 
 
 def read_page(kind: Kind, body: bytes | bytearray) -> tuple[Page, str]:
-    """Returns a page, and the token of the next one; empty: there is none. Raises ServerError for an invalid list."""
+    """Returns a page and the continue token of the next one (empty for the last page). Raises ServerError for an
+    invalid list."""
     try:
         metadata, items, unreadable = _list(body)
     except DecodingError as error:
@@ -67,7 +69,7 @@ def read_page(kind: Kind, body: bytes | bytearray) -> tuple[Page, str]:
     for item in items:
         if not isinstance(item, dict) or not isinstance(item.get("metadata"), dict):
             odd.append(Unreadable(identity(None), "it is not an object with metadata"))
-        else:  # the items of a list do not say what they are
+        else:  # list items carry neither apiVersion nor kind
             item["apiVersion"], item["kind"] = kind.api_version, kind.kind
             objects.append(item)
     token = metadata.get("continue")
@@ -87,7 +89,7 @@ def _list(body: bytes | bytearray) -> Salvaged:
 
 
 def read_event(kind: Kind, line: bytes) -> WatchEvent:
-    """Decodes a line of a watch. An ERROR event and an unknown one are raised."""
+    """Decodes a line of a watch. Raises an error for ERROR events and unknown event types."""
     try:
         type_, obj, fault = _parse_event(line)
     except DecodingError as error:

@@ -1,4 +1,4 @@
-"""Client: requests to the API server with raw JSON bodies, typed errors, a timeout on each, and counted.
+"""Client: sends requests with raw JSON bodies to the API server, with typed errors, timeouts and metrics.
 
 Credentials, TLS and proxies come from the official client (:mod:`slipway.kube.api.credentials`); bodies are encoded and
 decoded by msgspec into plain dictionaries, since generated models cost many times the CPU and memory.
@@ -32,15 +32,16 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object, key
 
 FIRST_PAGE, PAGE_SIZE = 100, 500
-"""Objects that are asked for in the first page of a list, and at most in a later one."""
+"""Number of objects to request in the first page of a list, and at most in later pages."""
 PAGE_BYTES, MOST_PAGE_BYTES = 1 << 20, 2 << 20
-"""What a page is meant to have; one with more than the second is given up, and asked for again with fewer objects."""
+"""Target size of a page, and the size above which a page is abandoned and requested again with fewer objects."""
 REQUEST_SECONDS = 30.0
-"""A request that takes longer is given up."""
+"""Timeout of a request."""
 IDLE_SECONDS = 80.0
-"""A watch that is silent for longer is dead (half-open TCP): bookmarks come about each minute."""
+"""A watch that is silent for longer is considered dead (half-open TCP), because bookmarks arrive about once a
+minute."""
 WATCH_SECONDS = 300
-"""The server is asked to end a watch after this time, so that long-lived connections spread over API servers."""
+"""The server is asked to end a watch after this time, which spreads long-lived connections over the API servers."""
 
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -50,7 +51,7 @@ _WATCH_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=IDLE
 
 
 class _Request(NamedTuple):
-    """One request; parameters with an empty value are left out."""
+    """One request. Parameters with empty values are omitted."""
 
     method: str
     path: str
@@ -64,7 +65,7 @@ class _Request(NamedTuple):
 class Client:
     """Reads and writes objects of any kind. Every method raises :class:`slipway.kube.api.errors.ApiError`.
 
-    A request that was refused because of the token is sent once more with a fresh one; nothing else is retried here.
+    A request rejected because of its token is sent a second time with a fresh token. The client retries nothing else.
     """
 
     def __init__(
@@ -85,34 +86,34 @@ class Client:
     async def connect(cls, kubeconfig: str = "", *, metrics: Metrics, further_connections: int = 0) -> Client:
         """Returns a client for the named kubeconfig, or for the cluster in the environment (see Credentials.find).
 
-        ``further_connections``: how many there may be beyond the usual ones.
+        ``further_connections``: the number of connections allowed beyond the usual limit.
         """
         credentials = await Credentials.find(kubeconfig)
         return cls(credentials, credentials.session(further_connections), metrics)
 
     def fenced(self, may_write: Callable[[], bool]) -> Client:
-        """Returns a client on the same connection, whose writes first call ``may_write`` and raise NotLeaderError if it
+        """Returns a client on the same connection whose writes first call ``may_write``, and raise NotLeaderError if it
         returns False."""
         return Client(self._credentials, self._session, self.metrics, may_write)
 
     async def close(self) -> None:
-        """Closes the connections, those of fenced clients too."""
+        """Closes the connections, including those of fenced clients."""
         await self._session.close()
 
     async def get(self, kind: Kind, name: Key, *, subresource: str = "", cached: bool = False) -> Object:
-        """Reads one object. Raises NotFoundError. ``cached``: the server's cache will do, however old it is."""
+        """Reads one object. Raises NotFoundError. ``cached``: accept an object from the server's cache, however old."""
         path, parameters = kind.path(*name, subresource), {"resourceVersion": "0" if cached else ""}
         return await self._object("GET", path, parameters, accept=_accept(kind))
 
     async def create(self, kind: Kind, obj: Object, *, field_manager: str = "") -> Object:
-        """Creates one object. Raises ConflictError when the name is taken."""
+        """Creates one object. Raises ConflictError if the name is taken."""
         path = kind.path(obj["metadata"].get("namespace", ""))
         return await self._object("POST", path, {"fieldManager": field_manager}, obj)
 
     async def apply(
         self, kind: Kind, obj: Object, *, field_manager: str, force: bool = True, subresource: str = ""
     ) -> Object:
-        """Server-side apply of the complete intent of ``field_manager``: a field left out is released."""
+        """Applies the complete intent of ``field_manager`` (server-side apply). Omitted fields are released."""
         parameters = {"fieldManager": field_manager, "force": "true" if force else "false"}
         path = kind.path(*key(obj), subresource)
         return await self._object("PATCH", path, parameters, obj, "application/apply-patch+yaml")
@@ -120,7 +121,8 @@ class Client:
     async def json_patch(
         self, kind: Kind, name: Key, operations: list[Object], *, field_manager: str = "", subresource: str = ""
     ) -> Object:
-        """RFC 6902. Raises InvalidObjectError when a ``test`` fails, ConflictError when its resourceVersion is old."""
+        """Applies a JSON patch (RFC 6902). Raises InvalidObjectError if a ``test`` fails, ConflictError if its
+        resourceVersion is old."""
         path = kind.path(*name, subresource)
         parameters = {"fieldManager": field_manager}
         return await self._object("PATCH", path, parameters, operations, "application/json-patch+json")
@@ -128,20 +130,20 @@ class Client:
     async def merge_patch(
         self, kind: Kind, name: Key, patch: Object, *, field_manager: str = "", subresource: str = ""
     ) -> Object:
-        """RFC 7386: given fields replace, ``None`` removes."""
+        """Applies a merge patch (RFC 7386): given fields replace the current ones, ``None`` removes a field."""
         path = kind.path(*name, subresource)
         parameters = {"fieldManager": field_manager}
         return await self._object("PATCH", path, parameters, patch, "application/merge-patch+json")
 
     async def replace(self, kind: Kind, obj: Object, *, field_manager: str = "", subresource: str = "") -> Object:
-        """Replaces the object as a whole. Raises ConflictError when its resourceVersion is old."""
+        """Replaces the whole object. Raises ConflictError if its resourceVersion is old."""
         path = kind.path(*key(obj), subresource)
         return await self._object("PUT", path, {"fieldManager": field_manager}, obj)
 
     async def delete(
         self, kind: Kind, name: Key, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
     ) -> None:
-        """Deletes an object. Raises ConflictError when it is not the one that ``uid`` and ``resource_version`` mean."""
+        """Deletes an object. Raises ConflictError if its current uid or resource version differs from the given one."""
         expected = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {field: value for field, value in expected.items() if value}
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
@@ -150,10 +152,10 @@ class Client:
         await self._object("DELETE", kind.path(*name), body=options)
 
     async def pages(self, kind: Kind, *, namespace: str = "", labels: str = "") -> AsyncIterator[Page]:
-        """A consistent list in pages of about PAGE_BYTES, whatever the size of its objects.
+        """Yields a consistent list in pages of about PAGE_BYTES, whatever the size of the objects.
 
-        An object that cannot be decoded costs itself alone. Of a kind that is ``metadata_only`` the server sends no
-        more than that, and ``watch`` neither. Raises GoneError when it took so long that the rest is no longer there.
+        An object that cannot be decoded affects no other object. For a ``metadata_only`` kind the server sends only
+        metadata, as in ``watch``. Raises GoneError if listing took so long that the continue token expired.
         """
         limit, token, accept = FIRST_PAGE, "", _METADATA_LIST if kind.metadata_only else _JSON
         while True:
@@ -181,11 +183,11 @@ class Client:
         labels: str = "",
         seconds: int = WATCH_SECONDS,
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after the resource version ``since``, bookmarks among them, until the server ends the stream.
+        """Yields changes after the resource version ``since``, including bookmarks, until the server ends the stream.
 
-        Raises GoneError when ``since`` is too old, be it told by HTTP or in the stream; RequestTimeoutError after
-        IDLE_SECONDS of silence; ConnectionFailedError when the stream breaks, also in the middle of a line; ServerError
-        for a line that is no event or has more than OBJECT_BYTES.
+        Raises GoneError if ``since`` is too old, whether HTTP or the stream reports it; RequestTimeoutError after
+        IDLE_SECONDS of silence; ConnectionFailedError if the stream breaks, even in the middle of a line; ServerError
+        for a line that is not an event or exceeds OBJECT_BYTES.
         """
         parameters = {
             "watch": "true",
@@ -234,7 +236,7 @@ class Client:
         return decoded
 
     async def _body(self, request: _Request, most: int) -> bytearray | None:
-        """Sends one request. Returns the answer; None: it has more than ``most`` bytes."""
+        """Sends one request. Returns the response body, or None if it exceeds ``most`` bytes."""
         try:
             async with await self._send(request) as response:
                 return await _read_body(response, most)
@@ -242,8 +244,8 @@ class Client:
             raise _no_answer(f"{request.method} {request.path}", error) from error
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
-        """Sends a request, a second time with a fresh token after a 401. Returns a successful response and raises any
-        other."""
+        """Sends a request, and repeats it with a fresh token after a 401. Returns a successful response and raises an
+        error for any other."""
         try:
             return await self._once(request)
         except UnauthorizedError:
@@ -281,13 +283,13 @@ class Client:
 
 
 def _accept(kind: Kind) -> str:
-    """Returns the representation to request for the kind."""
+    """Returns the Accept header for the kind."""
     return _METADATA if kind.metadata_only else _JSON
 
 
 @lru_cache(maxsize=64)
 def _query(parameters: tuple[tuple[str, str], ...]) -> str:
-    """Returns the query string. Nearly all requests have one of a few."""
+    """Returns the query string. It is cached, because nearly all requests use one of a few."""
     given = urlencode([(name, value) for name, value in parameters if value])
     return f"?{given}" if given else ""
 
@@ -298,7 +300,7 @@ def _no_answer(what: str, error: Exception) -> ConnectionFailedError | RequestTi
 
 
 async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytearray | None:
-    """Returns the body; None if it has more than ``most`` bytes, of which no more are read."""
+    """Returns the body, or None if it exceeds ``most`` bytes. Stops reading there."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

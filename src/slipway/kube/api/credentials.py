@@ -1,7 +1,7 @@
 """Credentials: the address of the API server and our authentication: in-cluster, kubeconfig, exec plugins, rotating
 tokens.
 
-The official client does all of it; this module only calls it again in time. Certificates and proxies are read once.
+The official client does all of this; this module only calls it again in time. Certificates and proxies are read once.
 Tokens rotate, so they are read each minute, and at once when the server rejects one.
 """
 
@@ -26,15 +26,15 @@ log = logging.getLogger(__name__)
 
 _REFRESH_SECONDS = 60.0
 _KEEP_SECONDS = 85.0
-"""How long an idle connection is kept: a TLS handshake costs the API server more than most requests. The API server
-itself drops one after 90 seconds."""
+"""How long to keep an idle connection, because a TLS handshake costs the API server more than most requests. The API
+server itself closes one after 90 seconds."""
 
 
 class _Rest(RESTClientObject):  # type: ignore[misc]  # the official client has no types
     """The official REST client, used only for a session with its TLS settings."""
 
     further = 0
-    """Connections beyond the configuration's limit."""
+    """Number of connections beyond the configured limit."""
 
     def session(self, further: int) -> aiohttp.ClientSession:
         self.further = further
@@ -58,9 +58,10 @@ class Credentials:
 
     @classmethod
     async def find(cls, kubeconfig: str = "") -> Credentials:
-        """Reads the named kubeconfig; without one the pod's own account, ``$KUBECONFIG`` or ``~/.kube/config``.
+        """Reads the named kubeconfig. Without a name, tries the pod's own account, ``$KUBECONFIG`` and
+        ``~/.kube/config``.
 
-        Raises the official client's ConfigException where there is none.
+        Raises the official client's ConfigException if there are no credentials.
         """
         configuration = Configuration()
         if not kubeconfig and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
@@ -83,7 +84,7 @@ class Credentials:
         loader.load_and_set(configuration)
 
         async def reload() -> None:
-            loader.token_expires_at = datetime.min  # the loader's own clock is naive, too
+            loader.token_expires_at = datetime.min  # the loader also compares naive times
             loader.load_and_set(configuration)
 
         return cls(configuration, reload)
@@ -95,7 +96,7 @@ class Credentials:
 
     @property
     def proxy(self) -> str | None:
-        """The proxy to go through: the kubeconfig's, or the one that the environment names for this host."""
+        """Returns the proxy of the kubeconfig, or the proxy that the environment sets for this host."""
         if self.configuration.proxy:
             return str(self.configuration.proxy)
         url = urlsplit(self.host)
@@ -104,16 +105,17 @@ class Credentials:
         return getproxies().get(url.scheme)
 
     def session(self, further_connections: int = 0) -> aiohttp.ClientSession:
-        """A new session with the configuration's TLS settings and connection limit, and so many connections more.
+        """Returns a new session with the configuration's TLS settings, and with its connection limit raised by
+        ``further_connections``.
 
-        It does not look at the environment itself, which would cost a thread's turn for each request, and keeps no
-        cookies, as the API server sends none.
+        The session does not read the environment, which would need a thread for each request, and keeps no cookies,
+        because the API server sets none.
         """
         self.configuration.client_session_kwargs = {"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()}
         return _Rest(self.configuration).session(further_connections)
 
     async def authorization(self) -> str:
-        """The value of the ``Authorization`` header; empty when a client certificate does."""
+        """The value of the ``Authorization`` header; empty if a client certificate authenticates instead."""
         if time.monotonic() - self._read > _REFRESH_SECONDS:
             await self.refresh()
         token = self.configuration.api_key.get("BearerToken", "")
@@ -122,7 +124,7 @@ class Credentials:
     async def refresh(self) -> None:
         """Reads the token again. Failures are logged; the old token stays until the server rejects it."""
         async with self._lock:
-            if time.monotonic() - self._read < 1.0:  # another request was refused at the same time
+            if time.monotonic() - self._read < 1.0:  # another request was rejected at the same time
                 return
             self._read = time.monotonic()
             try:

@@ -14,21 +14,21 @@ from slipway.decoding import DecodingError, decode_json, describe_error
 from slipway.kube.objects import Object
 
 STATUS_BYTES = 1 << 20
-"""Of an answer that says what went wrong."""
+"""The most bytes to read of an error response."""
 MOST_RETRY_SECONDS = 300.0
-"""The longest wait that is taken from an answer: an informer that waits for ever sees nothing any more."""
+"""The longest Retry-After that is accepted: an informer that waits indefinitely misses every change."""
 
 
 class ApiError(Exception):
     """A request that failed.
 
-    ``status`` is the HTTP status (0: there was no answer), ``reason`` the API server's word (``NotFound``,
-    ``Invalid``), ``retry_after`` the seconds that the server asked to wait, ``causes`` its field errors as
-    ``(field, message)``, ``name`` the object that it names.
+    ``status`` is the HTTP status (0: no response), ``reason`` the API server's reason (``NotFound``, ``Invalid``),
+    ``retry_after`` the seconds to wait before a retry, ``causes`` the field errors as ``(field, message)``, and
+    ``name`` the object that the response names.
     """
 
     reason = "ApiError"
-    """Of an answer that names none."""
+    """The reason if the response has none."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: the object changed since it was read, a precondition failed, or the name exists already."""
+    """409: the object changed since it was read, a precondition failed, or the name is taken."""
 
     reason = "Conflict"
 
@@ -68,25 +68,26 @@ class GoneError(ApiError):
 
 
 class InvalidObjectError(ApiError):
-    """400 or 422: the server will not take this object however often it is sent."""
+    """400 or 422: the server will never accept this object."""
 
     reason = "Invalid"
 
 
 class ForbiddenError(ApiError):
-    """403: a right is missing, a quota is used up, an admission rule refused, or the namespace is being deleted."""
+    """403: a permission is missing, a quota is exhausted, an admission rule rejected the object, or the namespace is
+    terminating."""
 
     reason = "Forbidden"
 
 
 class UnauthorizedError(ApiError):
-    """401: the credentials are not (or no longer) good."""
+    """401: the credentials are invalid or expired."""
 
     reason = "Unauthorized"
 
 
 class TooManyRequestsError(ApiError):
-    """429: come back after ``retry_after`` seconds."""
+    """429: retry after ``retry_after`` seconds."""
 
     reason = "TooManyRequests"
 
@@ -104,19 +105,19 @@ class UnreachableError(ApiError):
 
 
 class ConnectionFailedError(UnreachableError):
-    """The connection could not be made, or broke."""
+    """The connection failed or broke."""
 
     reason = "ConnectionFailed"
 
 
 class RequestTimeoutError(UnreachableError):
-    """The answer took too long."""
+    """The response took too long."""
 
     reason = "RequestTimeout"
 
 
 class NotLeaderError(ApiError):
-    """This process is not the leader (any more), so the write was not sent."""
+    """This process is not, or no longer, the leader, so the write was not sent."""
 
     reason = "NotLeader"
 
@@ -136,8 +137,8 @@ _TYPES: dict[int, type[ApiError]] = {
 
 
 _UNREADABLE = re.compile(r"failed to convert new object|failed to create typed patch object")
-"""What the API server says, with the status 500, of an object applied to it that it cannot read, such as the quantity
-1GB. It never will."""
+"""The API server's message if it cannot parse an applied object, such as one with the quantity 1GB. The status is 500,
+but the error is permanent."""
 
 
 class _Cause(msgspec.Struct):
@@ -159,10 +160,9 @@ class _Status(msgspec.Struct):
 
 
 def error_from_status(answer: Object, status: int = 0, retry_after: float | None = None) -> ApiError:
-    """Returns the error for a ``Status`` object. ``status``: the HTTP status, if the object has no code. Webhooks and
-    other servers behind the API server write it: an invalid Status gives a ServerError.
+    """Returns the error for a ``Status`` object. ``status``: the HTTP status, if the object has no code.
 
-    Webhooks and other servers behind the API server fill it in: what is no Status is a ServerError.
+    Webhooks and other servers behind the API server write this object, so an invalid one becomes a ServerError.
     """
     try:
         decoded = msgspec.convert(answer, _Status)
@@ -187,7 +187,8 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
 
 
 def error_from_body(status: int, body: bytes | bytearray, retry_after: str | None = None) -> ApiError:
-    """The error that an HTTP answer means. A body that is no Status (a proxy's page) is quoted, cut at 200 bytes."""
+    """Returns the error for an HTTP response. A body that is not a Status (such as a proxy's page) is quoted, cut at
+    200 bytes."""
     wait = _bounded(float(retry_after)) if retry_after and retry_after.isdecimal() else None
     try:
         answer = decode_json(body, most=STATUS_BYTES)

@@ -1,8 +1,8 @@
 """Salvage: reads a list or a watch in which the decoder rejects an object. Pure.
 
-The decoder is recursive, so one object that is nested too deeply makes it reject a whole page. Here the text is split
-by its brackets alone, without recursion: every other object is decoded separately, and the identity of the rejected one
-is read if it has any. This is slow, and only happens after a failure.
+The decoder is recursive, so one object that is nested too deeply makes it reject a whole page. This module splits the
+text by its brackets, without recursion. It decodes every other object separately, and reads the identity of the
+rejected one if possible. This is slow, and only happens after a failure.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NAME_BYTES = 4096
 
 
 class Unreadable(NamedTuple):
-    """An object that cannot be taken, and why."""
+    """An object that cannot be processed, and the reason."""
 
     object: Object
-    """Its metadata with those of IDENTITY that could be read, and nothing else."""
+    """The readable IDENTITY fields of its metadata, and nothing else."""
     fault: str
 
 
@@ -38,7 +38,7 @@ class Salvaged(NamedTuple):
 
 
 def salvage_list(text: bytes) -> Salvaged:
-    """Decodes the items of a list one by one. Raises DecodingError if the text is not a list."""
+    """Decodes the items of a list individually. Raises DecodingError if the text is not a list."""
     fields = dict(_members(text))
     metadata = decode_json(fields.get("metadata", b"{}"), dict[str, Any], most=len(text))
     salvaged = Salvaged(metadata, [], [])
@@ -51,20 +51,20 @@ def salvage_list(text: bytes) -> Salvaged:
 
 
 def salvage_event(line: bytes) -> tuple[str, Object]:
-    """Returns type and identity of the object in an event of a watch. Raises DecodingError if the text is not an
+    """Returns the type of a watch event and the identity of its object. Raises DecodingError if the text is not an
     event."""
     fields = dict(_members(line))
     return decode_json(fields.get("type", b'""'), str, most=_NAME_BYTES), _identity(fields.get("object", b"{}"))
 
 
 def identity(metadata: Any) -> Object:
-    """An object with nothing but those of IDENTITY that are text."""
+    """Returns an object with only the IDENTITY fields of ``metadata`` that are strings."""
     given = metadata if isinstance(metadata, dict) else {}
     return {"metadata": {name: given[name] for name in IDENTITY if isinstance(given.get(name), str)}}
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
-    """The fields that every reader of an object relies on."""
+    """The fields that all code relies on."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     uid: Annotated[str, msgspec.Meta(min_length=1)]
@@ -75,7 +75,8 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 def check(kind: Kind, obj: Object) -> None:
-    """Raises DecodingError for an object without name or uid, or whose labels or annotations are not texts."""
+    """Raises DecodingError for an object without name, uid or (if its kind is namespaced) namespace, or with labels or
+    annotations that are not strings."""
     try:
         metadata = msgspec.convert(obj.get("metadata"), _Metadata)
     except ValueError as error:
@@ -96,7 +97,7 @@ def _identity(item: bytes) -> Object:
 
 
 def _members(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Returns name (empty in an array) and text of each direct member of an object or array. Raises DecodingError if
+    """Yields the name (empty in an array) and text of each direct member of an object or array. Raises DecodingError if
     the brackets do not match."""
     depth = start = 0
     name = ""

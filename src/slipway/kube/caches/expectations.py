@@ -1,7 +1,7 @@
-"""Expectations: a reconciliation sees the writes of the previous one.
+"""Expectations: make each reconciliation see the writes of the previous one.
 
-Watches lag behind writes. A writer whose store lacks its own last write would create things twice or undo them. Writers
-therefore record what they wrote for an owner, and the owner's next reconciliation waits for it.
+Watches lag behind writes. A writer whose store lacks its own last write would create objects twice or undo its writes.
+Writers therefore record what they wrote for an owner, and the owner's next reconciliation waits for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Key, Kind, Object, deleting, key, resource_version, uid, version_number
 
 WAIT_SECONDS = 5.0
-"""How long a reconciliation waits for the watch before it reads from the API server."""
+"""How long a reconciliation waits for the watch before it reads directly from the API server."""
 _OWNERS = 10_000
 
 
@@ -26,13 +26,13 @@ class _Expected(NamedTuple):
 
 
 class Expectations:
-    """What stores must show before an owner (by uid) is reconciled again."""
+    """The writes that stores must show before an owner (by uid) is reconciled again."""
 
     def __init__(self) -> None:
         self._expected: OrderedDict[str, dict[tuple[Kind, Key], _Expected]] = OrderedDict()
 
     def wrote(self, owner: str, informer: Informer, obj: Object) -> None:
-        """``obj`` is the API server's response to a write of the informer's kind."""
+        """Records a write. ``obj`` is the API server's response."""
         version = version_number(resource_version(obj))
         store, name, identity = informer.store, key(obj), uid(obj)
 
@@ -47,7 +47,7 @@ class Expectations:
         self._note(owner, _Expected(informer, name, seen))
 
     def deleted(self, owner: str, informer: Informer, obj: Object) -> None:
-        """``obj`` is the object in the store when its deletion was requested."""
+        """Records a deletion. ``obj`` is the object in the store when its deletion was requested."""
         store, name, identity = informer.store, key(obj), uid(obj)
 
         def seen() -> bool:
@@ -57,10 +57,10 @@ class Expectations:
         self._note(owner, _Expected(informer, name, seen))
 
     async def met(self, owner: str) -> bool:
-        """Returns when all that was written for ``owner`` shows in the stores, after a direct read if need be; whether
-        there was anything.
+        """Waits until the stores show everything written for ``owner``, with a direct read if necessary. Returns
+        whether there was anything to wait for.
 
-        Raises ApiError where even that read fails; then nothing should be decided.
+        Raises ApiError if even that read fails; the caller should then decide nothing.
         """
         expected = self._expected.get(owner)
         if not expected:
@@ -75,7 +75,7 @@ class Expectations:
         entries = self._expected.setdefault(owner, {})
         entries[expected.informer.kind, expected.name] = expected
         self._expected.move_to_end(owner)
-        while len(self._expected) > _OWNERS:  # owners that were deleted are never asked for again
+        while len(self._expected) > _OWNERS:  # deleted owners are never requested again
             self._expected.popitem(last=False)
 
 

@@ -1,7 +1,7 @@
-"""Faults: objects of one kind that an informer cannot handle, for whatever reason.
+"""Faults: objects of one kind that an informer cannot handle, for any reason.
 
 An author may write an object that our code cannot handle. Each version of such an object is reported once, in the log
-and to the listeners. The metric counts those that exist now, without fixed or deleted ones.
+and to the listeners. The metric counts the objects currently at fault, without fixed or deleted ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slipway.kube.objects import Key, Kind, Object
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Kind, Object, str], None]
-"""Takes the kind, the identity of the object (it has a uid) and a sentence."""
+"""Receives the kind, the object's identity (including its uid) and a sentence."""
 
 
 class Faults:
@@ -33,7 +33,7 @@ class Faults:
         return len(self._versions)
 
     def listen(self, listener: Listener) -> None:
-        """Calls ``listener`` with each fault from now on."""
+        """Registers a listener for future faults."""
         self._listeners.append(listener)
 
     def note(self, metrics: Metrics, kind: Kind, obj: Object, errors: Sequence[BaseException]) -> Key:
@@ -61,7 +61,7 @@ class Faults:
                 metrics.object_faults.labels(kind.plural).dec()
 
     def others(self, names: Collection[Key]) -> set[Key]:
-        """The objects at fault that are not among these."""
+        """Returns the objects at fault that are not in ``names``."""
         return self._versions.keys() - set(names)
 
 

@@ -2,9 +2,9 @@
 
 It lists in pages and compares the list with the store, so that handlers also learn of deletions during an outage, even
 if the object was recreated under the same name. Then it watches with bookmarks. When the watch ends, it continues from
-the last version; when that version is too old (410), it lists again. No response ends it, only the task's cancellation;
-if the kind is not installed, it retries until it is. An object that cannot be decoded, trimmed or indexed, or that a
-handler cannot process, affects no other object (:mod:`slipway.kube.caches.faults`).
+the last version; when that version is too old (410), it lists again. Only cancelling the task ends it, whatever the API
+server responds; if the kind is not installed, it retries until it is. An object that cannot be decoded, trimmed or
+indexed, or that a handler cannot process, affects no other object (:mod:`slipway.kube.caches.faults`).
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Change], None]
 
 RELIST_SECONDS = 3600.0
-"""After this time the list is taken again, which heals what a broken proxy may have swallowed."""
+"""Interval between full lists, which recover events that a broken proxy may have dropped."""
 _FAILURES_BEFORE_RELIST = 5
 _STALE_LISTS = 10
 _HEALTHY_SECONDS = 5.0
-"""A watch that lived this long was a success: the next failure starts with a short wait again."""
+"""A watch that lasted this long counts as a success, so the next failure starts with a short wait again."""
 
 
 class SetBackError(RuntimeError):
-    """The API server keeps returning a state older than one that it returned before (a restored backup): restart."""
+    """The API server keeps returning an older state than before (a restored backup), so the process must restart."""
 
 
 class Informer:
-    """One kind, all namespaces or one, optionally only objects that match a label selector.
+    """Lists and watches one kind, in one namespace or all of them, optionally limited by a label selector.
 
-    ``trim`` may drop parts that nobody needs before an object is stored, or by None all of it; managed fields are
-    dropped always. Handlers are called in the event loop and must return at once.
+    ``trim`` may remove unused parts of an object before it is stored, or return None to skip the object. Managed fields
+    are always removed. Handlers are called in the event loop and must return immediately.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class Informer:
         optional: str = "",
         store: Store | None = None,
     ) -> None:
-        """``optional``: what to install where the cluster does not have the kind, which then keeps nobody waiting;
-        empty: the kind has to be there. ``store``: one that others fill with other namespaces; it has its own indexes.
-        """
+        """``optional``: what to install if the cluster lacks the kind, whose absence then does not block startup;
+        empty: the kind is required. ``store``: a store shared with informers of other namespaces; it has its own
+        indexes."""
         self.kind = kind
         self.store = store if store is not None else Store(indexes)
         self.synced = asyncio.Event()
         self.answered = asyncio.Event()
-        """Set once the server has answered: with the list, or that it does not know the kind."""
+        """Set once the server has returned the list, or reported that it does not know the kind."""
         self.silent_since = 0.0
-        """Unix time of the first of the failures since the server told something last; 0: there was none."""
+        """Unix time of the first failure since the server last responded; 0: it has not failed."""
         self.optional = optional
         self._missing = False
         self._client = client
@@ -88,18 +88,18 @@ class Informer:
 
     @property
     def settled(self) -> asyncio.Event:
-        """Set once the store is complete: with the first list, or with the response that an optional kind is
+        """Set once the store is complete: after the first list, or after the response that an optional kind is
         missing."""
         return self.answered if self.optional else self.synced
 
     def add_handler(self, handler: Handler) -> None:
-        """Calls ``handler`` with every change from now on, and with the objects that are there already."""
+        """Calls ``handler`` with every future change, and with the existing objects."""
         self._handlers.append(handler)
         for obj in self.store.all():
             handler(Change(None, obj))
 
     def on_fault(self, listener: Listener) -> None:
-        """Calls ``listener`` with every object that is at fault from now on, once for each of its versions."""
+        """Calls ``listener`` with every object that is at fault from now on, once per version."""
         self.store.faults.listen(listener)
 
     async def run(self) -> None:
@@ -148,7 +148,7 @@ class Informer:
 
     def _unlisted(self, error: ApiError) -> None:
         """Records the consequences of a failed list or watch."""
-        if isinstance(error, NotFoundError):  # of a collection: there is no such kind, and so no object of it
+        if isinstance(error, NotFoundError):  # a 404 for a collection: the kind does not exist, so it has no objects
             if self.optional and not self._missing:
                 self._tell_missing()
             self._missing = True
@@ -160,7 +160,7 @@ class Informer:
         log.info("The cluster has no %s. To install them, use %s", self.kind.plural, self.optional)
 
     def _refuse_the_past(self, version: str) -> None:
-        """Raises if the list is older than the store: acting on it would undo later changes."""
+        """Raises if the list is older than the store, because acting on it would undo later changes."""
         seen = self.store.revision(self._namespace)
         if not 0 < version_number(version) < seen:
             self._stale = 0
@@ -171,7 +171,8 @@ class Informer:
         raise ServerError(f"the list of version {version} is older than version {seen}, seen before")
 
     async def _watch(self, version: str) -> None:
-        """Follows changes until a new list is due. Raises if the server no longer knows our version or the kind."""
+        """Follows changes until a new list is due. Raises an error if the server no longer knows our version or the
+        kind."""
         relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
         failures = 0
         retry_after = 0.0
@@ -182,7 +183,7 @@ class Informer:
             except (GoneError, NotFoundError):
                 raise
             except ApiError as error:
-                version = str(self.store.revision(self._namespace) or version)  # what came before the failure was taken
+                version = str(self.store.revision(self._namespace) or version)  # earlier events were processed
                 failures, retry_after = failures + 1, error.retry_after or 0.0
                 self._complain(error)
             if time.monotonic() - began >= _HEALTHY_SECONDS:
@@ -193,7 +194,7 @@ class Informer:
                 retry_after = 0.0
 
     async def _follow(self, version: str) -> str:
-        """One watch request. Returns the version at which it ended."""
+        """Runs one watch request. Returns the version at which it ended."""
         seconds = int(WATCH_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
         stream = self._client.watch(
             self.kind, since=version, namespace=self._namespace, labels=self._labels, seconds=seconds
@@ -212,7 +213,8 @@ class Informer:
         self.store.advance(resource_version(event.object), self._namespace)
 
     def _accept(self, obj: Object, fault: str = "") -> None:
-        """Stores an object and reports the change. An object that cannot be stored is removed, and at fault."""
+        """Stores an object and reports the change. An object that cannot be stored is removed, and recorded as a
+        fault."""
         try:
             if fault:
                 raise DecodingError(fault)  # noqa: TRY301
@@ -235,13 +237,13 @@ class Informer:
     def _prepare(self, obj: Object) -> Object | None:
         check(self.kind, obj)
         obj["metadata"].pop("managedFields", None)
-        if self.kind.metadata_only:  # a watch calls them PartialObjectMetadata
+        if self.kind.metadata_only:  # a watch returns them as PartialObjectMetadata
             obj["apiVersion"], obj["kind"] = self.kind.api_version, self.kind.kind
         return self._trim(obj)
 
     def _tell(self, changes: Iterable[Change]) -> None:
-        """Notifies handlers of each change before the next one. A failing handler does not keep the change from the
-        others; its object is at fault."""
+        """Notifies the handlers of one change at a time. If a handler fails, the others still get the change, and its
+        object is recorded as a fault."""
         for change in changes:
             if self.store.faults:
                 self._forget([change.key])
@@ -263,12 +265,12 @@ class Informer:
         self.store.faults.forget(self._client.metrics, self.kind, names)
 
     def _complain(self, error: ApiError) -> None:
-        """Logs a failure once, not at every attempt. The restart of a watch is routine."""
+        """Logs a failure once, not at every attempt. Restarting a watch is routine."""
         complaint = f"{type(error).__name__}: {error}"
         repeated = complaint == self._complaint or (self.optional and isinstance(error, NotFoundError))
         routine = isinstance(error, GoneError)
         level = logging.DEBUG if repeated else logging.INFO if routine else logging.WARNING
         log.log(level, "watching %s: %s", self.kind.plural, complaint)
         self._complaint = complaint
-        if not isinstance(error, GoneError):  # which is an answer
+        if not isinstance(error, GoneError):  # a GoneError is a response
             self.silent_since = self.silent_since or time.time()

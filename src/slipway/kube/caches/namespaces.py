@@ -19,15 +19,15 @@ from slipway.kube.objects import Kind, Object
 log = logging.getLogger(__name__)
 
 REFUSALS = 5
-"""Lists in a row that the server forbids until a namespace counts as closed: about six seconds. An API server that has
-just started forbids everything for a moment."""
+"""Consecutive forbidden lists after which a namespace counts as closed: about six seconds. An API server that has just
+started forbids everything for a moment."""
 
 
 class ChosenNamespaces(Informer):
-    """One kind in several namespaces. To all but the API server it is like an :class:`Informer` of the whole cluster.
+    """One kind in several namespaces. Callers use it like an :class:`Informer` of the whole cluster.
 
-    A namespace that is deleted takes the right to list it along. From then on it has no objects, and keeps nobody
-    waiting; as soon as the right is back its objects are.
+    Deleting a namespace also removes the permission to list it. The namespace then counts as empty and does not block
+    startup. Its objects return with the permission.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class _Part(Informer):
         labels: str,
         trim: Callable[[Object], Object | None],
     ) -> None:
-        """``whole`` lends its store and its handlers."""
+        """``whole`` shares its store and handlers."""
         super().__init__(
             client,
             whole.kind,
@@ -93,7 +93,7 @@ class _Part(Informer):
         return version
 
     def _tell_missing(self) -> None:
-        if not self._whole.missing:  # no other namespace has told it
+        if not self._whole.missing:  # no other namespace has logged it
             super()._tell_missing()
 
     def _unlisted(self, error: ApiError) -> None:

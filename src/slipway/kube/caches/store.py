@@ -1,7 +1,7 @@
 """Store: an informer's objects of one kind, with named indexes.
 
-Only informers write to it. It never goes backwards: of two copies of an object the newer one stays, even if a lagging
-API server sends the older one later.
+Only informers write to it. It never goes backwards: it keeps the newer of two copies, even if a lagging API server
+sends the older one later.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ IndexFunction = Callable[[Object], Iterable[str]]
 
 
 class Change(NamedTuple):
-    """A change of one object. At least one of the two is given; both have the same uid."""
+    """A change of one object. ``old``, ``new`` or both are given, with the same uid."""
 
     old: Object | None
     new: Object | None
     faults: tuple[Exception, ...] = ()
-    """What index functions raised of ``new``, which has no value in their indexes."""
+    """Exceptions of index functions for ``new``, which has no values in those indexes."""
 
     @property
     def type(self) -> str:
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Of the object that changed."""
+        """The key of the changed object."""
         return key(self.new or self.old or {})
 
 
@@ -46,61 +46,62 @@ def _version(obj: Object) -> int:
 class Store:
     """Objects by key and by index.
 
-    Whoever reads gets the stored objects themselves and leaves them as they are.
+    Readers get the stored objects themselves and must not change them.
     """
 
     def __init__(self, indexes: Mapping[str, IndexFunction] | None = None) -> None:
         self.faults = Faults()
-        """Objects that belong here and cannot be taken as they are; those that only lack an index are here too."""
+        """Stored objects that could not be processed completely, including those that only lack an index."""
         self._functions = dict(indexes or {})
         self._objects: dict[Key, Object] = {}
         self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}
-        """What each index function gave for each object: asked again, it might raise."""
+        """Values that each index function returned for each object. They are kept because a second call might raise."""
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
         self._oldest: dict[tuple[str, str], list[tuple[str, Key]]] = {}
-        """Index and value -> creation times and keys, in order; of values whose order was needed once."""
+        """Index and value -> creation times and keys, in order; only for values whose order was requested."""
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
-        """Who waits, and for what."""
+        """Waiting callers and their conditions."""
         self._revisions: dict[str, int] = {}
-        """By namespace that is watched, or the empty one where one watch tells of all."""
+        """Latest version by watched namespace; the key is empty if one watch covers all namespaces."""
 
     def revision(self, namespace: str) -> int:
-        """Returns the newest resource version that the watch of a namespace has reported. The store has all changes of
-        the namespace's objects up to it. Empty: of a watch of all namespaces, or of a kind without namespaces."""
+        """Returns the latest resource version that the watch of a namespace has reported. The store has all changes of
+        the namespace's objects up to it. An empty name stands for a watch of all namespaces, or of a cluster-scoped
+        kind."""
         return max(self._revisions.get(namespace, 0), self._revisions.get("", 0))
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def get(self, name: Key) -> Object | None:
-        """The object with this key."""
+        """Returns the object with this key."""
         return self._objects.get(name)
 
     def all(self) -> list[Object]:
-        """All objects, in no particular order."""
+        """Returns all objects, in no particular order."""
         return list(self._objects.values())
 
     def by_index(self, index: str, value: str) -> list[Object]:
-        """The objects for which the index function named ``index`` gave ``value``, ordered by key."""
+        """Returns the objects with ``value`` in the index, ordered by key."""
         keys = self._indexes[index].get(value)
         return [self._objects[name] for name in sorted(keys)] if keys else []
 
     def keys(self, index: str, value: str) -> Set[Key]:
-        """The keys of the objects that ``by_index`` would give, unordered: however many there are."""
+        """Returns the keys of these objects, unordered, at a cost that does not depend on their number."""
         return self._indexes[index].get(value, frozenset())
 
     def count(self, index: str, value: str) -> int:
-        """How many objects ``by_index`` would give."""
+        """Returns the number of objects with ``value`` in the index."""
         return len(self._indexes[index].get(value, ()))
 
     def oldest(self, index: str, value: str, most: int, skip: int = 0) -> list[Object]:
-        """At most so many of the objects that ``by_index`` would give, the oldest first, behind those that are skipped.
-        The cost does not grow with the number of the others."""
+        """Returns up to ``most`` objects with ``value`` in the index, oldest first, after the first ``skip``. The cost
+        does not depend on how many others there are."""
         return [self._objects[name] for _created, name in self._by_age(index, value)[skip : skip + most]]
 
     def older(self, index: str, value: str, obj: Object) -> int:
-        """How many of the objects that ``by_index`` would give are older than this one, or as old with a smaller key.
-        The cost hardly grows with their number."""
+        """Returns how many objects with ``value`` in the index are older than ``obj``, or as old with a smaller key.
+        The cost hardly depends on their number."""
         return bisect_left(self._by_age(index, value), (created(obj), key(obj)))
 
     def _by_age(self, index: str, value: str) -> list[tuple[str, Key]]:
@@ -112,11 +113,12 @@ class Store:
         return self._oldest[index, value]
 
     def values(self, index: str) -> Set[str]:
-        """The values that the index function named ``index`` gave for any object."""
+        """Returns all values in the index."""
         return self._indexes[index].keys()
 
     def put(self, obj: Object) -> list[Change]:
-        """Adds a copy of an object. Returns the change; none if the store has the same version or a newer one."""
+        """Adds a copy of an object. Returns the change, or nothing if the store already has this version or a newer
+        one."""
         name = key(obj)
         old = self._objects.get(name)
         if old is None:
@@ -129,9 +131,9 @@ class Store:
         return [self._set(name, old, None), self._set(name, None, obj)]
 
     def drop(self, name: Key, gone: str = "", version: str = "") -> list[Change]:
-        """Records that the object with the uid ``gone`` was deleted (at ``version``); empty: any uid.
+        """Records that the object with the uid ``gone`` (empty: any uid) was deleted at ``version``.
 
-        The news may be late: an object that was made later under the same name stays.
+        The event may be late: an object created later under the same name stays.
         """
         old = self._objects.get(name)
         if old is None or (gone and uid(old) != gone and _version(old) > version_number(version)):
@@ -139,12 +141,12 @@ class Store:
         return [self._set(name, old, None)]
 
     def replace(self, objects: Iterable[Object], version: str, namespace: str = "") -> Iterator[Change]:
-        """Takes a complete list of a namespace, or of all, as of ``version``, while the differences are read, deletions
-        among them; what lies in other namespaces stays.
+        """Replaces the objects of a namespace, or all objects, with a complete list as of ``version``. Yields the
+        changes, including deletions. Other namespaces are unaffected.
 
-        Each change is yielded while the store is as it was right after it, so that who counts objects sees every number
-        in between. Nothing is taken until the first one is asked for; who stops before the last one gets the rest taken
-        at once.
+        The store shows exactly the changes yielded so far, so a caller that counts objects sees every intermediate
+        number. Nothing happens before the first change is requested. If the caller stops early, the remaining changes
+        are made at once.
         """
         changes = self._replace(objects, version, namespace)
         try:
@@ -161,7 +163,7 @@ class Store:
         limit = version_number(version)
         mine = (name for name in self._objects if namespace in ("", name.namespace))
         for name in [name for name in mine if name not in listed]:
-            if not limit or _version(self._objects[name]) <= limit:  # newer ones were read after the list
+            if not limit or _version(self._objects[name]) <= limit:  # newer objects were stored after the list was read
                 yield from self.drop(name)
         self.advance(version, namespace)
 
@@ -175,7 +177,7 @@ class Store:
                 waiting.set_result(None)
 
     async def until(self, test: Callable[[], bool], seconds: float) -> bool:
-        """Waits until ``test`` holds. It is called again after each event of the watch. Returns False after
+        """Waits until ``test`` returns True; it is called again after each watch event. Returns False after
         ``seconds``."""
         if test():
             return True
@@ -220,8 +222,8 @@ class Store:
             del ordered[bisect_left(ordered, entry)]
 
     def _indexed(self, obj: Object) -> tuple[tuple[tuple[str, ...], ...], tuple[Exception, ...]]:
-        """What each index function gives for an object, and what they raise: strangers wrote it, and it must not cost
-        the others their store."""
+        """Returns the values of each index function for an object, and the exceptions. A failing function must not
+        break the store, because the objects are untrusted."""
         values: list[tuple[str, ...]] = []
         faults: list[Exception] = []
         for function in self._functions.values():
@@ -240,36 +242,36 @@ class Stores:
         self._stores = stores
 
     def store(self, kind: Kind) -> Store:
-        """Raises LookupError for a kind that there is no store of."""
+        """Returns the store of a kind. Raises LookupError if there is none."""
         try:
             return self._stores[kind]
         except KeyError:
             raise LookupError(f"{kind.plural} of {kind.api_version} are not watched") from None
 
     def get(self, kind: Kind, name: Key) -> Object | None:
-        """One object, if it is there. Raises LookupError as ``store`` does."""
+        """Returns one object, if it exists. Raises LookupError as ``store`` does."""
         return self.store(kind).get(name)
 
     def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
-        """The objects for which the index function named ``index`` gave ``value``, ordered by key; without an index all
-        of the kind, in no particular order. Raises LookupError as ``store`` does, and for an index that there is not.
-        """
+        """Returns the objects with ``value`` in the index, ordered by key; without an index all objects of the kind, in
+        no particular order. Raises LookupError as ``store`` does, and for an unknown index."""
         store = self.store(kind)
         return store.by_index(index, value) if index else store.all()
 
     def count(self, kind: Kind, index: str, value: str) -> int:
-        """How many objects ``list`` would give. Raises as ``list`` does."""
+        """Returns the number of objects that ``list`` would return. Raises as ``list`` does."""
         return self.store(kind).count(index, value)
 
     def oldest(self, kind: Kind, index: str, value: str, most: int, skip: int = 0) -> Sequence[Object]:
-        """At most so many of the objects that ``list`` would give, the oldest first, behind those that are skipped.
+        """Returns up to ``most`` of the objects that ``list`` would return, oldest first, after the first ``skip``.
         Raises as ``list`` does."""
         return self.store(kind).oldest(index, value, most, skip)
 
     def older(self, kind: Kind, index: str, value: str, obj: Object) -> int:
-        """How many of the objects that ``list`` would give are older than this one. Raises as ``list`` does."""
+        """Returns how many of the objects that ``list`` would return are older than ``obj``. Raises as ``list``
+        does."""
         return self.store(kind).older(index, value, obj)
 
     def values(self, kind: Kind, index: str) -> Set[str]:
-        """The values that the index function named ``index`` gave for any object. Raises as ``list`` does."""
+        """Returns all values in the index. Raises as ``list`` does."""
         return self.store(kind).values(index)

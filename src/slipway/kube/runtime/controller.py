@@ -24,22 +24,23 @@ log = logging.getLogger(__name__)
 Keys = Callable[[Object], Iterable[Key]]
 
 _OUTAGE_SECONDS = 1.0
-"""A worker that found the API server away rests so long, lest a full queue becomes a storm of connections."""
+"""How long a worker rests if the API server is unreachable, so that a full queue does not cause a storm of
+connections."""
 
 
 class Result(NamedTuple):
-    """When to reconcile again: after some seconds, or only after a change."""
+    """When to reconcile again: after some seconds, or (None) only after a change."""
 
     requeue_after: float | None = None
 
 
 def own_key(obj: Object) -> Iterable[Key]:
-    """Reconciles the object itself."""
+    """Returns the key of the object itself."""
     return (key(obj),)
 
 
 def owner_keys(owner: Kind) -> Keys:
-    """Reconciles the object's controller, if it is of the kind ``owner``."""
+    """Returns a function that maps an object to the key of its controller, if that is of the kind ``owner``."""
 
     def keys(obj: Object) -> Iterable[Key]:
         reference = controller_owner(obj)
@@ -53,10 +54,10 @@ def owner_keys(owner: Kind) -> Keys:
 
 
 class Controller:
-    """Calls ``reconcile`` for each key that its informers name.
+    """Calls ``reconcile`` for each key from its informers.
 
-    An exception backs off its key only: 5 ms, doubled each time, at most a minute; where the server said how long to
-    wait, that long. A ConflictError is retried quietly, since it only means stale news.
+    An exception backs off only its key: for 5 ms, doubled each time up to a minute, or for the server's Retry-After. A
+    ConflictError is retried quietly, because it only means that the cache was stale.
     """
 
     def __init__(
@@ -65,21 +66,21 @@ class Controller:
         self.name = name
         self.queue = WorkQueue(name, metrics)
         self.informers: list[Informer] = []
-        """All that it watches: their stores must be filled before anything is reconciled."""
+        """All watched informers. Their stores must be filled before anything is reconciled."""
         self._reconcile = reconcile
         self._workers = workers
         self._metrics = metrics
         self._seconds = metrics.reconcile_seconds.labels(name)
 
     def watch(self, informer: Informer, keys: Keys = own_key) -> None:
-        """Reconciles the keys that ``keys`` gives for the old and the new state of each object that changes."""
+        """Reconciles the keys that ``keys`` returns for the old and the new state of each changed object."""
 
-        # Apart, so that a state which ``keys`` cannot take does not cost the other one its keys.
+        # Two separate feeds, so that a state for which ``keys`` fails does not lose the keys of the other state.
         self._feed(informer, lambda change: keys(change.old) if change.old is not None else ())
         self.watch_changes(informer, lambda change: keys(change.new) if change.new is not None else ())
 
     def watch_changes(self, informer: Informer, keys: Callable[[Change], Iterable[Key]]) -> None:
-        """Reconciles the keys that ``keys`` returns for each change, from the difference between old and new."""
+        """Reconciles the keys that ``keys`` returns for each change, by comparing the old and new state."""
         self._feed(informer, keys)
         self.informers.append(informer)
 
@@ -91,7 +92,7 @@ class Controller:
         informer.add_handler(handler)
 
     async def run(self) -> None:
-        """Works until cancelled, once every store is filled."""
+        """Waits until every store is filled, then reconciles until cancelled."""
         for informer in self.informers:
             await informer.settled.wait()
         async with asyncio.TaskGroup() as tasks:
@@ -112,7 +113,7 @@ class Controller:
                 await asyncio.sleep(_OUTAGE_SECONDS)
 
     async def _one(self, name: Key) -> str:
-        """Reconciles one key and queues it again as need be. Returns the result as metrics name it."""
+        """Reconciles one key and requeues it if necessary. Returns the result's name in the metrics."""
         try:
             result = await self._reconcile(name)
         except (ConflictError, NotLeaderError) as error:
@@ -126,7 +127,7 @@ class Controller:
                 self.queue.hold(name, delay)
             log.warning("%s %s: %s; again in %.3g s", self.name, name, error, delay)
             return "unreachable" if isinstance(error, UnreachableError) else "error"
-        except Exception:  # a bug must stop this key only
+        except Exception:  # a bug must only affect this key
             delay = self.queue.add_rate_limited(name)
             log.exception("%s %s: again in %.3g s", self.name, name, delay)
             return "error"

@@ -35,7 +35,7 @@ class Pulse:
 
 @asynccontextmanager
 async def serve(listen: str, *, ready: Callable[[], bool], metrics: Metrics) -> AsyncIterator[None]:
-    """Answers on ``listen`` (``HOST:PORT``) while the context lasts."""
+    """Serves these paths on ``listen`` (``HOST:PORT``) while the context is open."""
     pulse = Pulse()
 
     async def healthz(_unused: web.Request) -> web.Response:

@@ -1,8 +1,8 @@
 """LeaderElector: at most one process writes, decided by a Lease object.
 
 A candidate takes the lease if its holder has not renewed it for the lease's duration, measured with the candidate's own
-monotonic clock since it first saw the last renewal. Wall clocks do not matter. A leader that could not renew for the
-renew deadline, which is shorter, stops: it is no longer ``leading`` from that moment, and its process ends.
+monotonic clock since it first saw the last renewal. Wall clocks do not matter. A leader that fails to renew within the
+shorter renew deadline is no longer ``leading`` from that moment, and its process ends.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ RETRY_SECONDS = 2.0
 
 
 class LeadershipLostError(Exception):
-    """Another process may lead by now, so this one must end."""
+    """Another process may be the leader by now, so this one must end."""
 
 
 class LeaderElector:
-    """Competes for one Lease. ``leading`` is meant for :meth:`slipway.kube.api.client.Client.fenced`."""
+    """Competes for one Lease. Pass ``leading`` to :meth:`slipway.kube.api.client.Client.fenced`."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class LeaderElector:
         renew_seconds: float = RENEW_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """``identity`` names this process; by default ``$POD_NAME``, else the host and something random.
+        """``identity`` names this process; by default ``$POD_NAME``, or else the host name with a random suffix.
 
-        A container that was restarted in its pod takes its own lease up at once: its predecessor is dead for certain,
-        and nobody else has the pod's name.
+        A container that restarts in its pod takes over its own lease immediately: its predecessor is certainly dead,
+        and no other process has the pod's name.
         """
         self._client = client
         self._name = Key(namespace, name)
@@ -61,17 +61,17 @@ class LeaderElector:
         self._retry_seconds = retry_seconds
         self._gauge = metrics.leading.labels(name)
         self._lease: Object | None = None
-        """The lease as this process wrote it last, while it holds it."""
+        """The lease as this process last wrote it, while it holds it."""
         self._renewed = float("-inf")
         self._observed: tuple[object, ...] = ()
         self._observed_at = 0.0
 
     def leading(self) -> bool:
-        """Whether this process may write at this moment."""
+        """Whether this process may currently write."""
         return time.monotonic() < self._renewed + self._renew_seconds
 
     async def acquire(self) -> None:
-        """Returns when this process leads. Retries through errors of the API server."""
+        """Waits until this process leads. Retries after errors of the API server."""
         while True:
             if await self._attempt():
                 break
@@ -80,7 +80,7 @@ class LeaderElector:
         self._gauge.set(1)
 
     async def hold(self) -> None:
-        """Renews until leadership is lost, which it raises as LeadershipLostError."""
+        """Renews the lease. Raises LeadershipLostError when leadership is lost."""
         try:
             while self.leading():
                 await asyncio.sleep(self._retry_seconds)
@@ -90,7 +90,7 @@ class LeaderElector:
         raise LeadershipLostError(f"the lease {self._name} could not be renewed for {self._renew_seconds:g} s")
 
     async def release(self) -> None:
-        """Releases the lease, so that a successor need not wait until it expires."""
+        """Releases the lease, so that a successor need not wait for it to expire."""
         if self._lease is None or not self.leading():
             return
         self._renewed = float("-inf")
@@ -103,7 +103,8 @@ class LeaderElector:
             log.warning("Could not release lease %s: %s", self._name, error)
 
     async def _attempt(self) -> bool:
-        """Tries once to take or renew the lease. Gives up in time for another try, and at a leader's deadline."""
+        """Tries once to acquire or renew the lease. Gives up in time for another attempt, and at a leader's
+        deadline."""
         began = time.monotonic()
         remaining = self._renewed + self._renew_seconds - began
         try:
@@ -121,7 +122,7 @@ class LeaderElector:
     async def _renew(self) -> bool:
         try:
             self._lease = await self._client.replace(LEASE, self._record(self._lease or {}, self.identity))
-        except (ConflictError, NotFoundError):  # someone wrote to it: look who holds it now
+        except (ConflictError, NotFoundError):  # another process wrote to it: check who holds it now
             self._lease = None
             return await self._take()
         return True
@@ -136,7 +137,7 @@ class LeaderElector:
                 return False
             return True
         if not self._free(current.get("spec") or {}):
-            self._renewed = float("-inf")  # whatever we believed, another one holds it
+            self._renewed = float("-inf")  # another process holds it, whatever we assumed
             return False
         try:
             self._lease = await self._client.replace(LEASE, self._record(current, self.identity))
@@ -154,7 +155,7 @@ class LeaderElector:
         return time.monotonic() >= self._observed_at + float(spec.get("leaseDurationSeconds") or self._lease_seconds)
 
     def _record(self, current: Object, holder: str, seconds: float = 0.0) -> Object:
-        """The lease as it is to be written, with the version of ``current`` as a precondition."""
+        """Returns the lease to write, with the version of ``current`` as a precondition."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = current.get("spec") or {}
         taken = bool(holder and before) and before.get("holderIdentity") != holder

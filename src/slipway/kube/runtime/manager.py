@@ -1,8 +1,8 @@
-"""Manager: runs informers, leader election and controllers as one process, and ends it in an orderly way.
+"""Manager: runs informers, leader election and controllers in one process, and shuts it down in order.
 
-Informers start first, also in processes that do not lead, so that a successor has full stores at once. Controllers
-start when their stores are filled and this process leads; one whose kind is not installed waits alone. A task that
-fails ends the process, which Kubernetes then restarts.
+Informers start first, even in processes that do not lead, so that a successor's stores are already full. Controllers
+start when their stores are filled and this process leads; a controller whose kind is not installed waits without
+blocking the others. If a task fails, the process ends, and Kubernetes restarts it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Manager:
-    """Everything that runs in a controller's process."""
+    """Everything that runs in a controller process."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class Manager:
         background: Sequence[Callable[[], Awaitable[None]]] = (),
         first: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``background`` runs beside the controllers (events ...), ``listen`` is ``HOST:PORT`` for health and metrics.
-        ``first`` is done once this process leads, before any of them starts.
+        """``background`` runs alongside the controllers (Events and others). ``listen`` is ``HOST:PORT`` for health and
+        metrics. ``first`` runs once this process leads, before the controllers start.
 
-        Without an elector this process is taken for the only one.
+        Without an elector, this process assumes that it is the only one.
         """
         self._informers = tuple(informers)
         self._controllers = tuple(controllers)
@@ -49,7 +49,7 @@ class Manager:
         self._first = first
 
     def ready(self) -> bool:
-        """Whether every store is filled, apart from kinds that are not installed."""
+        """Whether every store is filled, except those of kinds that are not installed."""
         return all(informer.answered.is_set() for informer in self._informers)
 
     async def run(self) -> int:

@@ -1,7 +1,7 @@
 """WorkQueue: keys to reconcile, each at most once in the queue and processed by one worker at a time.
 
 Namespaces take turns, so that a namespace with ten thousand keys delays another's key by one turn. Within a namespace
-the order is first in, first out, so that a key that changes a thousand times a second waits like every other one.
+the order is first in, first out, so a key that changes a thousand times a second waits like any other.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ CAP_SECONDS = 60.0
 
 
 class WorkQueue:
-    """Add keys from anywhere in the event loop; workers ``get`` a key, reconcile it and call ``done``."""
+    """Holds keys to reconcile. Add keys from anywhere in the event loop; workers ``get`` a key, reconcile it and call
+    ``done``."""
 
     def __init__(self, name: str, metrics: Metrics) -> None:
         self._turns: OrderedDict[str, deque[Key]] = OrderedDict()
-        """Namespaces with keys in the queue, the next one first. Kinds of the whole cluster share the empty one."""
+        """Namespaces with queued keys, next one first. Cluster-scoped kinds share the empty one."""
         self._waiting: dict[Key, float] = {}
-        """Keys in the queue, and since when (monotonic)."""
+        """Queued keys, and the time at which each was added (monotonic)."""
         self._processing: set[Key] = set()
         self._again: set[Key] = set()
-        """Keys that were added while they were processed."""
+        """Keys added while they were being processed."""
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._held: dict[Key, float] = {}
         """Keys that must not be processed before a time (monotonic)."""
@@ -40,7 +41,7 @@ class WorkQueue:
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Adds ``key``; one that is in the queue already is not added twice."""
+        """Adds ``key`` unless it is already queued."""
         if key in self._processing:
             self._again.add(key)
         elif key not in self._waiting:
@@ -53,7 +54,8 @@ class WorkQueue:
             self._ready.set()
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Adds ``key`` after a time; of several times the first counts. An earlier ``get`` of the key cancels it."""
+        """Adds ``key`` after a delay; the earliest of several delays counts. An earlier ``get`` of the key cancels
+        it."""
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
         if timer is not None:
@@ -63,7 +65,7 @@ class WorkQueue:
         self._timers[key] = loop.call_later(seconds, self._due, key)
 
     def add_rate_limited(self, key: Key) -> float:
-        """Adds ``key`` after 5 ms * 2^n, n counting the calls since ``forget``. Returns that time."""
+        """Adds ``key`` after 5 ms * 2^n, where n is the number of calls since ``forget``. Returns the delay."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(CAP_SECONDS, BASE_SECONDS * 2.0 ** min(failures, 30))
@@ -71,18 +73,18 @@ class WorkQueue:
         return delay
 
     def hold(self, key: Key, seconds: float) -> None:
-        """Adds ``key`` after a time before which it is not processed, whatever is added meanwhile (Retry-After)."""
+        """Adds ``key`` after a delay (Retry-After), and does not hand it out earlier, even if it is added again."""
         self._held[key] = time.monotonic() + seconds
         if timer := self._timers.pop(key, None):
             timer.cancel()
         self.add_after(key, seconds)
 
     def forget(self, key: Key) -> None:
-        """Records a success: the next failure has a short backoff again."""
+        """Records a success, so that the next failure has a short backoff again."""
         self._failures.pop(key, None)
 
     async def get(self) -> Key:
-        """Returns the next key; always call ``done`` with it. This turn covers a delayed addition of the key."""
+        """Returns the next key; always call ``done`` with it. Cancels a delayed addition of the key."""
         while not self._turns:
             self._ready.clear()
             await self._ready.wait()
@@ -96,14 +98,14 @@ class WorkQueue:
         return key
 
     def done(self, key: Key) -> None:
-        """Ends the turn of ``key``; it is queued again when it was added meanwhile."""
+        """Marks ``key`` as processed. If it was added in the meantime, it is queued again."""
         self._processing.discard(key)
         if key in self._again:
             self._again.discard(key)
             self.add(key)
 
     def _next(self) -> Key:
-        """Takes the first key of the namespace whose turn it is. The namespace then moves to the end."""
+        """Removes the first key of the namespace whose turn it is. The namespace then moves to the end."""
         namespace, keys = self._turns.popitem(last=False)
         key = keys.popleft()
         if keys:

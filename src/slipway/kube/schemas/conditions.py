@@ -13,7 +13,7 @@ from slipway.kube.schemas.crd import list_map, struct_schema
 
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 SUMMARY = frozenset({READY, RECONCILING, STALLED})
-"""Conditions that follow from the rest of a status."""
+"""Conditions derived from the rest of a status."""
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,27 +52,27 @@ def _checked() -> Object:
 
 
 LONGEST_MESSAGE = 32768
-"""Characters of a condition's message: with more of them the API server refuses the whole status."""
+"""Maximum length of a condition's message in characters; the API server rejects a status with a longer one."""
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 CHECKED: Object = _checked()
-"""Schema keys for a list of conditions that the API server checks as it does those of its own objects."""
+"""Schema keys for a list of conditions that the API server validates like the conditions of its own objects."""
 
 
 def timestamp(unix: float) -> str:
-    """Unix seconds as Kubernetes writes times: ``2026-01-31T12:00:00Z``."""
+    """Formats Unix seconds as Kubernetes does: ``2026-01-31T12:00:00Z``."""
     return datetime.fromtimestamp(int(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def merge(
     old: Iterable[Object], new: Iterable[Condition], now: float, ours: Collection[str] | None = None
 ) -> list[Object]:
-    """The conditions to write: those of ``new``, in its order, then those of other writers as they are.
+    """Returns the conditions to write: those of ``new``, in its order, then those of other writers, unchanged.
 
-    ``ours``: types that we may have written; others stay. None: all.
+    ``ours``: types that we may have written; others are kept. None: all.
 
-    ``lastTransitionTime`` is kept from ``old`` where the status is the same, whatever reason and message say; otherwise
-    it is ``now`` (Unix seconds). Equal input gives equal output, so that nothing is written when nothing changed. A
-    message that is too long, as it may be that quotes a spec, is cut.
+    ``lastTransitionTime`` is kept from ``old`` if the status is the same, even if reason or message differ; otherwise
+    it is ``now`` (Unix seconds). Equal input gives equal output, so nothing is written if nothing changed. Messages
+    that are too long, because they quote a spec, are cut.
     """
     before, stamp = {condition["type"]: condition for condition in old}, timestamp(now)
     merged: list[Object] = []
@@ -88,6 +88,6 @@ def merge(
 
 
 def find(resource: Object, type_: str) -> Object | None:
-    """The condition of this type in the resource's status."""
+    """Returns the condition of this type from the resource's status."""
     conditions: list[Object] = (resource.get("status") or {}).get("conditions") or []
     return next((condition for condition in conditions if condition["type"] == type_), None)

@@ -1,7 +1,7 @@
 """Parts of Kubernetes' own objects inside ours: a probe, a toleration, a volume.
 
-In a Struct such a part is a plain object. :func:`core` names its type, and its schema is Kubernetes' own. The schemas
-are data, ``core_schemas.json``, which ``scripts/core_schemas.py`` generates from Kubernetes' OpenAPI documents.
+In a Struct such a part is a plain object. :func:`core` names its type and gives it Kubernetes' schema. The schemas are
+data, ``core_schemas.json``, which ``scripts/core_schemas.py`` generates from Kubernetes' OpenAPI documents.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from slipway.kube.objects import Object
 
 
 def core(name: str, *, optional: tuple[str, ...] = ()) -> Meta:
-    """``Annotated[Object, core("Probe")]``: a part of this kind, as Kubernetes' documents call it.
+    """Marks a field as a part of a Kubernetes object: ``Annotated[Object, core("Probe")]``. The name is the one in
+    Kubernetes' API documents.
 
-    ``optional``: paths of fields that Kubernetes requires and that may be left out, as for :func:`inlined`. Raises
+    ``optional``: paths of fields that Kubernetes requires but that may be omitted, as for :func:`inlined`. Raises
     KeyError for an unknown part.
     """
     if name not in _definitions():
@@ -28,23 +29,24 @@ def core(name: str, *, optional: tuple[str, ...] = ()) -> Meta:
 
 
 def core_schema(name: str) -> Object:
-    """The structural schema of a kind of part, complete in itself and without descriptions."""
+    """Returns the self-contained structural schema of a part, without descriptions."""
     resolved: Object = _resolved(_definitions()[name])
     return resolved
 
 
 def definition(name: str) -> Object:
-    """Returns the schema of a kind of part, in which ``{"$ref": name}`` refers to other parts. It is shared and must
-    not be changed. Raises KeyError for an unknown part."""
+    """Returns the schema of a part, in which ``{"$ref": name}`` refers to other parts. It is shared and must not be
+    changed. Raises KeyError for an unknown part."""
     return _definitions()[name]
 
 
 @cache
 def inlined(name: str, optional: tuple[str, ...] = ()) -> Object:
-    """The same for a Struct whose own fields stand beside those of the part, as its ``inlined: ClassVar[Object]``.
+    """Returns the same for a Struct whose fields are inlined next to those of the part, as its ``inlined:
+    ClassVar[Object]``.
 
-    ``optional``: paths of required fields that may be left out, such as ``containers`` or ``containers[].image``. The
-    schema is shared: nobody changes it. Raises KeyError for an unknown part or path.
+    ``optional``: paths of required fields that may be omitted, such as ``containers`` or ``containers[].image``. The
+    schema is shared and must not be changed. Raises KeyError for an unknown part or path.
     """
     schema = core_schema(name)
     for path in optional:
@@ -63,7 +65,7 @@ def inlined(name: str, optional: tuple[str, ...] = ()) -> Object:
 
 @cache
 def _definitions() -> dict[str, Object]:
-    """Name -> schema; ``{"$ref": name}`` in place of another one."""
+    """Returns name -> schema, with ``{"$ref": name}`` in place of nested parts."""
     text = files("slipway.kube").joinpath("core_schemas.json").read_text()
     definitions: dict[str, Object] = json.loads(text)
     return definitions

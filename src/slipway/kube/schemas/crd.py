@@ -1,7 +1,7 @@
 """CRDs from msgspec Structs, so that types, constraints, descriptions and schema are written once.
 
 Annotations become constraints, and docstrings (of the class, and below attributes) become descriptions.
-``Meta(extra_json_schema=...)`` has what a Struct cannot express; ``cel`` and ``list_map`` are short forms of it.
+``Meta(extra_json_schema=...)`` adds what a Struct cannot express; ``cel`` and ``list_map`` are short forms of it.
 ``core`` (:mod:`slipway.kube.schemas.core`) gives a plain object the schema of a Kubernetes type, such as a probe, and
 ``Meta(extra={"schema": ...})`` gives it any other schema.
 """
@@ -36,7 +36,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of ``kubectl get``; with priority 1 it shows with ``-o wide`` only."""
+    """A column of ``kubectl get``; priority 1 is shown only with ``-o wide``."""
 
     name: str
     type: str
@@ -55,12 +55,12 @@ class Scale(msgspec.Struct, frozen=True):
 class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
     """One kind in one version.
 
-    Rules for fields: no Python default means required; a default that is not empty (None, UNSET, ``""``, 0, False, an
-    empty collection or a Struct) becomes a default of the spec's schema. ``T | None`` and ``T | UnsetType`` are an
-    optional T, ``dict[str, Any]`` an object whose unknown fields are kept, ``int | str`` an int-or-string. A Struct may
-    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``, and in ``inlined: ClassVar[Object]`` the schema of
-    an object whose fields stand beside its own, such as ``core.inlined("PodSpec")``; where both have a field, its own
-    counts.
+    Rules for fields: a field without a Python default is required; a default that is not empty (empty are None, UNSET,
+    ``""``, 0, False, an empty collection or a Struct) becomes a default in the spec's schema. ``T | None`` and ``T |
+    UnsetType`` are an optional T, ``dict[str, Any]`` is an object whose unknown fields are kept, and ``int | str`` is
+    an int-or-string. A Struct may carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``. Its ``inlined:
+    ClassVar[Object]`` may hold the schema of an object whose fields are inlined next to its own, such as
+    ``core.inlined("PodSpec")``; its own fields take precedence.
     """
 
     kind: Kind
@@ -74,13 +74,13 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
     validations: tuple[Rule, ...] = ()
     """CEL rules for the object as a whole."""
     unsupported: Mapping[str, Object] = {}
-    """Path of a field in the spec that has no effect, such as ``a.b`` or ``a[].b``, -> the schema by which the API
-    server keeps it all the same. A field of the types must not be among them."""
+    """Path of a spec field without effect, such as ``a.b`` or ``a[].b``, -> the schema that makes the API server keep
+    the field anyway. The types must not declare it."""
 
     listing: ClassVar[Mapping[str, str]] = {"apiVersion": "string", "kind": "string", "metadata": "object"}
 
     def manifest(self) -> Object:
-        """The CustomResourceDefinition."""
+        """Returns the CustomResourceDefinition."""
         kind = self.kind
         names: Object = {
             "kind": kind.kind,
@@ -153,7 +153,7 @@ def _put(schema: Object, path: str, field: Object) -> None:
 
 
 def set_fields(spec: Object, paths: Iterable[str]) -> list[str]:
-    """Those paths, ``a.b`` or ``a[].b``, at which a spec says something; what is null or empty says nothing."""
+    """Returns those of the paths (``a.b`` or ``a[].b``) that a spec sets. Null and empty values do not count."""
     return [path for path in paths if any(value not in (None, "", [], {}) for value in _values(spec, path.split(".")))]
 
 
@@ -168,17 +168,18 @@ def _values(value: Any, places: Sequence[str]) -> Iterator[Any]:
 
 
 def cel(*rules: Rule) -> Object:
-    """Schema keys for CEL rules: ``Annotated[T, Meta(extra_json_schema=cel(Rule(...)))]``."""
+    """Returns schema keys for CEL rules: ``Annotated[T, Meta(extra_json_schema=cel(Rule(...)))]``."""
     return {"x-kubernetes-validations": [{"rule": rule.rule, "message": rule.message} for rule in rules]}
 
 
 def list_map(*keys: str) -> Object:
-    """Returns schema keys for a list whose elements these fields identify. Server-side apply merges them one by one."""
+    """Returns schema keys for a list whose elements are identified by these fields. Server-side apply merges the
+    elements individually."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 LARGE = 8000
-"""Characters of a schema that is written once and referred to, such as that of a container."""
+"""Size in characters above which a schema, such as that of a container, is written once and then referenced."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -187,15 +188,15 @@ class _Dumper(yaml.SafeDumper):
 
 
 def to_yaml(*manifests: Object) -> str:
-    """YAML documents, always the same text for the same manifests. What is large is written once: a definition with
-    many pods in it would have two megabytes."""
+    """Returns YAML documents, always the same text for the same manifests. Large schemas are written once, since a CRD
+    with many pod specs would otherwise have two megabytes."""
     return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True, explicit_start=True)
 
 
 def struct_schema(struct: type[msgspec.Struct], *, defaults: bool) -> Object:
-    """The structural schema of a Struct; ``defaults`` says whether Python's defaults become the schema's.
+    """Returns the structural schema of a Struct. ``defaults``: whether Python's defaults become the schema's.
 
-    Raises TypeError for a type that no schema can express.
+    Raises TypeError for a type that a schema cannot express.
     """
     info = types.type_info(struct)
     if not isinstance(info, types.StructType):
@@ -226,7 +227,7 @@ def _field(field: types.Field, text: str, defaults: bool) -> Object:
 
 
 def _default(field: types.Field) -> Any:
-    """Returns the field's default as JSON, or an empty value if the API server needs none."""
+    """Returns the field's default as JSON, or an empty value if the API server needs no default."""
     value = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         value = field.default_factory()
@@ -244,7 +245,7 @@ _PLAIN: dict[type[types.Type], Object] = {
 
 
 def _schema(info: types.Type, defaults: bool) -> Object:
-    """The structural schema of a type."""
+    """Returns the structural schema of a type."""
     if isinstance(info, types.Metadata):
         extra = info.extra or {}
         if "core" in extra:
@@ -310,13 +311,13 @@ def _column(column: Column) -> Object:
 
 
 def _text(docstring: str | None) -> str:
-    """A docstring as one line of running text; paragraphs stay apart."""
+    """Returns a docstring with each paragraph on one line."""
     paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
     return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _attribute_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Attribute name -> the docstring below it, from the source of the class and its bases."""
+    """Returns attribute name -> the docstring below it, from the source of the class and its bases."""
     texts: dict[str, str] = {}
     for base in reversed(struct.__mro__):
         if base in (object, msgspec.Struct) or not issubclass(base, msgspec.Struct):

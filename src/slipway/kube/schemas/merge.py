@@ -1,12 +1,12 @@
-"""Merging: one of Kubernetes' own objects laid over another, as a strategic merge patch does it. Pure.
+"""Merging: overlays one Kubernetes object on another, like a strategic merge patch. Pure.
 
-Fields of the patch win, objects are merged field by field, and lists item by item where Kubernetes' schemas say by
-which keys: containers, variables and volumes by name, mounts by their path, ports by number and protocol. Other lists
-are replaced. ``null`` removes a field, and so does ``$patch: delete`` an object or an item; ``$patch: replace`` stands
-in an object that takes the place of the whole one.
+Fields of the patch take precedence, objects are merged field by field, and lists item by item if Kubernetes' schemas
+define merge keys: containers, variables and volumes by name, mounts by path, ports by number and protocol. Other lists
+are replaced. ``null`` removes a field, and ``$patch: delete`` removes an object or an item; an object with ``$patch:
+replace`` replaces the whole one.
 
-Where the API server takes one of several fields only, such as a variable's value or where it comes from, the patch's
-takes the place of the other, which a plain merge would leave beside it.
+If the API server accepts only one of several fields, such as ``value`` or ``valueFrom`` of a variable, the patch's
+field replaces the other, which a plain merge would keep.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slipway.kube.objects import Object
 from slipway.kube.schemas.core import definition
 
 ANYTHING: Object = {}
-"""The schema of what is no part of Kubernetes' own: objects are merged, lists replaced."""
+"""The schema of anything that is not part of a Kubernetes object: objects are merged, lists replaced."""
 DIRECTIVE, REPLACE, DELETE = "$patch", "replace", "delete"
 ONE_OF = {
     "EnvVar": frozenset(("value", "valueFrom")),
@@ -27,15 +27,15 @@ ONE_OF = {
     "Probe": frozenset(("exec", "grpc", "httpGet", "tcpSocket")),
     "Volume": frozenset(definition("Volume")["properties"]) - {"name"},
 }
-"""Part -> the fields of which it has one."""
+"""Part -> its mutually exclusive fields."""
 ItemKey = tuple[str, ...]
 
 
 def merged(base: Object, patch: Object, part: str = "") -> Object:
     """Merges ``patch`` over ``base``. Neither is changed, and the result may share their content.
 
-    ``part``: what they are in Kubernetes' documents, ``PodSpec`` or ``Container``; empty: none of these. Raises
-    KeyError for an unknown part.
+    ``part``: their type in Kubernetes' documents, such as ``PodSpec`` or ``Container``; empty: none. Raises KeyError
+    for an unknown part.
     """
     return _merged_objects(base, patch, {"$ref": part} if part else ANYTHING)
 
@@ -94,7 +94,7 @@ def _merged_lists(base: Sequence[Any], patch: Sequence[Any], keys: Sequence[str]
 
 
 def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: int) -> ItemKey:
-    """Returns what identifies an item; its position if it lacks a key, so that it duplicates no other."""
+    """Returns an item's merge key, or its position if it lacks one, so that it duplicates no other item."""
     if not isinstance(item, dict):
         return ("", str(place))
     values = [item.get(key, fields.get(key, {}).get("default")) for key in keys]
@@ -102,8 +102,8 @@ def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: in
 
 
 def _in_order(kept: Sequence[ItemKey], patched: Sequence[ItemKey], rank: Mapping[ItemKey, int]) -> list[ItemKey]:
-    """The patch's items in its own order. One that only the base has comes before the first of these that the base has
-    behind it, or at the end."""
+    """Returns the patch's items in their own order. An item that only the base has comes before the first patch item
+    that follows it in the base, or at the end."""
     ordered: list[ItemKey] = []
     waiting = list(reversed(kept))
     for key in patched:

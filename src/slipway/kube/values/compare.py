@@ -1,4 +1,4 @@
-"""Compare: whether an object still has the fields that were sent, ignoring what the server and others added. Pure."""
+"""Compare: whether an object still has the fields that were sent, ignoring additions by the server and others. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 NESTED = (dict, list)
-"""What has parts; of each number and text it need not be asked."""
+"""Types with nested values; all others are compared directly."""
 
 
 def digest(value: Any) -> bytes:
@@ -28,9 +28,9 @@ def includes(live: Any, expected: Any) -> bool:
 
 
 def projection(shape: Any, value: Any) -> Any:
-    """The part of ``value`` that ``shape`` speaks of.
+    """Returns the part of ``value`` that has the fields of ``shape``.
 
-    A list of another length is taken as a whole, since then it cannot be said which element is which.
+    A list of another length is taken as a whole, because its elements cannot be matched.
     """
     if isinstance(shape, dict) and isinstance(value, dict):
         getter = value.get

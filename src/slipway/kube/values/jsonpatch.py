@@ -13,16 +13,16 @@ from jsonpointer import JsonPointerException
 from slipway.decoding import describe_error
 
 MOST_BYTES = 1 << 20
-"""Of what operations may make, as JSON: a few copies of copies would fill the memory."""
+"""Maximum size of a result as JSON: a few nested copies would otherwise fill the memory."""
 
 
 class PatchError(ValueError):
-    """A patch that cannot be applied. The message names the operation and the reason, in one line of bounded length."""
+    """A patch that cannot be applied. The message gives the operation and the reason in one line of limited length."""
 
 
 def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """Returns a copy of ``value`` with the operations applied in order. Raises PatchError for the first that fails, or
-    that exceeds MOST_BYTES."""
+    """Returns a copy of ``value`` with the operations applied in order. Raises PatchError for the first operation that
+    fails or exceeds MOST_BYTES."""
     result = copy.deepcopy(value)
     for number, operation in enumerate(operations):
         name = f"{operation.get('op', 'no op')} {operation.get('path', 'without path')}"
@@ -30,7 +30,7 @@ def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
             result = apply_patch(result, [operation], in_place=True)
             size = len(msgspec.json.encode(result)) if operation.get("op") == "copy" else 0
         except (JsonPatchException, JsonPointerException) as error:
-            reason = describe_error(error).partition(" in {")[0]  # some quote the whole document
+            reason = describe_error(error).partition(" in {")[0]  # some errors quote the whole document
             raise PatchError(f"operation {number} ({name}): {reason}") from error
         except RecursionError as error:
             raise PatchError(f"operation {number} ({name}): it is nested too deeply") from error

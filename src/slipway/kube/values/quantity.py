@@ -14,8 +14,8 @@ UNITS: dict[str, Fraction] = SMALL | {suffix: Fraction(size) for suffix, size in
 
 
 def multiply(quantity: str, count: int) -> str:
-    """``count`` times a quantity, in the form to which the API server brings it: 3 x ``500m`` is ``1500m``, 2 x
-    ``512Mi`` is ``1Gi``. Raises ValueError, with the form that is expected."""
+    """Returns ``count`` times a quantity, in the API server's canonical form: 3 x ``500m`` is ``1500m``, 2 x ``512Mi``
+    is ``1Gi``. Raises ValueError with the expected form."""
     single, suffix = _parsed(quantity)
     value = single * count
     if suffix in BINARY and value >= 1024:
@@ -24,7 +24,7 @@ def multiply(quantity: str, count: int) -> str:
 
 
 def amount(quantity: str) -> Fraction:
-    """Returns the value of a quantity: 1/2 for ``500m``, 1024 for ``1Ki``. Raises ValueError, as multiply does."""
+    """Returns the value of a quantity: 1/2 for ``500m``, 1024 for ``1Ki``. Raises ValueError, as ``multiply`` does."""
     return _parsed(quantity)[0]
 
 
@@ -45,8 +45,8 @@ def _exponent(text: str) -> int:
 
 
 def _decimal(value: Fraction) -> str:
-    """Uses the largest unit that gives a whole number. Values finer than a billionth are rounded up, as in
-    Kubernetes."""
+    """Formats a value with the largest unit that gives a whole number. Values finer than a billionth are rounded up, as
+    in Kubernetes."""
     if value.denominator == 1:
         return _in_units(int(value), DECIMAL)
     for suffix in ("m", "u"):

@@ -1,4 +1,4 @@
-"""Times as Kubernetes writes them: RFC 3339 stamps and Go's durations."""
+"""Times as Kubernetes writes them: RFC 3339 timestamps and Go durations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3,
 PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 WHOLE = re.compile(rf"\+?(?:0|(?:{PART.pattern})+)")
 LONGEST = 64
-"""Characters. A longer text is rejected before it is read, because authors write it."""
+"""Maximum length in characters. Authors write these texts, so longer ones are rejected before parsing."""
 
 
 def parse_duration(text: str) -> float:
-    """Returns seconds for ``600s``, ``1h30m``, ``.5h``, ``0``, as Go parses them, without negative ones. Raises
-    ValueError, with the expected form."""
+    """Returns the seconds of a Go duration such as ``600s``, ``1h30m``, ``.5h`` or ``0``, except negative ones. Raises
+    ValueError with the expected form."""
     if len(text) > LONGEST or not WHOLE.fullmatch(text):
         raise ValueError(f"{text[:LONGEST]!r} is not a duration such as 90s, 10m or 1h30m")
     return sum(float(number) * SECONDS[unit] for number, unit in PART.findall(text))

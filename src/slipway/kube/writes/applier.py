@@ -1,7 +1,7 @@
-"""Applier: creates, changes and deletes an owner's children as a plan says, by server-side apply.
+"""Applier: creates, changes and deletes an owner's children according to a plan, with server-side apply.
 
-It sends only what changed, never takes over an object that belongs to someone else, and deletes with preconditions
-only. :class:`Applied` reports each child that the API server refuses; the others are applied all the same.
+It sends only changes, never takes over an object that belongs to another owner, and always deletes with preconditions.
+:class:`Applied` reports each child that the API server rejects; the others are still applied.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from slipway.kube.writes.write_only import WriteOnlyObjects
 log = logging.getLogger(__name__)
 
 APPLIED_FIRST = frozenset({SERVICE_ACCOUNT, ROLE})
-"""Kinds of children that others name, and get rights by: pods by an account, a RoleBinding by a Role."""
+"""Kinds that other children need first: pods refer to a ServiceAccount, a RoleBinding to a Role."""
 
 
 class _Sent(NamedTuple):
@@ -58,18 +58,18 @@ class _Sent(NamedTuple):
 
     uid: str
     desired: bytes
-    """Digest of what was sent."""
+    """Digest of the object that was sent."""
     resource_version: str
     observed: bytes
-    """Digest of the same fields as the API server then had them, its defaults and conversions included."""
+    """Digest of the same fields as the API server returned them, with its defaults and conversions."""
 
 
 class Applier:
     """Applies children of owners of one kind.
 
-    Guarantees: nothing is written when nothing changed; nothing is created for an owner that is being deleted, unless
-    requested; an object of another controller is neither changed nor deleted; deletions carry the uid and the version
-    that the decision was based on. Assumes: the informers select by the ``managed-by`` label and have the index OWNER.
+    Guarantees: nothing is written if nothing changed; nothing is created for an owner that is being deleted, unless
+    requested; an object of another controller is neither changed nor deleted; deletions carry the uid and version that
+    the decision was based on. Assumes that the informers select by the ``managed-by`` label and have the index OWNER.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class Applier:
     ) -> None:
         """``manager``: the value of the managed-by label. ``shared``: the informers that ``ensure`` reads.
 
-        ``unlisted``: kinds of children that no informer lists, because others keep private data in them. Each child is
-        read by its name whenever its owner is synced, and ``children`` returns none of them.
+        ``unlisted``: kinds of children that no informer lists, because such objects may hold other users' private data.
+        Each child is read by name whenever its owner is synced, and ``children`` returns none of them.
 
-        ``elsewhere``: kinds of children that may be in other namespaces than their owner, or in none.
+        ``elsewhere``: kinds of children that may be in another namespace than their owner, or cluster-scoped.
 
-        ``mark``: the annotation of children that holds the digest of what was sent last, so that after a restart
-        nothing is sent again that has not changed; empty: there is none.
-        ``replaceable``: kinds of objects that are deleted and recreated when an immutable field changes.
+        ``mark``: the annotation with the digest of the object last sent, so that unchanged objects are not sent again
+        after a restart; empty: no annotation. ``replaceable``: kinds of objects that are deleted and recreated if an
+        immutable field changes.
         """
         self._client = client
         self._owner_kind = owner_kind
@@ -116,7 +116,7 @@ class Applier:
             informer.add_handler(partial(self._forget, kind))
 
     def children(self, owner: Object) -> dict[tuple[Kind, Key], Object]:
-        """The owner's children in the stores. See :func:`children_of`."""
+        """Returns the owner's children in the stores. See :func:`children_of`."""
         return {(kind, key(child)): child for kind, child in self._owned(owner)}
 
     async def sync(
@@ -130,11 +130,11 @@ class Applier:
         """Creates, changes and deletes objects until the owner's children are ``children``, given without owner
         reference.
 
-        ``absent``: children to delete, of kinds that no informer lists. ``finishing``: also for an owner that is being
-        deleted. Its children are then deleted in the foreground, so that each is visible until its dependents are gone.
-        Nothing else is created until ServiceAccounts and Roles are ours: pods would run with the rights of someone
-        else's account, and the API server rejects a RoleBinding without its Role. Raises programming errors only;
-        Applied holds what the API server reports.
+        ``absent``: children to delete, of kinds that no informer lists. ``finishing``: also sync an owner that is being
+        deleted. Its children are then deleted in the foreground, so each stays visible until its dependents are gone.
+        Other objects are created only once ServiceAccounts and Roles are ours: pods would otherwise run with the
+        permissions of another account, and the API server rejects a RoleBinding without its Role. Raises only
+        programming errors; Applied holds the API server's errors.
         """
         if deleting(owner) and not finishing:
             return Applied()
@@ -154,16 +154,16 @@ class Applier:
         return summarize([*outcomes, *await run_all(steps)], [*first, *others])
 
     async def discard(self, objects: Iterable[tuple[Kind, Key]]) -> Applied:
-        """Deletes objects that carry our label and belong to other owners, such as the PVCs of a deleted model."""
+        """Deletes objects with our label that belong to other owners, such as the PVCs of a deleted model."""
         stored = ((kind, self._shared[kind].store.get(name)) for kind, name in objects)
         going = [(kind, one) for kind, one in stored if one and not deleting(one)]
         ours = [(kind, one) for kind, one in going if labels(one).get(MANAGED_BY) == self._manager]
         return summarize(await run_all([self._delete_exactly(kind, one) for kind, one in ours]), ())
 
     async def collect(self, owner: Key, owner_uid: str) -> None:
-        """Deletes children in other namespaces whose owner of this name is gone, which the garbage collector does not
-        do. ``owner_uid``: of the owner in the cache; empty: there is none. The cache may lack an owner that exists, so
-        this asks the API server first."""
+        """Deletes children in other namespaces whose owner of this name is gone; the garbage collector does not.
+        ``owner_uid``: uid of the owner in the cache; empty: not cached. Because the cache may lack an existing owner,
+        the API server is queried first."""
         strays = [
             (kind, child)
             for kind in self._elsewhere
@@ -174,20 +174,20 @@ class Applier:
             return
         try:
             live_uid = uid(await self._client.get(self._owner_kind, owner, cached=False))
-        except ForbiddenError:  # not a namespace of ours, so that we do not know
+        except ForbiddenError:  # not one of our namespaces, so the owner is unknown
             return
         except NotFoundError as error:
-            if error.name != owner.name:  # the whole type is missing, as while its definition is replaced
+            if error.name != owner.name:  # the whole type is missing, for example while its CRD is replaced
                 return
             live_uid = ""
         for kind, child in strays:
             controller = controller_owner(child)
             if controller and controller.uid != live_uid:
-                with suppress(ForbiddenError, ConflictError):  # the next reconciliation tries again
+                with suppress(ForbiddenError, ConflictError):  # the next reconciliation retries
                     await self._delete_exactly(kind, child)
 
     async def _delete_exactly(self, kind: Kind, obj: Object) -> None:
-        """Deletes an object in the version that the cache shows."""
+        """Deletes an object if it still has the cached version."""
         with suppress(NotFoundError):
             await self._client.delete(kind, key(obj), uid=uid(obj), resource_version=resource_version(obj))
 
@@ -208,7 +208,7 @@ class Applier:
         self._refusals.raise_recent(intent)
         try:
             answer = await self._client.create(kind, intent.object, field_manager=self._field_manager)
-        except ConflictError:  # another owner was faster
+        except ConflictError:  # another owner created it first
             return
         except (InvalidObjectError, ForbiddenError, NotFoundError) as error:
             raise self._refusals.record(intent, error) from error
@@ -232,7 +232,7 @@ class Applier:
         return stored if stored is not None and labels(stored).get(MANAGED_BY) == self._manager else None
 
     def _is_up_to_date(self, intent: Intent) -> bool:
-        """Whether the store shows that there is nothing to do."""
+        """Whether the store shows that the intent is already applied."""
         stored = None if intent.kind in self._unlisted else self._stored(intent.kind, intent.name)
         return stored is not None and self._unchanged(intent, stored)
 
@@ -243,7 +243,8 @@ class Applier:
             return
         informer, stored = self._informers[kind], self._stored(kind, name)
         require_kind(informer, name)
-        # The store need not show what lacks our label: before the first write look whether the name is free.
+        # Objects without our label may be missing from the store, so check that the name is free before the first
+        # write.
         live = stored if stored is not None else await self._get(kind, name)
         if live is not None:
             self._refuse_foreign(owner, kind, live)
@@ -256,13 +257,13 @@ class Applier:
         self._sent[kind, name] = _Sent(uid(answer), intent.desired, resource_version(answer), observed)
 
     async def _apply_unlisted(self, owner: Object, intent: Intent) -> None:
-        """Applies a child of a kind that no informer lists: the object's own mark says what was sent last."""
+        """Applies a child of a kind that no informer lists. The object's own mark shows what was sent last."""
         kind, name = intent.kind, intent.name
         live = await self._get(kind, name, cached=False)
         if live is not None:
             try:
                 self._refuse_foreign(owner, kind, live)
-            except NameTakenError:  # no event tells when it is gone
+            except NameTakenError:  # no event reports when it is gone
                 raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
             if deleting(live):
                 raise ConflictError(f"{kind.kind} {name.name} is being deleted")
@@ -292,7 +293,7 @@ class Applier:
                 and isinstance(error, InvalidObjectError)
                 and is_immutable(error)
             ):
-                # The message quotes the whole value, which holds the environment of an author's containers.
+                # The message quotes the whole value, which includes the environment of an author's containers.
                 fields = ", ".join(field for field, _unused in error.causes) or "not named by the API server"
                 log.info("Recreating %s %s, because an immutable field changed: %s", kind.kind, name, fields)
                 await self._delete(owner, kind, live)
@@ -301,13 +302,13 @@ class Applier:
 
     async def _get(self, kind: Kind, name: Key, *, cached: bool = True) -> Object | None:
         try:
-            # A slightly old answer will do for a name: a writer faster than this read would be faster than a fresh one.
+            # A slightly old response is good enough for a name: a concurrent writer could also overtake a fresh read.
             return await self._client.get(kind, name, cached=cached)
         except NotFoundError:
             return None
 
     def _unchanged(self, intent: Intent, stored: Object) -> bool:
-        """Whether the store still holds what the last write of the same intent set, whatever else changed there."""
+        """Whether the store still shows the result of the last write of the same intent, ignoring other fields."""
         child = intent.kind, intent.name
         sent = self._sent.get(child) or self._sent_by_predecessor(intent, stored)
         if sent is None or sent.uid != uid(stored) or sent.desired != intent.desired or deleting(stored):
@@ -320,7 +321,7 @@ class Applier:
         return True
 
     def _sent_by_predecessor(self, intent: Intent, stored: Object) -> _Sent | None:
-        """Returns what the previous process sent, if the mark shows that it was this intent, unchanged since."""
+        """Returns the previous process's write if the mark shows that it was this intent, unchanged since."""
         if not self._builder.matches_mark(stored, intent):
             return None
         observed = digest(projection(intent.object, stored))
@@ -332,8 +333,9 @@ class Applier:
     def _refuse_foreign(self, owner: Object, kind: Kind, live: Object) -> None:
         """Raises if the object is not ours: it has another controller, or neither a controller nor our label.
 
-        An object with our label and no controller was orphaned when its owner was deleted, and is adopted again. One
-        of an owner with the same name but another uid belongs to its predecessor, and is collected soon.
+        An object with our label but no controller was orphaned when its owner was deleted, and is adopted again. An
+        object of an owner with the same name but another uid belongs to that owner's predecessor, and is soon garbage
+        collected.
         """
         controller = controller_owner(live)
         if controller is not None and controller.uid == uid(owner):
@@ -348,7 +350,7 @@ class Applier:
         raise RefusedError(Failure(kind.kind, name, NAME_TAKEN, message))
 
     def _is_namesake(self, controller: OwnerReference, owner: Object) -> bool:
-        """Whether a reference is to an owner of this kind and name, with any uid."""
+        """Whether a reference names an owner of this kind and name, with any uid."""
         named = (controller.api_version.rpartition("/")[0], controller.kind, controller.name)
         elsewhere = controller.namespace not in ("", key(owner).namespace)
         return named == (self._owner_kind.group, self._owner_kind.kind, key(owner).name) and not elsewhere

@@ -1,8 +1,8 @@
 """Recorder: Kubernetes Events about objects, for ``kubectl describe``.
 
-There is one Event for each (object, type, reason, message), and its count grows when the same happens again. Recording
-never waits and never fails: events are written in the background. Namespaces take turns. When too many events wait, the
-namespace with most of them loses its oldest one, so that it cannot displace events of others.
+There is one Event for each (object, type, reason, message), with a count of its occurrences. Recording never waits and
+never fails: events are written in the background. Namespaces take turns. If too many events are pending, the namespace
+with the most loses its oldest, so it cannot displace events of others.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from slipway.kube.schemas.conditions import timestamp
 log = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 1024
-"""The API server refuses longer messages."""
+"""The API server rejects longer messages."""
 FAULT_REASON = "InvalidObject"
 _NAME_LENGTH = 230
-"""Characters of an object's name in the names of its Events."""
+"""How much of an object's name the names of its Events may contain, in characters."""
 _WAITING = 1000
 _REMEMBERED = 4000
 _PAUSE_SECONDS = 1.0
 
 
 class _Happened(msgspec.Struct):
-    """An event that is to be written, and how often it happened since."""
+    """An event to write, and how often it has occurred since."""
 
     event: Object
     times: int = 1
 
     @property
     def namespace(self) -> str:
-        """The object's namespace; empty: it is cluster-scoped, and its Event is in the namespace ``default``."""
+        """The object's namespace; empty for a cluster-scoped object, whose Events are in the namespace ``default``."""
         namespace: str = self.event["involvedObject"]["namespace"]
         return namespace
 
 
 class _Queue:
-    """Events that wait, those of each namespace on their own."""
+    """Pending events, separated by namespace."""
 
     def __init__(self) -> None:
         self._namespaces: OrderedDict[str, OrderedDict[Key, _Happened]] = OrderedDict()
-        """Begins with the namespace whose turn is next."""
+        """Starts with the namespace whose turn is next."""
         self._length = 0
 
     def __len__(self) -> int:
@@ -62,12 +62,12 @@ class _Queue:
         return (happened for events in self._namespaces.values() for happened in events.values())
 
     def find(self, happened: _Happened) -> _Happened | None:
-        """Returns the same event, if it waits."""
+        """Returns the same event if it is pending."""
         events = self._namespaces.get(happened.namespace)
         return events.get(key(happened.event)) if events else None
 
     def put(self, happened: _Happened, *, first: bool = False) -> None:
-        """Adds an event behind those of its namespace, or in front of them."""
+        """Adds an event behind the others of its namespace, or in front of them."""
         events = self._namespaces.setdefault(happened.namespace, OrderedDict())
         events[key(happened.event)] = happened
         if first:
@@ -79,7 +79,7 @@ class _Queue:
         return self._remove(next(iter(self._namespaces)))
 
     def drop(self) -> None:
-        """Removes the oldest event of the namespace that has most."""
+        """Removes the oldest event of the namespace with the most events."""
         self._remove(max(self._namespaces, key=lambda name: len(self._namespaces[name])))
 
     def _remove(self, namespace: str) -> _Happened:
@@ -93,10 +93,10 @@ class _Queue:
 
 
 class Recorder:
-    """Collects events and writes them while ``run`` runs. Memory is bounded, whatever happens."""
+    """Collects events and writes them while ``run`` runs. Memory is always bounded."""
 
     def __init__(self, client: Client, component: str, *, metrics: Metrics) -> None:
-        """``component`` is shown as the events' source."""
+        """``component`` is shown as the source of the events."""
         self._client = client
         self._component = component
         self._metrics = metrics
@@ -105,7 +105,7 @@ class Recorder:
         self._ready = asyncio.Event()
 
     def record(self, kind: Kind, obj: Object, type_: str, reason: str, message: str) -> None:
-        """Notes that something happened to ``obj``; ``type_`` is ``Normal`` or ``Warning``. Call it on changes only."""
+        """Records an event about ``obj``; ``type_`` is ``Normal`` or ``Warning``. Call it only on changes."""
         happened = _Happened(self._event(kind, obj, type_, reason, _cut(message)))
         if (waiting := self._waiting.find(happened)) is not None:
             waiting.times += 1
@@ -117,7 +117,7 @@ class Recorder:
         self._ready.set()
 
     def record_fault(self, kind: Kind, obj: Object, message: str) -> None:
-        """Records an Event about an object that cannot be used as it is; for :meth:`Informer.on_fault`."""
+        """Records an Event about an object that cannot be processed; for :meth:`Informer.on_fault`."""
         self.record(kind, obj, "Warning", FAULT_REASON, message)
 
     async def run(self) -> None:
@@ -196,7 +196,7 @@ class Recorder:
 
 
 def _start(name: str) -> str:
-    """As much of a name as an Event's may begin with: no part of that may end with a dash."""
+    """Returns the part of an object's name with which an Event's name may begin: it must not end with a dash or dot."""
     return name[:_NAME_LENGTH].rstrip("-.")
 
 

@@ -1,4 +1,4 @@
-"""Intents: children in the form that is sent, with the label, the owner and the digest that Slipway adds. Pure."""
+"""Intents: children in the form in which they are sent, with the label, owner and digest that Slipway adds. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from slipway.kube.writes.owners import OWNER_ELSEWHERE, owner_text
 
 
 class Intent(NamedTuple):
-    """One object in the form that is sent."""
+    """One object in the form in which it is sent."""
 
     kind: Kind
     name: Key
     object: Object
     desired: bytes
-    """Digest of the object, without the annotation that holds it."""
+    """Digest of the object, without its own annotation."""
 
 
 class IntentBuilder:
@@ -41,12 +41,12 @@ class IntentBuilder:
         return Intent(self.kind_of(child), key(child), self._add_mark(child, desired), desired)
 
     def build_shared(self, obj: Object) -> Intent:
-        """Returns the intent of an object without an owner."""
+        """Returns the intent of an object without owner."""
         return Intent(self.kind_of(obj), key(obj), self._add_label(obj), digest(obj))
 
     def add_owner(self, owner: Object, child: Object) -> Object:
         """Returns a copy with the label and the owner. Raises ValueError if the child is in another namespace than its
-        owner, where the garbage collector would delete it, and its kind is not one of ``elsewhere``."""
+        owner, where the garbage collector would delete it, unless its kind is in ``elsewhere``."""
         child = self._add_label(child)
         if key(owner).namespace not in ("", key(child).namespace):
             if self.kind_of(child) not in self._elsewhere:
@@ -58,7 +58,7 @@ class IntentBuilder:
         return child
 
     def matches_mark(self, obj: Object, intent: Intent) -> bool:
-        """Whether the object's annotation holds the digest of the intent, and nothing of it has changed since."""
+        """Whether the object's annotation holds the digest of the intent and the object is unchanged since."""
         mark = annotations_of(obj).get(self._mark)
         return bool(self._mark) and mark == intent.desired.hex() and includes(obj, intent.object)
 

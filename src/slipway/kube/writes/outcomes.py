@@ -14,18 +14,18 @@ from slipway.kube.writes.intents import Intent
 NAME_TAKEN = "NameTaken"
 MISSING_KIND = "MissingKind"
 REFUSED_SECONDS = 60.0
-"""Until the API server gets an intent again that it refused."""
+"""How long to wait before a rejected intent is sent again."""
 _TAKEN_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A child that cannot be as planned until someone changes something."""
+    """A child that cannot be applied until a person or program changes something."""
 
     kind: str
     name: str
     reason: str
-    """``NameTaken``, ``MissingKind``, or the API server's: ``Invalid``, ``Forbidden``, ``NotFound`` ..."""
+    """``NameTaken``, ``MissingKind``, or the API server's reason: ``Invalid``, ``Forbidden``, ``NotFound`` ..."""
     message: str
 
 
@@ -34,14 +34,14 @@ class Applied(msgspec.Struct, frozen=True):
 
     failures: tuple[Failure, ...] = ()
     waiting: tuple[str, ...] = ()
-    """Children (``kind name``) that are created once the object with their name is gone; that event requeues the
+    """Children (``kind name``) to create once the old object with their name is gone; its deletion requeues the
     owner."""
     errors: tuple[ApiError, ...] = ()
     """Transient errors: conflicts, overload, timeouts."""
     waited: bool = False
-    """Whether there was something to do, so that what the stores show may have changed meanwhile."""
+    """Whether the applier waited, so that the stores may have changed."""
     again_after: float | None = None
-    """Seconds until something must be written again although nothing changed."""
+    """Seconds until something must be written again even without a change."""
 
     def __add__(self, other: Applied) -> Applied:
         return Applied(
@@ -74,16 +74,16 @@ class RefusedError(Exception):
 
 
 class NameTakenError(Exception):
-    """The object that has the child's name must be gone first."""
+    """The old object with the child's name must be deleted first."""
 
 
 async def run_all(steps: Sequence[Coroutine[Any, Any, None]]) -> list[BaseException | None]:
-    """Runs the steps at the same time. Returns what each raised."""
+    """Runs the steps concurrently. Returns what each raised."""
     return await asyncio.gather(*steps, return_exceptions=True) if steps else []
 
 
 def summarize(outcomes: Sequence[BaseException | None], sent: Sequence[Intent]) -> Applied:
-    """Sorts what the steps raised. The first outcomes are those of ``sent``, in its order."""
+    """Sorts the exceptions of the steps. The first outcomes are those of ``sent``, in its order."""
     failures: list[Failure] = []
     waiting: list[str] = []
     errors: list[ApiError] = []

@@ -1,5 +1,5 @@
-"""Refusals: intents that the API server rejected, which are not sent again for a while, as every event would repeat
-them."""
+"""Refusals: intents that the API server rejected. They are not sent again for a while; otherwise every event would
+resend them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slipway.kube.writes.outcomes import MISSING_KIND, NAME_TAKEN, REFUSED_SECON
 
 
 class _Refusal(NamedTuple):
-    """What the API server last rejected, and until when it is not sent again."""
+    """An intent that the API server rejected, and the time until which it is not sent again."""
 
     desired: bytes
     failure: Failure
@@ -33,12 +33,12 @@ class Refusals:
         failure = Failure(kind.kind, name.name, error.reason, error.message)
         now = time.monotonic()
         self._refusals = {child: refusal for child, refusal in self._refusals.items() if refusal.until > now}
-        # One second less, so that it has expired when the slow retry comes.
+        # One second less, so that it has expired by the time of the slow retry.
         self._refusals[kind, name] = _Refusal(intent.desired, failure, now + REFUSED_SECONDS - 1)
         return RefusedError(failure)
 
     def raise_recent(self, intent: Intent) -> None:
-        """Raises RefusedError again if the API server rejected the same intent a short while ago."""
+        """Raises RefusedError again if the API server recently rejected the same intent."""
         child = intent.kind, intent.name
         refusal = self._refusals.pop(child, None)
         if refusal is not None and refusal.desired == intent.desired and time.monotonic() < refusal.until:
@@ -56,7 +56,7 @@ def name_taken(intent: Intent) -> RefusedError:
 
 
 def require_kind(informer: Informer, name: Key) -> None:
-    """Raises RefusedError if the cluster lacks an optional kind. Each owner's attempt would end in the same 404."""
+    """Raises RefusedError if the cluster lacks an optional kind, because every request would fail with a 404."""
     if informer.missing and informer.optional:
         kind = informer.kind
         text = f"The cluster has no {kind.plural} of {kind.api_version}; install {informer.optional}"

@@ -13,8 +13,8 @@ from slipway.kube.objects import Object, key, resource_version, uid
 class StatusWriter:
     """Writes ``/status`` of one kind.
 
-    The patch carries the resourceVersion of the object that the status was computed from: news that came between are
-    never overwritten, the server answers 409. Fields that the CRD does not know are not sent again and again.
+    The patch carries the resourceVersion of the object from which the status was computed, so the server rejects it
+    with 409 if the object has changed since. Fields unknown to the CRD are not sent repeatedly.
     """
 
     def __init__(self, client: Client, informer: Informer, expectations: Expectations, *, field_manager: str) -> None:
@@ -23,13 +23,13 @@ class StatusWriter:
         self._expectations = expectations
         self._field_manager = field_manager
         self._written: dict[str, tuple[Object, Object]] = {}
-        """uid -> the status that was sent last, and what the server made of it."""
+        """uid -> the status last sent, and the server's version of it."""
         informer.add_handler(self._forget)
 
     async def write(self, resource: Object, status: Object) -> bool:
-        """Returns whether there was something to write. Raises ConflictError when ``resource`` is old: reconcile again.
+        """Writes the status. Returns whether it differed. Raises ConflictError if ``resource`` is old: reconcile again.
 
-        A resource that is gone needs no status.
+        A resource that no longer exists needs no status.
         """
         current = resource.get("status") or {}
         if current == status or self._written.get(uid(resource)) == (status, current):

@@ -1,4 +1,5 @@
-"""Write-only children: Secrets that are written and never read, because the right to list Secrets reads them all.
+"""Write-only children: Secrets that are written and never read, because the permission to list Secrets exposes all of
+them.
 
 No event reports that such an object was deleted or changed, so it is written again at intervals.
 """
@@ -19,12 +20,12 @@ from slipway.kube.writes.outcomes import Applied, run_all, summarize
 from slipway.kube.writes.refusals import Refusals, is_immutable, name_taken
 
 REWRITE_SECONDS = 300.0
-"""After which an object is written again."""
+"""Interval after which an object is written again."""
 REWRITES_PER_SECOND = 5.0
-"""Most of these writes per second: with many owners, each one waits longer."""
+"""Maximum rate of these writes: with many owners, each one waits longer."""
 _KINDS = {(SECRET.api_version, SECRET.kind): SECRET}
 OF_STRANGER, OF_VANISHED_OWNER = "was made by someone else", "is of an owner that is gone"
-"""How the admission policy of the role ``controller`` refuses to replace a write-only object."""
+"""Messages with which the admission policy of the role ``controller`` refuses to replace a write-only object."""
 
 
 class _Write(NamedTuple):
@@ -33,7 +34,7 @@ class _Write(NamedTuple):
     desired: bytes
     """Digest of the object."""
     at: float
-    """In monotonic seconds."""
+    """Monotonic time in seconds."""
 
 
 class WriteOnlyObjects:
@@ -42,12 +43,12 @@ class WriteOnlyObjects:
     def __init__(self, client: Client, builder: IntentBuilder, refusals: Refusals, *, field_manager: str) -> None:
         self._client, self._builder, self._refusals, self._field_manager = client, builder, refusals, field_manager
         self._writes: dict[str, dict[tuple[Kind, Key], _Write]] = {}
-        """uid of an owner -> child -> its last write."""
+        """Owner uid -> child -> its last write."""
 
     async def apply(self, owner: Object, objects: Sequence[Object]) -> Applied:
-        """Writes each object when it changes, and again after :data:`REWRITE_SECONDS` or more. Call it after
-        :meth:`due_after` seconds. An existing object of another owner is left unchanged. The garbage collector
-        removes the objects."""
+        """Writes each object when it changes, and again after :data:`REWRITE_SECONDS` or more. Call it again after
+        :meth:`due_after` seconds. An existing object of another owner is left unchanged. The garbage collector deletes
+        the objects."""
         now, interval = time.monotonic(), self._interval(uid(owner))
         previous = self._writes.pop(uid(owner), {})
         self._drop_vanished()
@@ -78,14 +79,14 @@ class WriteOnlyObjects:
         return max(min(times) + self._interval(uid(owner)) - time.monotonic(), 0.0) if times else None
 
     def _interval(self, owner: str) -> float:
-        """Seconds between two writes of the same content. They differ by up to a quarter between owners: after a
-        restart all owners are written at once."""
+        """Returns the seconds between two writes of the same content. Owners differ by up to a quarter, because after a
+        restart all are written at once."""
         interval = max(REWRITE_SECONDS, len(self._writes) / REWRITES_PER_SECOND)
         return interval * (1 + zlib.crc32(owner.encode()) / 2**34)
 
     def _drop_vanished(self) -> None:
-        """Forgets owners whose objects were not written again in time, because the owners are gone. The owners are in
-        the order of their last reconciliation."""
+        """Forgets owners whose objects were not rewritten in time because the owners are gone. The owners are in the
+        order of their last reconciliation."""
         oldest = time.monotonic() - 2 * max(REWRITE_SECONDS, len(self._writes) / REWRITES_PER_SECOND)
         while self._writes:
             owner = next(iter(self._writes))
@@ -107,19 +108,21 @@ class WriteOnlyObjects:
             raise self._refusals.record(intent, error) from error
 
     async def _replace(self, intent: Intent) -> bool:
-        """Replaces the object with a child's name if it belongs to the same owner, which the API server's policy
-        checks. A patch could do so, too, but the response to a faulty one shows the whole object. Returns False if
-        there is no object."""
+        """Replaces the object with the child's name if it belongs to the same owner, which the API server's policy
+        checks. Returns False if there is no object.
+
+        A patch would also work, but the response to an invalid one shows the whole object.
+        """
         kind, name = intent.kind, intent.name
         try:
             await self._client.replace(kind, intent.object, field_manager=self._field_manager)
         except NotFoundError:
             return False
         except ForbiddenError as error:
-            if OF_VANISHED_OWNER in error.message:  # no event tells when it is gone
+            if OF_VANISHED_OWNER in error.message:  # no event reports when it is gone
                 raise ConflictError(f"{kind.kind} {name.name} {OF_VANISHED_OWNER}") from error
             refused = name_taken(intent) if OF_STRANGER in error.message else self._refusals.record(intent, error)
             raise refused from error
-        except InvalidObjectError as error:  # before the policy, the server compares the types
+        except InvalidObjectError as error:  # the server compares the types before the policy
             raise (name_taken(intent) if is_immutable(error) else self._refusals.record(intent, error)) from error
         return True
