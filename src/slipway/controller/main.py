@@ -35,22 +35,22 @@ from slipway.kube.runtime.manager import Manager
 from slipway.kube.writes.events import Recorder
 
 API_SERVER = "KUBERNETES_SERVICE_HOST"
-"""Variable with the address of the API server's Service, which every pod has."""
+"""Environment variable with the address of the API server's Service, which is set in every pod."""
 WATCHES = 32
-"""More than there are kinds to look at in a namespace."""
+"""More than the number of kinds watched in a namespace."""
 
 
 def in_cluster(settings: ControllerSettings, api_server: str) -> ControllerSettings:
-    """With what follows from the address of the API server's Service, which is of the family that Services have
-    first."""
+    """Makes engines listen on ``::`` if the API server's Service has an IPv6 address, which shows the primary family of
+    Services."""
     if settings.engine_address or ":" not in api_server:
         return settings
     return msgspec.structs.replace(settings, engine_address="::")
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit status: 0 after a signal, 1 if leadership was lost or the process cannot continue, 2 for invalid
-    settings."""
+    """Runs the controller. Returns 0 after a signal, 1 if leadership was lost or the process cannot continue, 2 for
+    invalid settings."""
     parser = argparse.ArgumentParser(prog="slipway controller", description="Reconcile the models of a cluster.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
     parser.add_argument("--kubeconfig", default="", help="default: the pod's account, $KUBECONFIG or ~/.kube/config")
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 async def run(settings: ControllerSettings, kubeconfig: str) -> int:
     metrics = Metrics()
-    # Each watch keeps a connection for itself.
+    # Each watch needs its own connection.
     watches = WATCHES * len(settings.namespaces)
     connection = await Client.connect(kubeconfig, metrics=metrics, further_connections=watches)
     lease = settings.leader_election
@@ -76,7 +76,7 @@ async def run(settings: ControllerSettings, kubeconfig: str) -> int:
     agents = LoaderClients(client, pods)
     catalogs = Catalogs(client, settings.system_namespace, settings.sources.blocked_networks)
     manager = _manager(settings, client, elector, pods, agents, catalogs, metrics)
-    gc.freeze()  # what is loaded by now stays for good: no collection need look at it
+    gc.freeze()  # objects loaded by now live as long as the process, so the garbage collector can skip them
     try:
         return await manager.run()
     finally:
@@ -95,7 +95,7 @@ def _manager(
     catalogs: Catalogs,
     metrics: Metrics,
 ) -> Manager:
-    """Everything that runs; ``pods`` is the session for requests to pods."""
+    """Assembles everything that runs; ``pods`` is the session for requests to pods."""
     apis, namespace = settings.chosen(), settings.system_namespace
     caches = Caches(
         client,

@@ -1,4 +1,4 @@
-"""The controller's settings file: the operator's choices for the APIs, and those for the process itself."""
+"""The controller's settings file: the operator's settings for the APIs and for the process itself."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from slipway.serving.routing import claims
 
 IMAGE_PREFIX = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:@/]*")
 ACCELERATORS = ("cuda", "rocm", "vulkan", "intel")
-"""What the name of an image may end in."""
+"""Endings of image names that name an accelerator."""
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Where the Lease lies that one of several controllers holds."""
+    """Name and namespace of the Lease for leader election."""
 
     namespace: str = "slipway-system"
     name: str = "slipway-controller"
 
 
 class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """See :class:`slipway.serving.contract.settings.Settings` for what the APIs read."""
+    """The settings of the controller. See :class:`slipway.serving.contract.settings.Settings` for those that the APIs
+    read."""
 
     apis: tuple[str, ...] | dict[str, Object] = tuple(api.name for api in DESCRIPTIONS)
     namespaces: tuple[str, ...] = ()
-    """Where resources are looked for, and nowhere else; empty: in the whole cluster."""
+    """Namespaces to watch exclusively; empty: the whole cluster."""
     leader_election: LeaderElection = LeaderElection()
     listen: str = ":8081"
-    """Address of health and metrics."""
+    """Address for health and metrics."""
     workers: int = 8
-    """Resources of one kind that are reconciled at a time."""
+    """Maximum resources of one kind that are reconciled concurrently."""
     gateways: tuple[str, ...] = ()
     """``HOST:PORT`` of the gateways' metrics; empty: those of the gateway pods in the system namespace."""
 
     routed_namespaces: str = ""
-    """As of the gateway: label selector of the namespaces whose Services it serves. Empty: all."""
+    """Label selector of the namespaces whose Services the gateway serves, as in its settings. Empty: all."""
     id_owners: dict[str, str] = msgspec.field(default_factory=dict)
-    """As of the gateway: model id -> the one namespace whose Services may have it."""
+    """Model ID -> the only namespace whose Services may have it, as in the gateway's settings."""
     hub_organizations: tuple[str, ...] = ()
-    """As of the gateway: first parts of ids that name an organization of a hub, and no namespace."""
+    """First parts of IDs that name an organization of a hub instead of a namespace, as in the gateway's settings."""
 
     def rules(self) -> claims.Rules:
-        """Who may have which id, but for the namespaces that are served."""
+        """Returns the rules for who may have which ID, except for the served namespaces."""
         return claims.Rules(self.id_owners, frozenset(self.hub_organizations))
 
     def chosen(self) -> tuple[Api[Any], ...]:
-        """The APIs to run, of which one of several kinds has an object for each. Raises ValueError for a name that is
-        none."""
+        """Returns the APIs to run, with one object for each kind of an API. Raises ValueError for an unknown name."""
         names = dict.fromkeys(api.name for api in APIS)
         unknown = sorted(set(self.apis) - set(names))
         if unknown:
@@ -68,12 +68,12 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         return tuple(api for api in APIS if api.name in self.apis)
 
     def pod_managers(self) -> tuple[str, ...]:
-        """What ``app.kubernetes.io/managed-by`` of pods may say beside our own name: some keep the original's, which
-        people and dashboards select by."""
+        """Returns the values that ``app.kubernetes.io/managed-by`` of pods may have besides our own name. Some APIs
+        keep the original system's value, because users and dashboards select by it."""
         return tuple(api.pod_manager for api in DESCRIPTIONS if api.name in self.apis and api.pod_manager)
 
     def check(self) -> None:
-        """Raises ValueError for what is of the right type and means nothing."""
+        """Raises ValueError for values that have the right type but are invalid."""
         self.chosen()
         for api in DESCRIPTIONS:
             try:
@@ -117,7 +117,8 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
 
 
 def read_settings(path: Path) -> ControllerSettings:
-    """Raises ValueError, naming file and key, where the file is not as it should be; OSError where there is none."""
+    """Reads the settings. Raises ValueError with file and key if they are invalid, OSError if the file does not
+    exist."""
     try:
         settings = msgspec.yaml.decode(path.read_bytes() or b"{}", type=ControllerSettings)
         settings.check()

@@ -1,4 +1,4 @@
-"""Caches: exactly one informer for each kind, however many APIs read it, and the resources that a change affects.
+"""Caches: exactly one informer for each kind, shared by all APIs, and the resources that a change affects.
 
 An informer keeps the union of what its readers need: whole objects if an API watches them, or the fields that its trims
 keep, children with our label, and a few fields of routed Services and of other owners' NetworkPolicies.
@@ -42,24 +42,24 @@ from slipway.serving.routing.claims import DEFAULT, Rules, age, only_name
 from slipway.serving.routing.route import MOST_BYTES, ROUTE, InvalidRouteError, RoutedService, Routes, bounded
 
 WORKLOAD = "workload"
-"""Index of pods: the Deployment, LeaderWorkerSet or Job that made them."""
+"""Index of pods: the Deployment, LeaderWorkerSet or Job that created them."""
 NAMES = "names"
-"""Index of routed Services: the public model names that they ask for."""
+"""Index of routed Services: the public model names that they request."""
 QUALIFIED = "qualified"
-"""Index of routed Services: the id that always reaches them."""
+"""Index of routed Services: the ID that always reaches them."""
 FOREIGN = "foreign"
 """Index of NetworkPolicies that are not ours: their namespace."""
 OURS = f"{MANAGED_BY}={MANAGER}"
 
 
 class _Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects of one kind that have a reader, and the fields that it reads."""
+    """Objects of one kind that some API reads, and the fields that it reads."""
 
     kind: Kind
     labels: str = ""
     namespace: str | None = None
     trim: Trim
-    """Gives None for objects that the selection has not."""
+    """Returns None for objects outside the selection."""
     indexes: Mapping[str, IndexFunction] = {}
     optional: str = ""
     """See :class:`slipway.kube.caches.informer.Informer`."""
@@ -79,11 +79,11 @@ class Caches(Stores):
         namespaces: Collection[str] = (),
         pod_managers: Collection[str] = (),
     ) -> None:
-        """``namespaces`` are those in which anything is seen, all where there are none. ``pod_managers``: what the
-        label ``app.kubernetes.io/managed-by`` of pods may say beside our own name.
+        """``namespaces``: the watched namespaces; empty: all. ``pod_managers``: values that the label
+        ``app.kubernetes.io/managed-by`` of pods may have besides our own name.
 
-        ``rules`` and ``routed_namespaces`` (a label selector; empty: all) are the gateway's, so that a status says what
-        it does. Raises ValueError where two APIs want different things of one kind.
+        ``rules`` and ``routed_namespaces`` (a label selector; empty: all) are the gateway's, so that a status matches
+        its routing. Raises ValueError if two APIs need conflicting selections of one kind.
         """
         self._client, self._namespaces = client, tuple(dict.fromkeys(namespaces))
         self._rules, self._read = rules, Routes(rules.apply)
@@ -120,16 +120,17 @@ class Caches(Stores):
     # Pods
 
     def pods_of_children(self, children: Iterable[tuple[Kind, Key]]) -> list[Object]:
-        """The pods of the workloads among these."""
+        """Returns the pods of the workloads among ``children``."""
         return [pod for child in children for pod in self.list(POD, WORKLOAD, text_of(*child))]
 
     def pods_of(self, owner: Kind, index: str, value: str) -> list[Object]:
-        """See :class:`slipway.serving.contract.api.Listers`. Any author can annotate a pod."""
+        """Returns the pods with this index value that belong to resources of the kind ``owner``. Any author can
+        annotate a pod, so ownership is checked. See :class:`slipway.serving.contract.api.Listers`."""
         candidates = self.list(POD, index, value)
         return [pod for pod in candidates if self.owner_of_pod(owner, pod) or self._outlives(owner, pod)]
 
     def pods_of_workload(self, workload: Kind, name: Key) -> list[Object]:
-        """See :class:`slipway.serving.contract.api.Listers`."""
+        """Returns the pods of one workload. See :class:`slipway.serving.contract.api.Listers`."""
         return self.pods_of_children([(workload, name)])
 
     def _outlives(self, owner: Kind, pod: Object) -> bool:
@@ -145,7 +146,7 @@ class Caches(Stores):
         workload = self.get(*reference) if reference and reference[0] in self._informers else None
         return list(owner_keys(kind)(workload)) if workload else []
 
-    # NetworkPolicies of others
+    # NetworkPolicies of other owners
 
     def has_foreign_policies(self, namespace: str) -> bool:
         """Whether the namespace has NetworkPolicies that Slipway did not create."""
@@ -155,11 +156,11 @@ class Caches(Stores):
         """Whether this change adds the first foreign policy of its namespace, or removes the last one."""
         return watches.first_or_last(change, self, NETWORK_POLICY, FOREIGN, _foreign_namespace)
 
-    # Services that ask for public names
+    # Services that request public names
 
     def contenders(self, services: Iterable[Object]) -> list[RoutedService]:
-        """Returns those of these Services that request names, and the first other Service for each of their IDs:
-        further ones change nothing for them."""
+        """Returns those of these Services that request names, and the oldest other Service for each of their IDs.
+        Further claimants do not affect them."""
         claimants = {key(service): routed for service in services if (routed := self._routed(service))}
         if not claimants:
             return []
@@ -173,21 +174,21 @@ class Caches(Stores):
         return [rules.apply(routed) for routed in read.values()]
 
     def owners_of_contenders(self, kind: Kind, service: Object) -> list[Key]:
-        """The resources of ``kind`` that a change of this routed Service may give a name or take it from."""
+        """Returns the resources of ``kind`` that may gain or lose a name if this routed Service changes."""
         routed = self._routed(service)
         contenders = set().union(*self._find_claimants(routed)) if routed else set[Key]()
         services = (self.get(SERVICE, name) for name in contenders)
         return list({owner for one in services if one for owner in owner_keys(kind)(one)})
 
     def owners_of_change(self, kind: Kind, change: Change) -> list[Key]:
-        """Returns the owners for the old and the new state; empty if it requests the same IDs as before."""
+        """Returns the owners for the old and the new state; empty if both request the same IDs."""
         states = [state for state in (change.old, change.new) if state is not None]
         if len(states) == 2 and len({_claims(self._routed(state)) for state in states}) == 1:
             return []
         return list({owner for state in states for owner in self.owners_of_contenders(kind, state)})
 
     def owners_in_namespace(self, kind: Kind, namespace: Key) -> list[Key]:
-        """The resources that it concerns whether this namespace is served."""
+        """Returns the resources of ``kind`` that are affected if the gateway starts or stops serving this namespace."""
         services = self.list(SERVICE, watches.NAMESPACE, namespace.name)
         return list({owner for service in services for owner in self.owners_of_contenders(kind, service)})
 
@@ -197,12 +198,12 @@ class Caches(Stores):
         return self._rules._replace(namespaces=frozenset(name.name for name in map(key, self.list(NAMESPACE))))
 
     def _find_claimants(self, routed: RoutedService) -> list[Set[Key]]:
-        """Returns the Services that claim each of its IDs."""
+        """Returns, for each ID of the Service, the Services that claim it."""
         store = self.store(SERVICE)
         return [*(store.keys(NAMES, name) for name in routed.ids), store.keys(QUALIFIED, routed.qualified)]
 
     def _first(self, names: Iterable[Key], rules: Rules) -> set[Key]:
-        """Returns the oldest of these Services whose namespace is served."""
+        """Returns the oldest of these Services in a served namespace."""
         served = (self._stored(name) for name in names if rules.serves(name.namespace))
         first = min((routed for routed in served if routed), key=age, default=None)
         return {Key(first.namespace, first.name)} if first else set()
@@ -212,8 +213,8 @@ class Caches(Stores):
         return self._routed(service) if service else None
 
     def _routed(self, service: Object) -> RoutedService | None:
-        """Returns a Service's requested route, without IDs that its namespace may never have; None if it takes no
-        part."""
+        """Returns a Service's requested route, without IDs that its namespace may never have; None if the Service is
+        not routed."""
         if ROUTE not in labels(service):
             return None
         try:
@@ -236,8 +237,8 @@ class Caches(Stores):
     # Informers
 
     def _own_selections(self, pods: str) -> Iterable[_Selection]:
-        """Returns the selections for every API, after the APIs' own: the one that keeps most of an object comes first.
-        ``pods``: their label selector."""
+        """Returns the selections of the gateway and of the controller itself, to be listed after those of the APIs:
+        selections that keep most of an object come first. ``pods``: the label selector of pods."""
         indexes = {NAMES: self._names, QUALIFIED: self._qualified, watches.NAMESPACE: watches.by_namespace}
         yield _Selection(kind=POD, labels=pods, trim=trim_pod, indexes={WORKLOAD: by_workload})
         yield _Selection(kind=NETWORK_POLICY, trim=_existence, indexes={FOREIGN: _foreign_namespace})
@@ -278,8 +279,8 @@ class Caches(Stores):
 
 
 def _selections(apis: Sequence[Api[Any]], settings: Settings, pods: str) -> Iterable[_Selection]:
-    """Returns the selections of the APIs: children, their own kinds, and what else they watch. Children come first,
-    because they are kept whole."""
+    """Returns the selections of the APIs: children, their own kinds, and the other objects that they watch. Children
+    come first, because they are kept whole."""
     resources = [api.resource.kind for api in apis]
     listed = [watch for api in apis for watch in api.watches(settings) if watch.listed]
     child = partial(_child, frozenset((kind.group, kind.kind) for kind in resources))
@@ -313,7 +314,7 @@ def _of(watch: Watch, trim: Trim, selector: str, indexes: Mapping[str, IndexFunc
 
 
 def _sum(trims: tuple[Trim, ...]) -> Trim:
-    """Keeps what any of these trims keeps of an object."""
+    """Returns a trim that keeps everything that any of these trims keeps."""
     return trims[0] if len(trims) == 1 else partial(_kept_by_any, trims)
 
 
@@ -323,7 +324,7 @@ def _kept_by_any(trims: Sequence[Trim], obj: Object) -> Object | None:
 
 
 def _united(one: Object, other: Object) -> Object:
-    """Merges two parts of one object. If both have a field, either has all that is needed of it."""
+    """Merges two parts of one object. If both have a field, both copies are complete."""
     united = {**one, **other}
     for field in one.keys() & other.keys():
         if isinstance(one[field], dict) and isinstance(other[field], dict):
@@ -341,12 +342,13 @@ def _trimmed(trims: Sequence[Trim], obj: Object) -> Object | None:
 
 
 def _claims(routed: RoutedService | None) -> tuple[object, ...]:
-    """Returns the fields of a Service that decide who has which ID, and what others learn about it."""
+    """Returns the fields of a Service that decide who owns which ID, and what is reported to other claimants."""
     return (routed.ids, routed.qualified, routed.since) if routed else ()
 
 
 def _by_owner(obj: Object) -> Iterable[str]:
-    """Of children only: a Service or a NetworkPolicy of others may name an owner, too."""
+    """Index function for the owner, of children only, because other owners' Services and NetworkPolicies may also name
+    one."""
     return by_owner(obj) if _is_ours(obj) else ()
 
 
@@ -367,8 +369,8 @@ def _foreign_namespace(policy: Object) -> Iterable[str]:
 
 
 def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
-    """Returns an object with our label, which any author may set on any object; None if its owner is not of these
-    groups and kinds, or it has none."""
+    """Returns the object if its owner is one of the served groups and kinds, otherwise None. Our label alone proves
+    nothing: any author may set it."""
     owner = controller_owner(obj) if _is_ours(obj) else None
     if owner is None or (served and (owner.api_version.partition("/")[0], owner.kind) not in served):
         return None
@@ -376,12 +378,12 @@ def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
 
 
 def _child_elsewhere(namespace: str | None, child: Trim, obj: Object) -> Object | None:
-    """The same, where objects of this namespace may have owners in others."""
+    """Does the same as ``_child``, but objects in ``namespace`` may have owners in other namespaces."""
     return child(with_owner(obj) if key(obj).namespace == namespace else obj)
 
 
 def _route(service: Object) -> Object | None:
-    """Returns the fields of a Service that takes part in routing and need not be ours."""
+    """Returns the routing fields of a routed Service, which need not be ours."""
     if ROUTE not in labels(service):
         return None
     metadata, kept = service["metadata"], {}
@@ -396,7 +398,7 @@ def _route(service: Object) -> Object | None:
 
 
 def with_annotations_bounded(obj: Object) -> Object:
-    """Returns the object without annotations that are longer than any of ours."""
+    """Returns the object without annotations longer than any that Slipway writes."""
     annotations = annotations_of(obj)
     if all(len(text) <= MOST_BYTES for text in annotations.values()):
         return obj

@@ -1,7 +1,7 @@
 """Catalogs: reads the catalogs of other clusters that plans request, at intervals, and keeps the last content.
 
 There is one task for each resource whose plan has a catalog. New content triggers a reconciliation of the resource,
-whose status publishes it. Nothing is stored: a controller that restarts reads all catalogs again.
+whose status publishes it. Nothing is stored: after a restart the controller reads all catalogs again.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from slipway.weights.sources.catalogs import CatalogError, Door, authority, auth
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 5.0
-"""Before a catalog that did not answer is asked again; the longest pause is its refresh interval."""
+"""The first wait before an unreachable catalog is read again; the longest wait is its refresh interval."""
 JITTER = 0.1
-"""Part of the interval by which looks are moved, so that many clusters do not come at once."""
+"""Share of the interval by which reads are shifted randomly, so that many clusters do not read at the same time."""
 CONCURRENT_REQUESTS = 4
 
 _Subject = tuple[Kind, Key]
@@ -47,8 +47,8 @@ class Catalogs:
     def __init__(
         self, client: Client, namespace: str, blocked: Sequence[str] = (), allowed: AddressPolicy | None = None
     ) -> None:
-        """``namespace``: where the Secrets with credentials and authorities lie. ``blocked``: networks that are never
-        contacted. ``allowed``: another policy than the usual one."""
+        """``namespace``: the namespace of the Secrets with credentials and CA certificates. ``blocked``: networks that
+        are never contacted. ``allowed``: replaces the usual policy."""
         self._client, self._namespace = client, namespace
         self._allowed = allowed or policy(blocked)
         self._followed: dict[_Subject, _Followed] = {}
@@ -58,16 +58,17 @@ class Catalogs:
 
     @property
     def latest(self) -> Mapping[str, Catalog]:
-        """The latest state of each catalog, by the resource's name. Catalogs that were not read yet are missing."""
+        """Returns the latest state of each catalog, by resource name. Catalogs that have not been read yet are
+        missing."""
         return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
-        """Calls ``listener`` with the key of each resource of ``kind`` whose catalog was read."""
+        """Calls ``listener`` with the key of each resource of ``kind`` after its catalog was read."""
         self._listeners[kind] = listener
 
     def follow(self, kind: Kind, name: Key, address: CatalogAddress | None) -> None:
-        """Starts to read the resource's catalog, or stops with None. A new address is a new catalog, with unknown
-        content."""
+        """Starts reading the resource's catalog, or stops if ``address`` is None. A new address means a new catalog
+        with unknown content."""
         followed = self._followed.get((kind, name))
         if followed is not None and followed.address == address:
             return
@@ -81,7 +82,7 @@ class Catalogs:
             subscription.task = asyncio.create_task(self._poll(kind, name, subscription))
 
     async def close(self) -> None:
-        """Ends all tasks."""
+        """Cancels all tasks."""
         tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
         for task in tasks:
             task.cancel()
@@ -95,7 +96,7 @@ class Catalogs:
             try:
                 async with self._places:
                     catalog = await self._look(name, followed)
-            except Exception:  # a bug must stop this catalog only
+            except Exception:  # a bug must only affect this catalog
                 log.exception("catalog of %s %s", kind.kind, name)
             else:
                 self._latest[name.name] = catalog
@@ -107,7 +108,7 @@ class Catalogs:
             await asyncio.sleep(pause)
 
     async def _look(self, name: Key, followed: _Followed) -> Catalog:
-        """One look. What was known before stays where the answer is no catalog."""
+        """Reads a catalog once. After a failure the previous content is kept."""
         before = self._latest.get(name.name) or Catalog(address=followed.address)
         try:
             answer = await fetch_catalog(await self._door(followed.address), self._allowed, followed.tag)
@@ -124,14 +125,14 @@ class Catalogs:
         return Catalog(address=followed.address, revision=revision, entries=entries, refreshed=now)
 
     async def _door(self, address: CatalogAddress) -> Door:
-        """Reads the credentials again for each request, so that they can be replaced at any time. Raises
-        CatalogError."""
+        """Returns the address with credentials, read again for each request so that they can be replaced at any time.
+        Raises CatalogError."""
         credential = authorization(await self._secret(address.credentials))
         trusted = authority(await self._secret(address.authority)) if address.authority else ""
         return Door(url=address.url, authorization=credential, authority=trusted)
 
     async def _secret(self, name: str) -> Mapping[str, str]:
-        """The data of a Secret. Raises CatalogError."""
+        """Returns the data of a Secret. Raises CatalogError."""
         place = Key(self._namespace, name)
         try:
             secret = await self._client.get(SECRET, place)

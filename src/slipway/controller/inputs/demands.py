@@ -1,8 +1,8 @@
-"""Demands: reads the requests for the Services that plans count, and enqueues a resource when they begin or end.
+"""Demands: counts the requests for the Services that plans name, and enqueues a resource when they begin or end.
 
-The autoscaler reads the metrics of all models every two seconds, for averages. Here a request waits for the next step
-of its resource, so the metrics are read more often, and the gateways count for the given Services only. The cost does
-not grow with other models. Nothing is stored: a controller that restarts knows everything after one read.
+The autoscaler reads the metrics of all models every two seconds, to average them. Here a request waits for the next
+step of its resource, so the gateways are queried more often, but only about the given Services. The cost does not grow
+with other models. Nothing is stored: after a restart a single read is enough.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from slipway.serving.routing.demand import Demand, observe
 log = logging.getLogger(__name__)
 
 SECONDS = 0.5
-"""Between two looks."""
+"""Seconds between two samples."""
 _REST = 5.0
-"""The gateways rest at least so many times as long as a look took."""
+"""The pause after a sample is at least this many times its duration, so that the gateways can rest."""
 
 _Subject = tuple[Kind, Key]
 
 
 class _Followed(NamedTuple):
-    """Services of a resource. See :class:`slipway.serving.contract.api.Plan`."""
+    """The Services of a resource. See :class:`slipway.serving.contract.api.Plan`."""
 
     counted: frozenset[Key]
     satisfied: frozenset[Key]
 
 
 class Gateways(Protocol):
-    """See :class:`slipway.controller.inputs.gateways.Gateways`."""
+    """The part of :class:`slipway.controller.inputs.gateways.Gateways` used here."""
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
-        """Requests for each of these Services at all gateways. Never raises."""
+        """Returns the requests for each of these Services at all gateways. Never raises."""
 
 
 class Demands:
-    """Counts requests for all resources whose plans need it. Only the leader does."""
+    """Counts requests for all resources whose plans need it. Runs only in the leader."""
 
     def __init__(self, gateways: Gateways, clock: Callable[[], float] = time.time) -> None:
         self._gateways, self._clock = gateways, clock
@@ -52,7 +52,7 @@ class Demands:
 
     @property
     def latest(self) -> Mapping[Key, Demand]:
-        """Demand by Service, without Services that were not sampled yet."""
+        """Returns the demand by Service, without Services that have not been sampled yet."""
         return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
@@ -60,25 +60,26 @@ class Demands:
         self._listeners[kind] = listener
 
     def follow(self, kind: Kind, name: Key, counted: Sequence[Key], satisfied: Sequence[Key] = ()) -> None:
-        """Counts the requests for these Services from now on, and for no other Service of this resource."""
+        """Sets the Services whose requests are counted for this resource. ``satisfied``: those of them that need no
+        further step."""
         if counted:
             self._followed[kind, name] = _Followed(frozenset(counted), frozenset(satisfied))
         else:
             self._followed.pop((kind, name), None)
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Samples until cancelled."""
         while True:
             began = time.monotonic()
             try:
                 await self.look()
-            except Exception:  # the next look may succeed
+            except Exception:  # the next sample may succeed
                 log.exception("Could not count requests; trying again")
             took = time.monotonic() - began
             await asyncio.sleep(max(SECONDS - took, _REST * took))
 
     async def look(self) -> None:
-        """Looks once at all counted Services."""
+        """Takes one sample of all counted Services."""
         counted = {service for followed in self._followed.values() for service in followed.counted}
         if not counted:
             self._latest = {}

@@ -1,4 +1,4 @@
-"""Gateways: how many requests Services have in flight and waiting, summed over all gateway pods."""
+"""Gateways: requests in flight and waiting for each Service, summed over all gateway pods."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ GATEWAY = "app.kubernetes.io/name=slipway-gateway"
 PORT = 8081
 LIMIT = aiohttp.ClientTimeout(total=1.5)
 REMEMBERED_SECONDS = 30.0
-"""How long the last numbers of a gateway count that cannot be asked."""
+"""How long the last numbers of an unreachable gateway still count."""
 METRICS_BYTES = 64 << 20
-"""Of one gateway's metrics: those of 10,000 models have a tenth of that."""
+"""Maximum size of one gateway's metrics; those of 10,000 models have a tenth of it."""
 AT_ONCE = 256
-"""Services that one request to a gateway names."""
+"""Maximum number of Services in one request to a gateway."""
 COUNTED = ("slipway_gateway_requests_in_flight", "slipway_gateway_requests_waiting")
 UP = "slipway_gateway_haproxy_up"
 
@@ -38,7 +38,7 @@ class Traffic(NamedTuple):
 
     requests: Mapping[Key, float]
     complete: bool
-    """Whether every gateway that serves could be asked."""
+    """Whether every serving gateway answered."""
 
 
 class _Sample(NamedTuple):
@@ -47,19 +47,19 @@ class _Sample(NamedTuple):
 
 
 class Gateways:
-    """Reads the metrics of all gateways at once."""
+    """Reads the metrics of all gateways concurrently."""
 
     def __init__(
         self, client: Client, session: aiohttp.ClientSession, namespace: str, addresses: Sequence[str] = ()
     ) -> None:
-        """``addresses`` (``HOST:PORT``) are asked instead of the gateway pods in the namespace, when there are any."""
+        """``addresses`` (``HOST:PORT``): query these, if any, instead of the gateway pods in the namespace."""
         self.pods = Informer(client, POD, namespace=namespace, labels=GATEWAY)
         self._session = session
         self._addresses = tuple(addresses)
         self._samples: dict[str, _Sample] = {}
 
     async def traffic(self) -> Traffic:
-        """Returns the sum over all gateways. Never raises."""
+        """Returns the sums over all gateways. Never raises."""
         addresses = self._list_addresses()
         answers = await asyncio.gather(*(self._ask(address, "/metrics", parse) for address in addresses))
         now = time.monotonic()
@@ -92,7 +92,8 @@ class Gateways:
         return Traffic(total, complete=bool(required) and not missing)
 
     def _list_addresses(self) -> dict[str, bool]:
-        """Address -> whether its numbers are required. Pods that start or terminate need not answer."""
+        """Returns address -> whether its numbers are required. Pods that are starting or terminating need not
+        answer."""
         if self._addresses:
             return dict.fromkeys(self._addresses, True)
         pods = [pod for pod in self.pods.store.all() if pod.get("status", {}).get("podIP")]
@@ -112,7 +113,7 @@ class Gateways:
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:
-    """Returns the body. Raises ValueError if it has more than METRICS_BYTES, or is not text."""
+    """Returns the body. Raises ValueError if it exceeds METRICS_BYTES or is not text."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -121,8 +122,8 @@ async def _text(response: aiohttp.ClientResponse) -> str:
 
 
 def parse(text: str) -> dict[Key, float]:
-    """Returns requests in flight and waiting by Service, from a gateway's metrics. Raises ValueError for invalid
-    ones."""
+    """Parses a gateway's metrics. Returns requests in flight and waiting, by Service. Raises ValueError if they are
+    invalid."""
     requests: dict[Key, float] = {}
     up = False
     lines = [line for line in text.splitlines(keepends=True) if line.startswith((*COUNTED, UP))]
@@ -138,13 +139,13 @@ def parse(text: str) -> dict[Key, float]:
 
 
 def parse_requests(text: str) -> dict[Key, float]:
-    """A gateway's answer about some Services. Raises ValueError."""
+    """Parses a gateway's response about some Services. Raises ValueError if it is invalid."""
     numbers = decode_json(text, dict[str, int], most=METRICS_BYTES)
     return {Key(*service.split("/", 1)): float(number) for service, number in numbers.items() if "/" in service}
 
 
 def _requests_paths(services: Sequence[Key]) -> list[str]:
-    """Paths that together name all of these Services."""
+    """Returns the paths of requests that together name all of these Services."""
     parts = (services[start : start + AT_ONCE] for start in range(0, len(services), AT_ONCE))
     return [f"/requests?{urlencode([('service', str(service)) for service in part])}" for part in parts]
 

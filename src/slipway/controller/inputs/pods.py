@@ -25,15 +25,16 @@ from slipway.serving.routing.route import bounded
 
 
 class _PodController(NamedTuple):
-    """A kind that controls pods, and the workload that it belongs to."""
+    """A kind that controls pods, and the kind of workload to which it belongs."""
 
     workload: Kind
     name: Callable[[str, Object], str]
-    """Of the workload, by the name of the pod's controller and the pod; empty: none."""
+    """Returns the workload's name from the name of the pod's controller and the pod; empty: none."""
 
 
 def _of_replica_set(name: str, pod: Object) -> str:
-    """A Deployment's ReplicaSets are named after it and their template's hash, which their pods carry as a label."""
+    """Returns the name of the Deployment. A ReplicaSet is named after its Deployment and the hash of its template,
+    which its pods carry as a label."""
     template = labels(pod).get("pod-template-hash", "")
     return name.removesuffix(f"-{template}") if template else ""
 
@@ -43,9 +44,9 @@ POD_CONTROLLERS: Mapping[tuple[str, str], _PodController] = {
     ("apps", "StatefulSet"): _PodController(LEADER_WORKER_SET, lambda name, pod: owner_name(name, labels(pod))),
     ("batch", "Job"): _PodController(JOB, lambda name, _pod: name),
 }
-"""(group, kind) of a pod's controller -> its workload. Another kind of workload is one more entry."""
+"""(group, kind) of a pod's controller -> its workload. Supporting another kind of workload takes one more entry."""
 WORKLOADS = frozenset(controller.workload for controller in POD_CONTROLLERS.values())
-"""Kinds of children that make pods."""
+"""Kinds of children that create pods."""
 
 
 def workload_of(pod: Object) -> tuple[Kind, Key] | None:
@@ -66,8 +67,8 @@ def text_of(kind: Kind, name: Key) -> str:
 
 
 def trim_pod(pod: Object) -> Object | None:
-    """Removes foreign annotations from a pod, and everything from its spec except the devices that it holds and, if it
-    uses any, the files that it mounts. Returns None for a pod that belongs to no workload and uses nothing."""
+    """Removes foreign annotations from a pod. Its spec keeps only devices and, if it has any, mounted files. Returns
+    None for a pod that belongs to no workload and uses neither."""
     annotations = annotations_of(pod)
     kept = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
     if USES not in kept and workload_of(pod) is None:
@@ -79,8 +80,8 @@ def trim_pod(pod: Object) -> Object | None:
 
 
 def _devices(spec: Object) -> Object:
-    """Returns the devices in a pod's spec: limits of extended resources, which have a domain before their name, and
-    claims; empty if it has none."""
+    """Returns the devices in a pod's spec: claims, and limits of extended resources, whose names have a domain prefix;
+    empty if there are none."""
     limits = [(one.get("resources") or {}).get("limits") or {} for one in spec.get("containers") or ()]
     extended = [{name: amount for name, amount in each.items() if "/" in name} for each in limits]
     claims = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
@@ -89,7 +90,7 @@ def _devices(spec: Object) -> Object:
 
 
 def _files(spec: Object) -> Object:
-    """The folders of nodes and the claims in a pod's spec; empty if it has none."""
+    """Returns the node directories and PVCs in a pod's spec; empty if there are none."""
     volumes = [
         {kind: one[kind]}
         for one in spec.get("volumes") or ()
@@ -104,25 +105,25 @@ def mounts_files(pod: Object) -> bool:
 
 
 class Orphans:
-    """Terminating pods whose workload is gone, with the owners of the workload."""
+    """Terminating pods whose workload no longer exists, with the owners of the workload."""
 
     def __init__(self) -> None:
         self._owners: dict[str, tuple[str, str] | None] = {}
 
     def note(self, pods: Iterable[Object], workload: Object) -> None:
-        """Records the pods of a workload that is deleted."""
+        """Records the pods of a deleted workload."""
         controller = controller_owner(workload)
         owner = (controller.api_version.partition("/")[0], controller.kind) if controller else None
         self._owners |= {uid(pod): owner for pod in pods}
 
     def forget(self, change: Change) -> None:
-        """Handler of changes of pods."""
+        """Handles changes of pods."""
         if change.new is None and change.old is not None:
             self._owners.pop(uid(change.old), None)
 
     def is_of(self, owner: Kind, pod: Object) -> bool:
-        """Whether a workload of a resource of this kind created a terminating pod. If the workload was gone before the
-        controller started, the pod must at least mount files."""
+        """Whether a resource of this kind owned the workload of a terminating pod. If the workload was deleted before
+        the controller started, a pod that mounts files counts."""
         if uid(pod) in self._owners:
             return self._owners[uid(pod)] == (owner.group, owner.kind)
         return mounts_files(pod)

@@ -1,4 +1,4 @@
-"""Adapters: decides what to do so that every pod of a model serves the desired adapters. Pure.
+"""Adapters: decides the actions that make every pod of a model serve the desired adapters. Pure.
 
 A pod's labels name the adapters that it serves. Services select by them, so the gateway never sends a request to a pod
 that lacks the adapter. A new version of an adapter is downloaded while the old one serves. Then, one pod at a time, the
@@ -15,18 +15,19 @@ import msgspec
 from slipway.serving.wire.agent import SERVING, SERVING_LABEL, Adapter, AdapterSet, AdapterState, AgentReport, label
 
 DRAIN_SECONDS = 2.0
-"""How long after a label went a pod may still get requests: the way from the label to every gateway's table."""
+"""How long a pod may still receive requests after a label was removed: the time until every gateway has updated its
+table."""
 LABEL_VALUE = re.compile(r"[a-z0-9]{1,10}")
-"""What ``agent.label`` gives; a pod's own word for its label is taken in no other form."""
+"""The format of ``agent.label``; labels that a pod reports are accepted only in this format."""
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """The fields of a pod that decide."""
+    """The relevant fields of a pod."""
 
     uid: str
     labels: Mapping[str, str]
     serving: bool
-    """Whether its engine has started and runs."""
+    """Whether its engine has started and is running."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class Order(msgspec.Struct, frozen=True):
     desired: tuple[Adapter, ...] | None
     """The adapters to send to its loader; None: it already has them."""
     moving: bool
-    """Whether this pod may soon be further."""
+    """Whether this pod may make progress soon."""
 
 
 def orders(
@@ -48,8 +49,8 @@ def orders(
 ) -> dict[str, Order]:
     """Returns the actions by pod (uid).
 
-    ``reports``: fresh ones by uid of the pod; none for a pod that did not answer, whose labels stay if its engine runs.
-    ``without``: (uid, name of adapter) -> seconds since the pod's label was taken off.
+    ``reports``: recent reports by pod uid. A pod without one did not answer; its labels stay while its engine runs.
+    ``unlabelled_seconds``: (pod uid, adapter name) -> seconds since the pod's label was removed.
     """
     turns = {(one.name, turn) for one in adapter_set.adapters if (turn := _turn(pods, adapter_set, one, reports))}
     return {pod.uid: _order(pod, adapter_set, reports.get(pod.uid), turns, unlabelled_seconds) for pod in pods}
@@ -63,7 +64,8 @@ def is_labelled(pod: Pod, adapter_set: AdapterSet, adapter: Adapter) -> bool:
 def _turn(
     pods: Sequence[Pod], adapter_set: AdapterSet, adapter: Adapter, reports: Mapping[str, AgentReport]
 ) -> str | None:
-    """The pod that may go over to another version now: one that has it ready, while all others serve some version."""
+    """Returns the pod that may switch to another version now: one that has it ready, while all others serve some
+    version."""
     ready = [pod for pod in pods if pod.serving and _is_ready_to_replace(reports.get(pod.uid), adapter)]
     ready.sort(key=lambda pod: (is_labelled(pod, adapter_set, adapter), pod.uid))
     if not ready:
@@ -116,8 +118,8 @@ def _labels(pod: Pod, adapter_set: AdapterSet, adapter: Adapter, report: AgentRe
 
 
 def _loaded_label(adapter: Adapter, state: AdapterState, before: str) -> str:
-    """How the label names the version that is loaded. A loader of an earlier release does not say it of a version that
-    is not wished any more: then the label stays."""
+    """Returns the label value for the loaded version. Loaders of earlier releases do not report it for a version that
+    is no longer desired; the label then stays."""
     if state.loaded == adapter.digest:
         return label(adapter.url)
     reported = state.loaded_label if LABEL_VALUE.fullmatch(state.loaded_label) else ""
@@ -140,7 +142,7 @@ def _outdated(state: AdapterState | None, adapter: Adapter) -> bool:
 
 
 def _is_ready_to_replace(report: AgentReport | None, adapter: Adapter) -> bool:
-    """Whether the new version is fetched, and the old one must be unloaded first."""
+    """Whether the new version has been downloaded and the old one must be unloaded first."""
     state = _state(report, adapter)
     if state is None or not _outdated(state, adapter):
         return False

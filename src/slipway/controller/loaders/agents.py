@@ -1,9 +1,9 @@
 """Agents: reads the progress of loaders in pods, sends them orders, and labels the pods accordingly. Each request is
 signed for its pod (see :mod:`slipway.serving.wire.proof`).
 
-This is the I/O around :mod:`slipway.controller.loaders.adapters`, which decides. There is one task for each resource
-that has pods with a loader. It polls often while something is in progress. A change triggers a reconciliation of the
-resource.
+This is the I/O around :mod:`slipway.controller.loaders.adapters`, which makes the decisions. Each resource that has
+pods with a loader has one task, which polls often while something is in progress. A change triggers a reconciliation of
+the resource.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ log = logging.getLogger(__name__)
 
 QUICK_SECONDS = 1.5
 PROGRESS_SECONDS = 5.0
-"""Between two looks at how far a cache is: each is a write of the status. Its end is told by the Job, at once."""
+"""Seconds between two polls of a cache's progress, because each one causes a write of the status. The end is reported
+by the Job, immediately."""
 SLOW_SECONDS = 15.0
 CONCURRENT_REQUESTS, OF_A_NAMESPACE = 32, 8
 LIMIT = aiohttp.ClientTimeout(total=3.0, sock_connect=2.0)
 REPORT_BYTES = 2**20
 REASON_BYTES = 300
-"""Of an answer that refuses, what the log shows."""
+"""How many bytes of an error response are logged."""
 SILENCE_SECONDS = 30.0
-"""The longest pause before a loader that does not answer is asked again."""
+"""The longest pause before a loader that does not answer is polled again."""
 
 _Subject = tuple[Kind, Key]
 
@@ -58,7 +59,7 @@ def has_loader(pod: Object) -> bool:
 
 
 def engine_started(pod: Object, container: str) -> bool:
-    """Whether the engine has got through its startup probe since its container was last started."""
+    """Whether the engine has passed its startup probe since its container last started."""
     return any(one.get("started") for one in _containers(pod) if one["name"] == container)
 
 
@@ -93,12 +94,12 @@ class LoaderClients:
         self._places = Places(CONCURRENT_REQUESTS, OF_A_NAMESPACE)
 
     def sign_with(self, key: SigningKey) -> None:
-        """Sets the key that signs all requests. Before that, none are sent."""
+        """Sets the key that signs all requests. No requests are sent before."""
         self._key = key
 
     @property
     def public_key(self) -> str:
-        """The key by which loaders recognize the controller. Raises RuntimeError before ``sign_with``."""
+        """Returns the key by which loaders recognize the controller. Raises RuntimeError before ``sign_with``."""
         return self._signing.public
 
     @property
@@ -112,7 +113,7 @@ class LoaderClients:
         self._listeners[kind] = listener
 
     def reports(self, pods: Iterable[Object]) -> Mapping[str, AgentReport]:
-        """Returns the last reports of the loaders in these pods, by uid of the pod."""
+        """Returns the last reports of the loaders in these pods, by pod uid."""
         return {uid(pod): self._reports[uid(pod)] for pod in pods if uid(pod) in self._reports}
 
     def follow(self, kind: Kind, name: Key, pods: Sequence[Object], adapters: AdapterSet) -> None:
@@ -128,13 +129,13 @@ class LoaderClients:
             self._take(followed, pods, adapters)
 
     def keep(self, kind: Kind, name: Key, pods: Sequence[Object]) -> None:
-        """Sets the resource's current pods. Their desired adapters stay."""
+        """Sets the resource's current pods. Their desired adapters are unchanged."""
         followed = self._followed.get((kind, name))
         if followed is not None:
             self._take(followed, [pod for pod in pods if has_loader(pod)], followed.adapters)
 
     def forget(self, kind: Kind, name: Key) -> None:
-        """Stops to poll for the resource."""
+        """Stops polling for the resource."""
         followed = self._followed.pop((kind, name), None)
         if followed is None:
             return
@@ -143,7 +144,7 @@ class LoaderClients:
         self._take(followed, (), followed.adapters)
 
     async def close(self) -> None:
-        """Ends all tasks."""
+        """Cancels all tasks."""
         tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
         for task in tasks:
             task.cancel()
@@ -157,14 +158,14 @@ class LoaderClients:
                 seconds = await self._poll_once(kind, name, followed)
             except ApiError as error:
                 log.warning("adapters of %s %s: %s", kind.kind, name, error)
-            except Exception:  # a bug must stop this resource only
+            except Exception:  # a bug must only affect this resource
                 log.exception("loaders of %s %s", kind.kind, name)
             try:
                 async with asyncio.timeout(seconds):
                     await followed.news.wait()
             except TimeoutError:
                 continue
-            await asyncio.sleep(0.05)  # changes come together
+            await asyncio.sleep(0.05)  # several changes often arrive together
 
     async def _poll_once(self, kind: Kind, name: Key, followed: _Followed) -> float:
         """Polls every pod once. Returns the seconds until the next poll."""
@@ -202,8 +203,8 @@ class LoaderClients:
     async def _request_report(
         self, followed: _Followed, pod: Object, method: str, path: str, body: bytes = b""
     ) -> AgentReport | None:
-        """Sends one request to the pod's loader. Returns None if there is no answer, if the loader is not polled for a
-        while because it did not answer, or if the pod is gone."""
+        """Sends one request to the pod's loader. Returns None if there is no response, if the loader did not answer
+        earlier and is not polled for a while, or if the pod is gone."""
         identity = uid(pod)
         silent = self._silent.get(identity)
         if silent is not None and time.monotonic() < silent.until:
@@ -211,7 +212,7 @@ class LoaderClients:
         try:
             async with (
                 self._places.of(key(pod).namespace),
-                # No pod may send the controller on to somewhere else.
+                # A pod must not redirect the controller to another host.
                 self._session.request(
                     method,
                     self._address(pod) + path,
@@ -230,7 +231,7 @@ class LoaderClients:
             self._silent[identity] = _Silent(times, time.monotonic() + pause)
             log.log(logging.WARNING if times == 3 else logging.DEBUG, "loader in pod %s: %r", key(pod), error)
             return None
-        if not followed.has(pod):  # nobody would ever drop what is kept of it now
+        if not followed.has(pod):  # its state would otherwise never be removed
             return None
         self._silent.pop(identity, None)
         self._reports[identity] = report
@@ -247,8 +248,8 @@ class LoaderClients:
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytearray:
-    """Returns the response, cut where no honest loader's ends: pods are not trusted with the controller's memory.
-    Raises ValueError for an invalid response, with the loader's reason."""
+    """Returns the response, limited to the size of an honest loader's: pods are not trusted with the controller's
+    memory. Raises ValueError for an error response, with the loader's reason."""
     refused = response.status != HTTPStatus.OK
     most, body = REASON_BYTES if refused else REPORT_BYTES, bytearray()
     async for chunk in response.content.iter_any():
@@ -271,7 +272,7 @@ class _Followed:
         self._unlabelled: dict[tuple[str, str], float] = {}
 
     def update(self, pods: Sequence[Object], adapters: AdapterSet) -> None:
-        """Wakes the task if one of its inputs changed."""
+        """Sets pods and adapters, and wakes the task if they changed."""
         before, after = ([_view(pod, adapters) for pod in some] for some in (self.pods, pods))
         if adapters != self.adapters or before != after:
             self.news.set()
@@ -279,11 +280,11 @@ class _Followed:
         self._uids = set(map(uid, pods))
 
     def has(self, pod: Object) -> bool:
-        """Whether the pod is still among those that are followed."""
+        """Whether the pod is still being followed."""
         return uid(pod) in self._uids
 
     def unlabelled_seconds(self, pods: Sequence[Pod]) -> dict[tuple[str, str], float]:
-        """(pod, adapter) -> seconds since this process first saw the pod without the adapter's label."""
+        """Returns (pod, adapter) -> seconds since this process first saw the pod without the adapter's label."""
         now = time.monotonic()
         adapter_set = self.adapters
         lacking = [

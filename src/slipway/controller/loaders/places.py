@@ -1,6 +1,6 @@
 """Places: limits concurrent operations, with a share for each namespace.
 
-Namespaces that wait take turns with free places, so that slow operations of one namespace do not delay another.
+Waiting namespaces take turns, so that slow operations of one namespace do not delay another.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from contextlib import asynccontextmanager
 
 
 class Places:
-    """Gives out places while others wait for one, within one event loop."""
+    """Hands out places to waiting callers, within one event loop."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
-        """``most``: places in total; ``most_of_one``: places that one namespace has at a time."""
+        """``most``: places in total; ``most_of_one``: maximum places per namespace."""
         self._free, self._share = most, most_of_one
         self._used: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        """Begins with the namespace whose turn is next."""
+        """Starts with the namespace whose turn is next."""
 
     @asynccontextmanager
     async def of(self, namespace: str) -> AsyncIterator[None]:
-        """Waits for a place and keeps it until the end of the context."""
+        """Waits for a place and holds it until the context ends."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(place)
         self._fill()
@@ -45,7 +45,7 @@ class Places:
         self._fill()
 
     def _fill(self) -> None:
-        """Gives the free places to namespaces that have fewer than their share."""
+        """Gives free places to namespaces with fewer than their share."""
         for namespace in [name for name in self._waiting if self._used[name] < self._share][: self._free]:
             place = self._waiting[namespace].popleft()
             self._waiting.move_to_end(namespace)

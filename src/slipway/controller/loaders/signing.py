@@ -29,16 +29,16 @@ LABELS = {
 
 
 async def signing_key(client: Client, namespace: str) -> SigningKey:
-    """Returns the controller's key, and creates it if there is none. Transient errors are retried.
+    """Returns the controller's key, creating it if necessary. Retries transient errors.
 
-    Raises ApiError, such as for a right that is missing; ValueError for a Secret that holds no key.
+    Raises ApiError, for example if a permission is missing, and ValueError if the Secret holds no key.
     """
     name = Key(namespace, NAME)
     while True:
         try:
             return await _read_or_make(client, name)
         except ConflictError:
-            continue  # another one has made it meanwhile
+            continue  # another process has created it in the meantime
         except (ServerError, TooManyRequestsError, UnreachableError) as error:
             log.warning("the signing key %s: %s", name, error)
             await asyncio.sleep(RETRY_SECONDS)
@@ -70,4 +70,4 @@ def _key_in(secret: Object, name: Key) -> SigningKey:
         return SigningKey(b64decode(secret["data"][FIELD], validate=True))
     except (KeyError, TypeError, ValueError, binascii.Error):
         reason = f"the Secret {name} holds no Ed25519 key in {FIELD!r}. Delete it, and the controller creates a new one"
-        raise ValueError(reason) from None  # what is in it is shown nowhere
+        raise ValueError(reason) from None  # never show the Secret's content

@@ -1,6 +1,6 @@
-"""The conditions of all resources as metrics, computed at each scrape from the stores.
+"""The conditions of all resources as metrics, computed from the stores at each scrape.
 
-A deleted resource therefore leaves no series behind. Every controller exposes them, whether it leads or not.
+A deleted resource therefore leaves no series behind. Every controller exposes them, whether or not it is the leader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slipway.kube.objects import key
 
 LABELS = ("kind", "namespace", "name", "type", "reason")
 _VALUES = {"True": 1, "False": 0}
-"""Nothing is shown of what is unknown, nor of a condition that says no status: it must not hide all others."""
+"""Unknown conditions, and those without a status, are not exposed: one of them must not hide all others."""
 
 
 class ConditionsCollector(Collector):
@@ -25,7 +25,7 @@ class ConditionsCollector(Collector):
         self._resources = tuple(resources)
 
     def collect(self) -> Iterable[Metric]:
-        """Called by the registry."""
+        """Yields the metrics; called by the registry."""
         family = GaugeMetricFamily(
             "slipway_resource_condition",
             "1 if a condition of a resource is true, 0 if it is false.",

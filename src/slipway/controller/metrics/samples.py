@@ -1,6 +1,6 @@
-"""The APIs' measurements of their resources as metrics, computed at each scrape from the stores.
+"""The APIs' measurements of their resources as metrics, computed from the stores at each scrape.
 
-Every controller exposes them, whether it leads or not.
+Every controller exposes them, whether or not it is the leader.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class SamplesCollector(Collector):
     """Exposes the measurements of these APIs."""
 
     def __init__(self, apis: Iterable[Description], resources: Sequence[Informer], settings: Settings) -> None:
-        """``resources``: the informers of their kinds."""
+        """``resources``: the informers of the APIs' kinds."""
         self._measures = [api.samples for api in apis if api.samples is not None]
         self._resources: Mapping[Kind, Informer] = {informer.kind: informer for informer in resources}
         self._settings = settings
 
     def collect(self) -> Iterable[Metric]:
-        """Called by the registry."""
+        """Yields the metrics; called by the registry."""
         families: dict[str, GaugeMetricFamily] = {}
         there = {kind: informer.store.all() for kind, informer in self._resources.items()}
         for measure in self._measures:

@@ -1,9 +1,9 @@
 """Delivery: adds the models of an API to workloads of other owners.
 
-Only the metadata of workloads is watched, and only of those that request models or have some. When something relevant
-changes, the whole workload is read, and the result of the API's pure function is applied: first the prerequisites of
-its pods, then the workload itself, then the removal of leftovers. Each call starts from the current state, so that it
-also completes an earlier call that was interrupted.
+Only the metadata of workloads is watched, and only of workloads that request or have models. After a relevant change,
+the whole workload is read, and the result of the API's pure function is applied: first the prerequisites of its pods,
+then the workload itself, then the removal of leftovers. Each call starts from the current state, so it also completes
+an interrupted earlier one.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from slipway.serving.pods.workload import MANAGER
 
 FIELD_MANAGER = "slipway-delivery"
 REFUSED_SECONDS = 60.0
-"""After which what the API server refused is tried again."""
+"""How long to wait before retrying what the API server rejected."""
 GATED_SECONDS, GATED_JOB_SECONDS = 5.0, 60.0
-"""After which a workload that is being rolled out, or a CronJob that runs, is looked at again for what was made behind
-the gate meanwhile: its status is not watched. A rollout that does not end, as by the strategy OnDelete, is looked at
-ever more seldom, down to the pace of a CronJob."""
+"""Intervals at which a workload during its rollout, or a CronJob, is checked for objects created with the gate in the
+meantime, because its status is not watched. A rollout that does not end, as with the strategy OnDelete, is checked less
+and less often, down to the interval of a CronJob."""
 MESSAGE_LENGTH = 1024
 
 
@@ -81,7 +81,7 @@ class Deliveries:
         recorder: Recorder,
         namespaces: Sequence[str] = (),
     ) -> None:
-        """``namespaces`` are those in which anything is seen, all where there are none."""
+        """``namespaces``: the watched namespaces; empty: all."""
         selector = f"{delivery.label}=true"
         self._claims, self._jobs = (
             ChosenNamespaces(client, kind, namespaces, labels=selector, indexes={NAMESPACE: by_namespace})
@@ -96,11 +96,11 @@ class Deliveries:
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        """Those that no API has."""
+        """Returns the informers that the delivery adds to those of the APIs."""
         return self._claims, self._jobs
 
     def controllers(self, workers: int, metrics: Metrics) -> list[Controller]:
-        """One for each kind of workload."""
+        """Returns a controller for each kind of workload."""
         return [one.controller(workers, metrics) for one in self._deliverers]
 
 
@@ -124,13 +124,13 @@ class Deliverer:
         self._claims, self._jobs = claims, jobs
         self._workloads = caches.informer(metadata_of(kind))
         self._pauses: dict[Key, Backoff] = {}
-        """Of workloads that are being rolled out."""
+        """Retry delays of workloads during their rollout."""
         applier = Applier(client, kind, {}, Expectations(), field_manager=FIELD_MANAGER, manager=MANAGER)
         self._secrets = applier.write_only
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """Returns the controller. It is triggered by the workloads, the models that they name, and the objects created
-        for them."""
+        """Returns the controller. Changes of the workloads, of the models that they name, and of the objects created
+        for them trigger it."""
         controller = Controller(
             f"{self._delivery.name}-delivery-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
         )
@@ -144,7 +144,7 @@ class Deliverer:
     async def reconcile(self, name: Key) -> Result:
         try:
             workload = await self._client.get(self.kind, name)
-        except NotFoundError:  # what it had goes with it
+        except NotFoundError:  # its models were deleted with it
             self._pauses.pop(name, None)
             return Result()
         outcome = self._delivery.deliver(self._world(workload))
@@ -159,11 +159,12 @@ class Deliverer:
             again.append(await self._drop_gated(delivered))
         return Result(min((seconds for seconds in again if seconds is not None), default=None))
 
-    # What leads to a workload
+    # Events that affect a workload
 
     def _changed(self, change: Change) -> Iterable[Key]:
-        """A workload of which something else is asked. What its status says shows in its version alone; and a message
-        of ours that differs each time, as those of some webhooks do, must not lead to the next one."""
+        """Returns the workload's key if the metadata that matter have changed. A change of only the version is one of
+        the status. Our own message is ignored: if it differs each time, as messages of some webhooks do, it must not
+        trigger the next one."""
         annotation = self._delivery.blocked[1]
         states = [
             {**state["metadata"], "resourceVersion": "", "annotations": {**annotations_of(state), annotation: ""}}
@@ -181,16 +182,17 @@ class Deliverer:
         return store.keys(self._delivery.users, f"{change.key.namespace}/{change.key.name}")
 
     def _sharing(self, claim_of: Callable[[Object], Object | None], change: Change) -> Iterable[Key]:
-        """The workloads that share a claim, or the one that a Job fills."""
+        """Returns the workloads that share a claim. ``claim_of`` returns the claim: the object itself, or the one that
+        a Job fills."""
         claims = [claim_of(state) for state in change[:2] if state is not None]
         return {name for claim in claims if claim for name in sharers(claim, self.kind)}
 
     def _claim_of(self, job: Object) -> Object | None:
-        """The claim that a Job fills."""
+        """Returns the claim that a Job fills."""
         maker = controller_owner(job)
         return self._claims.store.get(Key(key(job).namespace, maker.name)) if maker else None
 
-    # What is read
+    # Reads
 
     def _world(self, workload: Object) -> DeliveryWorld:
         namespace = key(workload).namespace
@@ -210,10 +212,10 @@ class Deliverer:
             file=content,
         )
 
-    # What is written
+    # Writes
 
     async def _deliver(self, workload: Object, outcome: Outcome) -> Object:
-        """Creates what the pods need, then writes the workload. Returns its current state."""
+        """Creates the prerequisites of the pods, then writes the workload. Returns its current state."""
         written = await self._secrets.apply(workload, outcome.secrets)
         written.raise_transient()
         for failure in written.failures:
@@ -234,7 +236,7 @@ class Deliverer:
         return answer
 
     async def _keep_claim(self, claim: Object) -> None:
-        """Raises ConflictError if it is another claim by now."""
+        """Creates or updates a claim. Raises ConflictError if it has changed in the meantime."""
         stored = self._claims.store.get(key(claim))
         if stored is None:
             await self._client.create(PERSISTENT_VOLUME_CLAIM, claim, field_manager=FIELD_MANAGER)
@@ -253,7 +255,8 @@ class Deliverer:
         await self._client.json_patch(PERSISTENT_VOLUME_CLAIM, key(claim), patch, field_manager=FIELD_MANAGER)
 
     async def _release(self, workload: Object, kept: Collection[Object]) -> None:
-        """Gives up the workload's share of claims that it no longer reads. The last one deletes a claim."""
+        """Removes the workload from the owners of claims that it no longer reads, and deletes claims without other
+        owners."""
         names = {key(claim) for claim in kept}
         for claim in self._claims.store.by_index(NAMESPACE, key(workload).namespace):
             if key(claim) in names or deleting(claim) or not owned_by(claim, workload):
@@ -265,8 +268,8 @@ class Deliverer:
                 await self._delete(PERSISTENT_VOLUME_CLAIM, claim)
 
     async def _drop_gated(self, workload: Object) -> float | None:
-        """Deletes objects that were created from a template with the gate and would keep it. Returns when to check
-        again."""
+        """Deletes objects that were created from a template with the gate and would keep it. Returns the seconds until
+        the next check."""
         gate = self._delivery.gate
         if _is_gated(template_of(self.kind, workload)["spec"], gate):
             return None
@@ -296,7 +299,7 @@ class Deliverer:
         except NotFoundError:
             return
 
-    # What is told
+    # Reports
 
     def _record_event(self, workload: Object, outcome: Outcome) -> None:
         """Records one Event if the outcome is new."""
@@ -311,11 +314,11 @@ class Deliverer:
             )
 
     def _is_reported(self, workload: Object, blocked: Blocked) -> bool:
-        """Whether the workload has this reason already."""
+        """Whether this reason is already written to the workload."""
         return annotations_of(workload).get(self._delivery.blocked[0]) == blocked.reason
 
     async def _report_refusal(self, workload: Object, error: ApiError) -> None:
-        """Writes to the workload what the API server rejected."""
+        """Writes the API server's rejection to the workload."""
         refused = Blocked(error.reason, error.message[:MESSAGE_LENGTH])
         annotations = dict(zip(self._delivery.blocked, refused[:2], strict=True))
         if annotations.items() <= annotations_of(workload).items():

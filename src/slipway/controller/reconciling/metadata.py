@@ -22,8 +22,8 @@ class MetadataPatcher:
         self._client, self._caches, self._expectations = client, caches, expectations
 
     async def patch_all(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
-        """Sends each object's patches as one. If the API server rejects it, each is sent separately: one may be too
-        large and the others not. Returns the failures."""
+        """Sends each object's patches as one. If the API server rejects it, each is sent separately, because only one
+        of them may be too large. Returns the failures."""
         grouped: dict[Reference, list[MetadataPatch]] = {}
         for patch in patches:
             grouped.setdefault(patch.reference, []).append(patch)

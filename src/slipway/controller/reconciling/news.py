@@ -1,4 +1,4 @@
-"""News: which conditions of a new status get an Event. Pure."""
+"""News: selects the conditions of a new status that get an Event. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from slipway.serving.status.report import SETTLED
 def select_events(
     before: Sequence[Object], after: Sequence[Condition], passed_through: frozenset[str]
 ) -> Iterator[tuple[str, Condition]]:
-    """Yields the type and the condition of each Event: one for each reason that is new.
+    """Yields the type and the condition of each Event: one for each new reason.
 
-    No Event for ``passed_through``, for a rejection while it is retried, for a condition that was never wrong, or for
-    the end of a rollout without replicas.
+    There is no Event for ``passed_through``, for a rejection while it is retried, for a condition that was never wrong,
+    or for the end of a rollout without replicas.
     """
     reasons = {condition["type"]: condition.get("reason") for condition in before}
     refused = any(condition.type == "Accepted" and condition.status == "False" for condition in after)

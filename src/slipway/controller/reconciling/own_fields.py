@@ -1,4 +1,4 @@
-"""Own fields: the fields of the resource itself that a plan sets, and the finalizers that it must lose."""
+"""Own fields: the fields of the resource itself that a plan sets, and finalizers to remove."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from slipway.serving.contract.api import Plan
 
 FIELD_MANAGER = "slipway-controller"
 REFUSED_SECONDS = 59.0
-"""Until a rejected patch is sent again. A little less than the applier's slow retry."""
+"""How long to wait before sending a rejected patch again; slightly less than the applier's slow retry."""
 
 
 class _Refusal(NamedTuple):
-    """A patch that the API server rejected, and until when it is not sent again."""
+    """A patch that the API server rejected, and the time until which it is not sent again."""
 
     generation: int
     patch: Object
@@ -30,10 +30,10 @@ class _Refusal(NamedTuple):
 
 
 class OwnFields:
-    """Writes the own fields of the resources of one kind."""
+    """Writes the fields that Slipway sets in the resources of one kind."""
 
     def __init__(self, client: Client, resources: Informer, expectations: Expectations, finalizers: Set[str]) -> None:
-        """``finalizers``: those of the API's original system."""
+        """``finalizers``: the finalizers of the API's original system."""
         self._client, self._resources, self._expectations = client, resources, expectations
         self._kind, self._finalizers = resources.kind, finalizers
         self._refusals: dict[Key, _Refusal] = {}
@@ -42,10 +42,10 @@ class OwnFields:
         self._refusals.pop(name, None)
 
     async def apply(self, resource: Object, plan: Plan) -> Object | None:
-        """Writes the plan's finalizer and own fields into the resource, in one patch. Returns the resource; None:
-        nothing had to change.
+        """Writes the plan's finalizer and own fields into the resource, in one patch. Returns the resource; None: no
+        change.
 
-        Raises RefusedError. It is raised again without a request for the same spec and the same patch.
+        Raises RefusedError. For the same spec and the same patch it is raised again without a request.
         """
         patch, name = own_patch(resource, plan), key(resource)
         refusal = self._refusals.pop(name, None)

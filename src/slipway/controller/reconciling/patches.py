@@ -1,7 +1,7 @@
 """Patches: the smallest merge patch that gives an object its desired fields. Pure.
 
-Fields that already have their desired value are omitted, so that another writer's change of other fields stays, and
-nothing is sent if nothing differs.
+Fields that already have their desired value are omitted. This preserves other writers' changes, and sends nothing if
+nothing differs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slipway.serving.contract.api import Plan
 
 
 def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
-    """Returns the part of a merge patch (RFC 7386) that changes ``current``; empty: nothing."""
+    """Returns the part of a merge patch (RFC 7386) that changes ``current``; empty if nothing does."""
     changes: Object = {}
     for field, value in patch.items():
         if isinstance(value, Mapping):

@@ -1,9 +1,8 @@
 """Reconciler: creates, changes and deletes the objects of one resource of a serving API, and reports its status.
 
-Level-triggered: each call reads the whole state from the stores, so that neither the events and their order matter, nor
-an earlier call that was interrupted between two writes. One call writes, in this order: the finalizer and the
-resource's own fields, write-only objects, shared objects, children, metadata of other objects, the orders of the
-loaders, the status.
+Level-triggered: each call reads the whole state from the stores, so neither the order of events nor an earlier,
+interrupted call matters. One call writes, in this order: the finalizer and the resource's own fields, write-only
+objects, shared objects, children, metadata of other objects, the orders of the loaders, the status.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ from slipway.serving.status.unready import UNREADY, Unready, annotation, explain
 log = logging.getLogger(__name__)
 
 MARK = "slipway.inference/applied"
-"""Annotation of children with the digest of what was applied last."""
+"""Annotation of children with the digest of what was last applied."""
 TERMINATING = "because it is being terminated"
-"""In the API server's message when an object is created in a namespace that is being deleted."""
+"""Part of the API server's message when an object is created in a namespace that is being deleted."""
 
 
 class _Snapshot(NamedTuple):
-    """A resource with everything its API reads, and the view that its API resolved from it. Use it before the next
+    """A resource with everything that its API reads, and the view that the API resolved from it. Use it before the next
     await."""
 
     world: World
@@ -103,8 +102,8 @@ class Reconciler:
         catalogs: Catalogs | None = None,
         demands: Demands | None = None,
     ) -> None:
-        """``reserved``: labels that no author may give to pods. ``catalogs`` reads those of other clusters, and
-        ``demands`` counts requests, if given."""
+        """``reserved``: labels that authors must not set on pods. ``catalogs`` reads the catalogs of other clusters,
+        and ``demands`` counts requests, if given."""
         self.kind = kind = api.resource.kind
         self.resources = caches.informer(kind)
         self._api, self._client = api, client
@@ -133,8 +132,8 @@ class Reconciler:
         self._status = StatusWriter(client, self.resources, expectations, field_manager=f"{FIELD_MANAGER}-status")
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """Returns the controller of this kind. It is triggered by the resources, what their API watches, their pods and
-        loaders, and Services that claim their model names."""
+        """Returns the controller of this kind. Changes of the resources, of objects that their API watches, of their
+        pods and loaders, and of Services that claim their model names trigger it."""
         controller = Controller(
             f"{self._api.name}-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
         )
@@ -188,7 +187,7 @@ class Reconciler:
             plan = self._plan(snapshot)
             changed = await self._own_fields.apply(resource, plan)
             if changed is not None:
-                # The indexes of the store must have the patch, too: a plan may look for its own resource there.
+                # The store's indexes must include the patch: a plan may look up its own resource there.
                 await self._expectations.met(uid(changed))
                 resource = self._latest(changed)
                 snapshot = self._take_snapshot(resource)
@@ -235,7 +234,7 @@ class Reconciler:
         self._scaled.put(subject, scaled_resource)
 
     def _plan(self, snapshot: _Snapshot) -> Plan:
-        """Raises InvalidSpecError."""
+        """Plans a snapshot. Raises InvalidSpecError."""
         return build_allowed_plan(self._api, snapshot.world, snapshot.view, self._reserved)
 
     async def _finalize(self, resource: Object) -> Result:
@@ -254,7 +253,7 @@ class Reconciler:
         applied = await self._apply(resource, plan, finishing=True)
         resource = self._latest(resource)
         if self.kind.namespaced and any(TERMINATING in failure.message for failure in applied.failures):
-            await self._own_fields.release_finalizers(resource)  # nothing can be created in its namespace any more
+            await self._own_fields.release_finalizers(resource)  # its namespace no longer accepts new objects
             return Result()
         return await self._report(self._take_snapshot(resource), applied, _rejection(applied))
 
@@ -265,14 +264,14 @@ class Reconciler:
         applied = await self._applier.sync(resource, plan.children, absent=absent, finishing=finishing)
         applied += await self._applier.discard((one.kind, Key(one.namespace, one.name)) for one in plan.discarded)
         refused = await self._metadata.patch_all(resource, plan.metadata_patches)
-        # The status must not come from the children before these writes.
+        # The status must not be computed from the children before these writes.
         wrote = await self._expectations.met(uid(resource))
         mine = Applied(refused, waited=wrote or bool(refused), again_after=self._applier.write_only.due_after(resource))
         return write_only + shared + applied + mine
 
     def _latest(self, resource: Object) -> Object:
-        """Returns the resource with the changes of a metadata patch. A resource with another spec is reconciled again,
-        and this status is not its own."""
+        """Returns the resource with the changes of a metadata patch. If its spec has changed, the resource is
+        reconciled again instead, because this status does not belong to it."""
         latest = self.resources.store.get(key(resource))
         same = latest is not None and uid(latest) == uid(resource) and generation(latest) == generation(resource)
         return latest if latest is not None and same else resource
@@ -292,8 +291,8 @@ class Reconciler:
         return Result(min((seconds for seconds in rechecks if seconds is not None), default=None))
 
     async def _annotate_services(self, world: World, unready: Unready | None, *, planned: bool) -> Applied:
-        """Annotates the resource's Services with the reason why no pod answers. A resource that has never had a plan
-        gets a Service for the annotation, which its first plan removes."""
+        """Annotates the resource's Services with the reason why no pod answers. A resource that never had a plan gets a
+        Service for the annotation, which its first plan removes."""
         resource, children = world.resource, world.children
         routes = {name: child for (kind, name), child in children.items() if kind == SERVICE and ROUTE in labels(child)}
         standing_in = [child for child in routes.values() if "selector" not in child["spec"]]
@@ -336,7 +335,7 @@ class Reconciler:
         return [name for name in map(key, self.resources.store.all()) if name.namespace in namespaces]
 
     async def _write_status(self, world: World, result: StatusResult) -> Sequence[Object]:
-        """Returns the conditions as written."""
+        """Writes the status. Returns the conditions as written."""
         resource, status = world.resource, result.status
         before: list[Object] = (resource.get("status") or {}).get("conditions") or []
         own = [msgspec.convert(condition, Condition) for condition in status.get("conditions", ())]
@@ -361,7 +360,7 @@ def _namespaces(resource: Object, children: Iterable[tuple[Kind, Key]]) -> set[s
 
 
 def _rejection(applied: Applied) -> Rejection | None:
-    """Returns the first child that is not as planned: failures that stay until someone acts, then transient errors."""
+    """Returns the first child that differs from the plan: permanent failures first, then transient errors."""
     for failure in applied.failures:
         return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:

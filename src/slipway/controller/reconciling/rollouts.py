@@ -1,4 +1,4 @@
-"""Rollouts: Events for a resource whose pods are replaced or drained, or whose replicas are reset."""
+"""Rollouts: Events for a resource if its pods are replaced or drained, or its replicas are reset."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from slipway.serving.contract.api import World
 from slipway.serving.pods.job import job_of
 
 FRESH_SECONDS = 60.0
-"""The age at which a termination is no longer worth an Event: a controller that starts finds older ones."""
+"""The age from which a termination gets no Event, because a controller that starts finds older ones."""
 MAX_LISTED = 3
-"""How many pods a message names."""
+"""The most pods that a message lists."""
 COMPARED = ("image", "command", "args")
-"""Fields of containers that a message names. The API server does not change or default them."""
+"""Fields of containers that a message compares. The API server does not change or default them."""
 
 Children = Mapping[tuple[Kind, Key], Object]
 
@@ -28,21 +28,22 @@ class RolloutEvents:
         """``mark``: the annotation of children with the digest of their last apply."""
         self._kind, self._recorder, self._mark = kind, recorder, mark
         self._draining: dict[Key, frozenset[str]] = {}
-        """The uids of the draining pods of each resource, which have their Event."""
+        """The uids of each resource's draining pods that already have an Event."""
 
     def record_rollouts(self, resource: Object, before: Children, applied: Iterable[Object]) -> None:
-        """``before``: the children before the apply; ``applied``: the applied ones."""
+        """Records the rollouts of an apply. ``before``: the children before it; ``applied``: the applied ones."""
         for message in describe_rollouts(before, applied):
             self._recorder.record(self._kind, resource, "Normal", "RolloutStarted", message)
 
     def record_resets(self, resource: Object, before: Children, after: Children, applied: Iterable[Object]) -> None:
-        """``before`` and ``after``: the children before and after the apply; ``applied``: the applied ones."""
+        """Records the replicas that an apply reset. ``before`` and ``after``: the children around it; ``applied``: the
+        applied ones."""
         for message in describe_resets(before, after, applied, self._mark):
             text = f"{message} Set the replicas in {self._kind.kind} {key(resource).name} instead."
             self._recorder.record(self._kind, resource, "Normal", "ReplicasReset", text)
 
     def record_draining(self, world: World) -> None:
-        """Records one Event for all pods that began to drain since the last call."""
+        """Records one Event for all pods that began draining since the last call."""
         name = key(world.resource)
         message, pods = describe_draining(world.pods, self._draining.pop(name, frozenset()), world.now)
         if pods:
@@ -55,8 +56,7 @@ class RolloutEvents:
 
 
 def describe_rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
-    """Returns a message for each workload whose pods are replaced. A workload without replicas has no pods to replace.
-    Pure."""
+    """Returns a message for each workload whose pods are replaced. Workloads without replicas are skipped. Pure."""
     previous = {(kind.kind, name): child for (kind, name), child in before.items()}
     pairs = ((previous.get((child["kind"], key(child))), child) for child in applied)
     return [_rollout(old, new) for old, new in pairs if old is not None and _is_rollout(old, new)]
@@ -64,7 +64,7 @@ def describe_rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
 
 def describe_resets(before: Children, after: Children, applied: Iterable[Object], mark: str) -> list[str]:
     """Returns a message for each workload that another client had scaled: the apply changed its replicas, but not its
-    mark. The message does not contain that client's number, so that repetitions are one Event. Pure."""
+    mark. The message does not contain that client's number, so repetitions are merged into one Event. Pure."""
     old, new = ({(kind.kind, name): child for (kind, name), child in one.items()} for one in (before, after))
     names = [(child["kind"], key(child)) for child in applied if _replicas(child) is not None]
     return [
@@ -75,9 +75,10 @@ def describe_resets(before: Children, after: Children, applied: Iterable[Object]
 
 
 def describe_draining(pods: Iterable[Object], reported: frozenset[str], now: float) -> tuple[str, frozenset[str]]:
-    """Returns a message about pods that began to drain, or an empty one, and the uids of all draining pods. Pure.
+    """Returns a message about pods that began draining, empty if there are none, and the uids of all draining pods.
+    Pure.
 
-    ``reported``: uids of the draining pods of earlier messages.
+    ``reported``: uids of the draining pods in earlier messages.
     """
     going = [pod for pod in pods if deleting(pod) and not ended(pod) and job_of(pod) is None]
     fresh = [pod for pod in going if _uid(pod) not in reported and now - _deleted_at(pod) < FRESH_SECONDS]
@@ -97,7 +98,7 @@ def _rollout(old: Object, new: Object) -> str:
 
 
 def _replacement(old: Object, new: Object) -> str:
-    """When old pods are removed. Empty if the workload has no replicas from now on."""
+    """Describes when old pods are removed. Empty if the workload is scaled to zero."""
     replicas = old["spec"].get("replicas", 1)
     if not new["spec"].get("replicas", replicas):
         return ""
@@ -106,14 +107,14 @@ def _replacement(old: Object, new: Object) -> str:
 
 
 def _has_surge(workload: Object) -> bool:
-    """Whether there may be more pods than replicas during a rollout, by Kubernetes' defaults as well."""
+    """Whether a rollout may create more pods than replicas, including by Kubernetes' defaults."""
     strategy = workload["spec"].get("strategy") or {}
     surge = (strategy.get("rollingUpdate") or {}).get("maxSurge")
     return strategy.get("type") != "Recreate" and surge not in (0, "0", "0%")
 
 
 def _changes(old: Object, new: Object) -> list[str]:
-    """The changed fields of each container, such as ``image, args of server``."""
+    """Returns the changed fields of each container, such as ``image, args of server``."""
     before = {container["name"]: container for container in _containers(old)}
     changes = {
         container["name"]: [field for field in COMPARED if _differs(field, before[container["name"]], container)]

@@ -1,7 +1,7 @@
 """Autoscaler: replicas follow requests. Gateways' metrics -> load -> the scale subresource, every two seconds.
 
-The numbers come from :mod:`slipway.serving.routing.scaling`. Averages are kept in a ConfigMap, so that replicas do not
-fall when the controller is restarted or another one takes over.
+The numbers come from :mod:`slipway.serving.routing.scaling`. Averages are kept in a ConfigMap, so that a restart or a
+new leader does not reduce the replicas.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from slipway.serving.routing.scaling import Load, Scaling, add_sample, begin
 log = logging.getLogger(__name__)
 
 SECONDS = 2.0
-"""Between two samples."""
+"""Seconds between two samples."""
 STATE_BYTES = 1 << 20
-"""Of the averages of one kind: a ConfigMap takes no more."""
+"""Maximum size of the averages of one kind, which is the limit of a ConfigMap."""
 FIELD_MANAGER = "slipway-autoscaler"
 LABELS = ("kind", "namespace", "name")
 _RESTORE_SECONDS = 600.0
-"""After this time every resource that there is was reconciled, thousands of them too."""
+"""After this time every existing resource has been reconciled, even if there are thousands."""
 _REST = 5.0
-"""The gateways rest at least so many times as long as it took to ask them."""
+"""The pause after a sample is at least this many times its duration, so that the gateways can rest."""
 
 
 class Autoscaler:
@@ -53,7 +53,7 @@ class Autoscaler:
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``scaled``: what reconcilers say of their resources; ``namespace`` is where the averages are kept."""
+        """``scaled``: the resources that the reconcilers register; ``namespace``: where the averages are stored."""
         self._client, self._caches, self._scaled, self._gateways = client, caches, scaled, gateways
         self._recorder, self._clock = recorder, clock
         self._averages = Averages(client, namespace)
@@ -73,7 +73,7 @@ class Autoscaler:
         )
 
     async def run(self) -> None:
-        """Looks and scales until cancelled."""
+        """Samples and scales until cancelled."""
         started = self._clock()
         while True:
             began = self._clock()
@@ -83,7 +83,7 @@ class Autoscaler:
                 await self.look()
             except ApiError as error:
                 log.warning("autoscaler: %s", error)
-            except Exception:  # the next look may go better
+            except Exception:  # the next sample may succeed
                 log.exception("autoscaler")
             took = self._clock() - began
             await asyncio.sleep(max(SECONDS - took, _REST * took))
@@ -119,16 +119,16 @@ class Autoscaler:
         self._active.labels(*subject.labels).set(requests)
         self._replicas_gauge.labels(*subject.labels).set(replicas)
         target = self._caches.get(*scaled.target)
-        # Numbers of an older spec say nothing of this one: the next look has newer ones.
+        # Numbers of an older spec do not apply to this one; the next sample has newer ones.
         if replicas != scaling.replicas and target is not None and generation(target) == scaled.generation:
             figures = describe_decision(scaling, replicas, requests, load)
             await self._scale(subject, scaled, target, replicas, figures)
 
     async def _scale(self, subject: Subject, scaled: Scaled, target: Object, replicas: int, text: str) -> None:
-        """Writes the replicas, if the target has not changed meanwhile. ``text``: the reason."""
+        """Writes the replicas, unless the target has changed in the meantime. ``text``: the reason."""
         kind, name = scaled.target
         patch = {"metadata": {"resourceVersion": resource_version(target)}, "spec": {"replicas": replicas}}
-        # A child's scale has no label by which the API server could tell that it is ours.
+        # The scale of a child has no label by which the API server could recognize it as ours.
         subresource = "scale" if kind == subject.kind else ""
         try:
             await self._client.merge_patch(kind, name, patch, subresource=subresource, field_manager=FIELD_MANAGER)
@@ -156,15 +156,15 @@ class _StoredAverages(msgspec.Struct):
     """Content of one ConfigMap: kind -> key -> average."""
 
     averages: dict[str, dict[str, float]]
-    """As it was written or read last."""
+    """The averages as last written or read."""
     unasked: dict[tuple[str, Key], float]
-    """What was read of resources that were not looked at since: they may not have been reconciled yet."""
+    """Averages read for resources that were not sampled since, because they may not have been reconciled yet."""
     written: float = float("-inf")
-    """When it was written last (monotonic)."""
+    """Time of the last write (monotonic)."""
 
 
 class Averages:
-    """The averages of all resources, in the ConfigMaps that their scaling names. Values have three digits."""
+    """The averages of all resources, in the ConfigMaps named by their scaling. Values have three significant digits."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
@@ -183,8 +183,8 @@ class Averages:
         return self._kept[state].unasked.pop((subject.kind_name, subject.name), 0.0)
 
     async def keep(self, scalings: Mapping[Subject, Scaling], loads: Mapping[Subject, Load], now: float) -> None:
-        """Writes what changed, each ConfigMap at most once in the shortest interval of its resources. Failed writes are
-        logged and retried after the interval."""
+        """Writes changed averages, each ConfigMap at most once in the shortest interval of its resources. Failed writes
+        are logged and retried after the interval."""
         for state, kept in self._kept.items():
             mine = [subject for subject in scalings if scalings[subject].state == state and subject in loads]
             interval = min((scalings[subject].interval for subject in mine), default=SECONDS)
@@ -200,7 +200,7 @@ class Averages:
                     kept.averages = averages
 
     def forget_unasked(self) -> None:
-        """Forgets the resources that nothing has asked for by now."""
+        """Forgets averages of resources that have not been restored by now."""
         for kept in self._kept.values():
             kept.unasked.clear()
 
@@ -224,7 +224,8 @@ class Averages:
 
 
 def _averages(text: str) -> dict[str, float]:
-    """Returns key -> average. Empty for another owner's content: the original keeps its own in the same place."""
+    """Parses an entry of the ConfigMap. Returns key -> average. Empty if the content is not ours: the original system
+    stores its own in the same place."""
     try:
         return decode_json(text, dict[str, float], most=STATE_BYTES)
     except DecodingError:
@@ -232,7 +233,7 @@ def _averages(text: str) -> dict[str, float]:
 
 
 def _key(text: str) -> Key:
-    """What ``str`` made of a key; without a namespace it is of the whole cluster."""
+    """Parses a key in the format of ``str``; a text without a namespace is the key of a cluster-scoped object."""
     namespace, _slash, name = text.rpartition("/")
     return Key(namespace, name)
 

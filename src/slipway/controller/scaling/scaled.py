@@ -19,7 +19,7 @@ class Subject(NamedTuple):
 
     @property
     def kind_name(self) -> str:
-        """such as ``models.example.com``, as metrics and the kept averages name the kind."""
+        """The kind as metrics and the stored averages name it, such as ``models.example.com``."""
         return f"{self.kind.plural}.{self.kind.group}"
 
     @property
@@ -33,11 +33,11 @@ class Scaled(msgspec.Struct, frozen=True, kw_only=True):
 
     scaling: Scaling
     target: Subject
-    """Whose scale subresource is written."""
+    """The object whose scale subresource is written."""
     generation: int
-    """Of the target, when it had the replicas that ``scaling`` says."""
+    """Generation of the target when it had the replicas in ``scaling``."""
     services: Sequence[Key]
-    """Whose requests count."""
+    """The Services whose requests count."""
 
 
 class ScaledResources:
@@ -47,17 +47,17 @@ class ScaledResources:
         self._scaled: dict[Subject, Scaled] = {}
 
     def put(self, subject: Subject, scaled: Scaled) -> None:
-        """From now on the resource's replicas follow its requests like this."""
+        """Starts or changes the scaling of a resource."""
         self._scaled[subject] = scaled
 
     def drop(self, subject: Subject) -> None:
-        """The resource's replicas follow nothing any more."""
+        """Stops the scaling of a resource."""
         self._scaled.pop(subject, None)
 
     def get(self, subject: Subject) -> Scaled | None:
-        """Returns how a resource scales; None: it does not."""
+        """Returns how a resource scales; None: it is not scaled."""
         return self._scaled.get(subject)
 
     def items(self) -> Iterator[tuple[Subject, Scaled]]:
-        """All that there are now."""
+        """Returns all scaled resources."""
         return iter(list(self._scaled.items()))
