@@ -1,1 +1,1 @@
-"""Parts of pods, without knowledge of models: variables, volumes, rights, and why a pod is not ready. Pure."""
+"""Parts of pods, without knowledge of models: variables, volumes, permissions, and why a pod is not ready. Pure."""

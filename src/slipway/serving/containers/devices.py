@@ -1,7 +1,8 @@
-"""Devices: pods that use the device files of GPUs are members of the groups that may open them. Pure.
+"""Devices: adds pods that use GPU device files to the groups that may open them. Pure.
 
 ``/dev/kfd`` and ``/dev/dri/renderD*`` of AMD and Intel GPUs belong to root and a group of the node, such as ``render``.
-An engine that is not root and not in that group takes a device that it cannot open for none, and uses the CPU.
+An engine that runs neither as root nor in that group cannot open the device, assumes that there is none, and uses the
+CPU.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from slipway.kube.objects import Object
 
 SHARED = "devic.es/"
-"""Of resources that are device files, whatever number of GPUs is behind them."""
+"""Prefix of resources that expose device files, regardless of the number of GPUs behind them."""
 PREFIXES = ("amd.com/", "gpu.intel.com/", SHARED)
-"""Of the resources whose devices belong to a group. Those of NVIDIA are open to every user."""
+"""Prefixes of resources whose devices belong to a group. NVIDIA devices are open to every user."""
 
 
 def device_resources(container: Object) -> dict[str, str]:
@@ -24,7 +25,7 @@ def device_resources(container: Object) -> dict[str, str]:
 
 
 def with_groups(pod: Object, groups: Sequence[int]) -> Object:
-    """A pod's spec with these groups added to the author's, if the pod has such devices or claims devices."""
+    """Returns the pod spec with these groups added to the author's, if the pod uses such devices or resource claims."""
     claims = any(pod.get("resourceClaims") or ())
     if not groups or not (claims or any(device_resources(one) for one in _containers(pod))):
         return pod

@@ -1,7 +1,7 @@
-"""Diagnosis: why a workload is not ready, in words that a person can act on. Pure.
+"""Diagnosis: explains why a workload is not ready, so that a person can act. Pure.
 
-Reads what Kubernetes says of the Deployment and its pods: scheduling, image pulls, exits, restarts, probes. The last
-log lines come with the pod's status (``terminationMessagePolicy``), and the engine says what they mean.
+Reads what Kubernetes reports about the Deployment and its pods: scheduling, image pulls, exits, restarts, probes. The
+pod's status contains the last log lines (``terminationMessagePolicy``), which the engine interprets.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from slipway.kube.values.times import unix_time
 from slipway.serving.containers.drain import FAILED_SECONDS
 
 Explain = Callable[[str], "Failure | None"]
-"""What an engine knows of its own last log lines; None: nothing that helps."""
+"""Explains an engine's last log lines; returns None if nothing in them helps."""
 
 TEMPLATE = "slipway.inference/template"
-"""Annotation of a pod template and so of its pods: a digest of it, which tells pods of an older spec apart."""
+"""Annotation of a pod template and its pods: a digest of the template, which distinguishes them from pods of an older
+spec."""
 LOG_LINES = 8
 LOG_LINE_LENGTH = 300
 PULL_REASONS = frozenset(
@@ -28,31 +29,31 @@ PULL_REASONS = frozenset(
 )
 CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 NOT_SYNCED = re.compile(r"failed to sync (secret|configmap) cache: ")
-"""What a busy node's kubelet says before it has seen a pod's Secrets and ConfigMaps; it tries again by itself."""
+"""The message of a busy kubelet that has not yet seen a pod's Secrets and ConfigMaps; it retries automatically."""
 RECHECK_SECONDS = 30.0
 REJECTED_GRACE_SECONDS = 5
-"""The API server may refuse the first pod because its caches do not show the new ServiceAccount yet."""
+"""The API server may reject the first pod because its caches do not show the new ServiceAccount yet."""
 PATIENCE_RESTARTS = 3
-"""Restarts that trouble which passes may take; with the kubelet's back-off about half a minute."""
+"""Number of restarts allowed for transient failures; with the kubelet's back-off, about half a minute."""
 STOPPED = frozenset({0, 137, 143})
-"""Exit codes of a container that the kubelet stopped: it obeyed, or died of SIGKILL or SIGTERM."""
+"""Exit codes of a container that the kubelet stopped: it obeyed, or was killed by SIGKILL or SIGTERM."""
 STOP_SECONDS = FAILED_SECONDS + 45
-"""How long the kubelet takes at most to stop a container that failed its startup probe. One that ran longer than its
-start may take plus this had started, and was stopped for another reason."""
+"""The longest time that the kubelet needs to stop a container after a failed startup probe. A container that ran longer
+than its startup limit plus this had started, and was stopped for another reason."""
 MISSING_GRACE_SECONDS = 30
-"""Tools that apply a folder or a chart may create a claim after the model."""
+"""Tools that apply a directory or a chart may create a claim after the model."""
 LONGEST_GRACE_SECONDS = 3600
 """How long a terminating pod is waited for, at most, before it counts as lost."""
 GONE_SECONDS = 300
-"""After its deletion, a pod counts no more that does not go: its node is lost."""
+"""How long after its deletion a pod that does not disappear still counts; after that, its node is lost."""
 ILLEGAL_INSTRUCTION = 132
-"""Exit code of a process that met an instruction unknown to the processor."""
+"""Exit code of a process that executed an instruction unknown to the CPU."""
 UNTOLD = frozenset({"ContainerStatusUnknown"})
-"""Reasons of an end of which the kubelet knows nothing but that it was one: it says nothing of the engine."""
+"""Reasons given if the kubelet only knows that a container ended. They say nothing about the engine."""
 
 
 class Missing(NamedTuple):
-    """How Kubernetes reports an object that a pod names and that does not exist, by its name."""
+    """How Kubernetes reports an object that a pod refers to but that does not exist."""
 
     pattern: re.Pattern[str]
     reason: str
@@ -62,7 +63,7 @@ class Missing(NamedTuple):
 RUNTIME_CLASS = Missing(
     re.compile(r'is forbidden: pod rejected: RuntimeClass "([^"]+)" not found'), "RuntimeClassNotFound", "RuntimeClass"
 )
-"""In the API server's own words: a webhook may name objects that the spec does not."""
+"""Matches the API server's own message only: a webhook may name objects that are not in the spec."""
 MISSING = (
     Missing(re.compile(r'persistentvolumeclaim "([^"]+)" not found'), "PVCNotFound", "PersistentVolumeClaim"),
     Missing(re.compile(r'secret "([^"]+)" not found'), "SecretNotFound", "Secret"),
@@ -71,11 +72,11 @@ MISSING = (
 )
 NO_NODE_HAS = re.compile(r"^0/(\d+) nodes are available: \1 Insufficient ([\w.-]+/[\w.-]+)\.")
 NOT_HELPFUL = re.compile(r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful")
-"""The scheduler reports so what no node has, in use or not."""
+"""The scheduler's message for resources that no node has, whether in use or not."""
 NO_NODE = frozenset({"Unschedulable", "ResourceNotFound"})
-"""Reasons of pods that no node takes: a node that is added may end them."""
+"""Reasons of pods that fit no node; adding a node may resolve them."""
 WAITING = NO_NODE | {"PVCNotFound"}
-"""Reasons of pods that are scheduled as soon as something is added: requests wait for that."""
+"""Reasons of pods that are scheduled as soon as something is added; requests wait for that."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -84,35 +85,37 @@ class Failure(msgspec.Struct, frozen=True):
     reason: str
     message: str
     log: str = ""
-    """The part of the engine's log that shows it, when the engine knows."""
+    """The part of the engine's log that shows the failure, if the engine recognizes it."""
     passing: bool = False
-    """Likely to pass by itself, such as a hub that is overloaded: a failure only once it has come again and again."""
+    """Likely to resolve itself, such as an overloaded hub: it counts as a failure only after several repetitions."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """``failure`` is None while everything is normal. ``recheck_seconds``: when time alone may change that."""
+    """``failure`` is None while everything is normal. ``recheck_seconds``: when the diagnosis may change without an
+    event."""
 
     failure: Failure | None = None
     recheck_seconds: float | None = None
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The times that decide."""
+    """Time limits, and the engine's container."""
 
     startup_seconds: int
     unschedulable_grace_seconds: int
     container: str
-    """Name of the engine's container. Others start in no given time, and their logs say nothing that it knows."""
+    """Name of the engine's container. Other containers have no startup limit, and the engine cannot interpret their
+    logs."""
 
 
 def diagnose(
     deployment: Object | None, pods: Sequence[Object], limits: Limits, now: float, explain: Explain
 ) -> Diagnosis:
-    """The first thing that keeps a pod of the newest spec from being ready; the newest pod speaks first.
+    """Returns the first problem that keeps a pod of the latest spec from becoming ready, starting with the newest pod.
 
-    A pod that is ready, on its way out or of an older spec says nothing, nor does one that has ended where another has
-    taken its place. A container that failed and was started again keeps its failure
-    until it is ready, so that a crash loop does not flicker between Failed and Pending.
+    Ignores pods that are ready, terminating or of an older spec, and ended pods that have been replaced. A container
+    that failed and was restarted keeps its failure until it is ready, so that a crash loop does not flicker between
+    Failed and Pending.
     """
     recheck: list[float] = []
     for pod in _of_the_newest_spec(deployment, pods):
@@ -128,7 +131,7 @@ def diagnose(
 
 
 def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Returns the pods that may explain the state, the newest first."""
+    """Returns the pods that may explain the state, newest first."""
     digest = template_digest(deployment["spec"].get("template", {})) if deployment else None
     current = [pod for pod in pods if not deleting(pod) and template_digest(pod) == digest]
     alive = [pod for pod in current if pod.get("status", {}).get("phase") != "Failed"]
@@ -148,12 +151,13 @@ def sentence(text: str) -> str:
 
 
 def ended(pod: Object) -> bool:
-    """Whether all containers of a pod have ended for good."""
+    """Whether all containers of a pod have terminated permanently."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def may_use_volumes(pod: Object, now: float) -> bool:
-    """Whether a pod may still use its volumes. Its author chooses how long it may take to end, up to a limit."""
+    """Whether a pod may still use its volumes. Its author chooses the termination grace period, which counts up to a
+    limit."""
     if ended(pod):
         return False
     if not deleting(pod):
@@ -173,7 +177,8 @@ def _condition(item: Object, kind: str) -> Object:
 
 
 def _rejected(deployment: Object | None, now: float) -> Diagnosis:
-    """Pods that the API server refuses: a quota, a limit range, the namespace's pod security level."""
+    """Diagnoses pods that the API server rejects because of a quota, a limit range or the namespace's pod security
+    level."""
     condition = _condition(deployment or {}, "ReplicaFailure")
     if condition.get("status") != "True":
         return Diagnosis()
@@ -187,7 +192,7 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
 
 
 def _missing(message: str, rows: Sequence[Missing] = MISSING) -> Failure | None:
-    """Returns the missing object; None: the message does not name one."""
+    """Returns a failure for the missing object that the message names; None if it names none."""
     for row in rows:
         if match := row.pattern.search(message):
             text = f"There is no {row.noun} {match[1]!r}. Create it, or fix its name in the spec."
@@ -231,7 +236,7 @@ def _no_node(message: str) -> Failure:
 
 
 def _container(status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:
-    """``explain``: None for a container that is not the engine's."""
+    """Diagnoses a container. ``explain`` is None if it is not the engine's."""
     state = status.get("state", {})
     waiting = state.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
@@ -249,7 +254,7 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain | No
             return Diagnosis(failure)
     running = state.get("running")
     if running and explain and not status.get("started"):
-        # The kubelet enforces the limit; this is when to look again should its word get lost.
+        # The kubelet enforces the limit; this recheck is for the case that its event is lost.
         remaining = unix_time(running["startedAt"]) + limits.startup_seconds + 5 - now
         return Diagnosis(recheck_seconds=remaining if remaining > 0 else RECHECK_SECONDS)
     return Diagnosis()
@@ -271,7 +276,7 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
         text = f"The image does not support the node's CPU. {who} ended with exit code {code}."
         return Failure("IllegalInstruction", f"{text}{_shown(_lines(log)[-LOG_LINES:])}")
     explanation = explain(log) if explain else None
-    # Even an engine that obeyed may have left last words.
+    # The log may explain the end even if the exit code is 0.
     if code == 0 and not explanation and "running" in status.get("state", {}):
         return None
     if explanation and explanation.passing and status["restartCount"] < PATIENCE_RESTARTS:

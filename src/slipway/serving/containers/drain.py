@@ -1,10 +1,10 @@
-"""Drain: how a pod that is to go finishes what it has begun. Pure.
+"""Drain: lets a terminating pod finish its requests. Pure.
 
-A hook in the engine's container asks the kernel who is connected to the engine's port, and the engine how many requests
-it has. Both outlive controller, gateway and loader, and neither knows whether a client came through the gateway. The
-kernel is asked first: where nobody is connected, nothing is under way. Connections may also be kept open for later, as
-gateways and Prometheus do: there the engine's word counts. If an engine says nothing, its connections count where it
-closes idle ones itself; otherwise it gets a few seconds more.
+A hook in the engine's container checks the kernel's list of connections to the engine's port, and the engine's number
+of requests. Both outlive controller, gateway and loader, and neither depends on whether a client came through the
+gateway. The kernel comes first: without connections there are no requests. Connections may also be idle, such as those
+of gateways and Prometheus. In this case the engine's metrics decide. Without metrics, the connections count if the
+engine closes idle ones itself; otherwise the engine gets a few seconds more.
 
 An engine whose metrics take too long is busy: its requests may use all of its threads, as in llama.cpp, or its CPU. An
 engine that has ended needs no rule, because the kernel closes its connections.
@@ -17,11 +17,12 @@ import msgspec
 from slipway.kube.objects import Object
 
 UNASKED_SECONDS = 15
-"""How long a pod goes on answering whose image may have no shell, so that nobody can ask what it does."""
+"""How long a pod continues to serve if its image may lack a shell, so that its requests cannot be checked."""
 MARGIN_SECONDS = 15
-"""That an engine has to stop when all is done, or the time is over."""
+"""Time that an engine has to stop after its last request or the time limit."""
 FAILED_SECONDS = 30
-"""That a container has to stop which failed its startup or liveness probe: it may hang with all of its requests."""
+"""Time that a container has to stop after a failed startup or liveness probe, because it may hang with all of its
+requests."""
 ENDED_BY = ("startupProbe", "livenessProbe")
 """Probes whose failure ends a container."""
 ANSWER_SECONDS = 3
@@ -34,11 +35,11 @@ try:
     print(urllib.request.urlopen(sys.argv[1], timeout=int(sys.argv[2])).read().decode())
 except OSError as error:
     if "timed out" in str(error): print("late")"""
-# Arguments: the port, the most seconds, what silence means ("busy" or "unknown"), names of metrics that are zero if the
-# engine is idle. Ends after three looks without a client, or twelve with one at which the engine had nothing to do, or
-# never said whether it had. grep reads the files, as a shell would read them a byte at a time. wget has one exit status
-# for all failures, so an engine is late if a program failed and took that long (/proc/uptime has hundredths of a
-# second). A proxy does not lead to the container's own loopback.
+# Arguments: the port, the time limit in seconds, what missing metrics mean ("busy" or "unknown"), names of metrics that
+# are zero if no request is in flight. Ends after three checks without connections, or after twelve checks with
+# connections if the engine was idle or never reported its requests. grep reads the files, because a shell would read
+# them byte by byte. wget has one exit status for all failures, so an engine is late if a program failed and took that
+# long (/proc/uptime has hundredths of a second). A proxy does not lead to the container's own loopback.
 SCRIPT = f"""\
 command -v grep >/dev/null || exec sleep {UNASKED_SECONDS}
 limit={ANSWER_SECONDS} reader='{READER}'
@@ -78,24 +79,24 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """How long a terminating pod may continue, and how its idleness is detected."""
 
     seconds: int
-    """At most."""
+    """The time limit."""
     shell: bool = True
-    """Whether its image has a shell, which the hook needs. Without one it goes on for ``UNASKED_SECONDS``."""
+    """Whether its image has a shell, which the hook needs. Without one the pod continues for ``UNASKED_SECONDS``."""
     metrics: tuple[str, ...] = ()
     """Names of the engine's metrics that are zero while it has no request."""
     closes_idle: bool = False
-    """Whether the engine closes idle connections within seconds, so that open ones have requests. False: a pod with
-    open connections goes after twelve looks if there are no metrics, or no answer."""
+    """Whether the engine closes idle connections within seconds, so that open ones have requests. If not, and without
+    metrics, a pod with open connections ends after twelve checks."""
     loopback: str = "127.0.0.1"
-    """Where it is asked for its metrics."""
+    """Address on which the engine's metrics are queried."""
 
     @property
     def grace_seconds(self) -> int:
-        """Of the pod."""
+        """The pod's termination grace period."""
         return (self.seconds if self.shell else min(self.seconds, UNASKED_SECONDS)) + MARGIN_SECONDS
 
     def hook(self, port: int) -> Object:
-        """The handler ``preStop`` of the container that listens on a port. Empty: it may stop at once."""
+        """Returns the ``preStop`` handler of the container that listens on a port. Empty: it may stop immediately."""
         if not self.seconds:
             return {}
         if not self.shell:
@@ -106,7 +107,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounded(probes: Object) -> Object:
-    """Returns probes by their fields. Those that end a container leave it ``FAILED_SECONDS``, unless they set another
-    time."""
+    """Returns the probes (by field) with a grace period of ``FAILED_SECONDS`` for those that end a container, unless
+    they set another."""
     bound = {"terminationGracePeriodSeconds": FAILED_SECONDS}
     return {field: {**bound, **probe} if field in ENDED_BY and probe else probe for field, probe in probes.items()}

@@ -1,4 +1,4 @@
-"""Env: which variables a container gets where several have a say. Pure."""
+"""Env: merges environment variables from several sources. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from slipway.kube.objects import Object
 
 
 def without(own: Iterable[Object], given: Iterable[Object]) -> tuple[Object, ...]:
-    """Those of our ``own`` variables that the user has not ``given``: of one name only the user's counts."""
+    """Returns those of our ``own`` variables whose names the user has not ``given``; the user's values take
+    precedence."""
     taken = {variable["name"] for variable in given}
     return tuple(variable for variable in own if variable["name"] not in taken)

@@ -1,8 +1,8 @@
-"""Freedoms: what in a workload or a Service needs the operator's trust, found in finished objects. Pure.
+"""Freedoms: fields of a workload or a Service that require the operator's trust, detected in finished objects. Pure.
 
-The rules are those of the Baseline and Restricted Pod Security Standards where they guard the node, and a few that no
-standard has: accounts, images, priorities, labels. They say what needs trust, not whether there is any;
-:mod:`slipway.serving.contract.authors` judges that.
+The rules are those of the Baseline and Restricted Pod Security Standards that protect the node, plus a few for
+accounts, images, priorities and labels, which the standards do not cover. They only detect such fields;
+:mod:`slipway.serving.contract.authors` decides whether they are allowed.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ SAFE_SYSCTLS = frozenset(
     }
 )
 CONFINED_TYPES = frozenset({None, "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
-"""SELinux types that give a container no more than any other has."""
+"""SELinux types that give a container no additional permissions."""
 PLAIN_VOLUMES = frozenset(
     {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
 )
-"""What the Restricted standard allows, without inline CSI volumes: what those reach is up to the driver."""
+"""Volume types that the Restricted standard allows, except inline CSI volumes, whose access depends on the driver."""
 IDENTITIES = frozenset({"serviceAccountToken", "podCertificate"})
 """Sources of a projected volume that let a container act as its ServiceAccount."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 CLUSTER_CREDENTIALS = "ClusterTriggerAuthentication"
-"""Kind of the credentials of KEDA that every namespace can name."""
+"""Kind of KEDA's credentials that every namespace can refer to."""
 
 Setting = Literal[
     "service_accounts",
@@ -58,8 +58,8 @@ Setting = Literal[
     "host_path",
     "",
 ]
-"""What may allow a freedom: a field of the settings ``authors``; ``host_path``: the setting
-``sources.allowedHostPathRoots``; empty: nothing does."""
+"""The setting that may allow a freedom: a field of ``authors``; ``host_path``: ``sources.allowedHostPathRoots``; empty:
+no setting allows it."""
 
 
 class Labels(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class Labels(msgspec.Struct, frozen=True):
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
     but: frozenset[str] = frozenset()
-    """Names that are none of these, whatever they begin with."""
+    """Names that are excluded, whatever their prefix."""
 
     def __contains__(self, name: object) -> bool:
         return name not in self.but and (name in self.names or str(name).startswith(self.prefixes))
@@ -78,15 +78,15 @@ NO_LABELS = Labels()
 
 
 class Freedom(msgspec.Struct, frozen=True):
-    """Something in a child that needs trust."""
+    """A field of a child that requires trust."""
 
     setting: Setting
     child: str
-    """``Deployment chat``."""
+    """The child's kind and name, such as ``Deployment chat``."""
     field: str
-    """Its place in the pod or the Service: ``spec.containers[vllm].securityContext.privileged``."""
+    """Path of the field in the pod or the Service, such as ``spec.containers[vllm].securityContext.privileged``."""
     value: str
-    """As text; empty where the place says all."""
+    """The value as text; empty if the path is sufficient."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -95,21 +95,22 @@ class Row(msgspec.Struct, frozen=True):
     setting: Setting
     path: tuple[str, ...]
     needs_trust: Callable[[Any], bool]
-    """Of the field's value; None: the field is absent."""
+    """Decides from the field's value, or from None if the field is absent."""
 
 
 class Rules(msgspec.Struct, frozen=True):
     """Rows by the fields on their path, so that only existing fields of an object are examined."""
 
     fields: tuple[tuple[str, Row, bool], ...]
-    """Rows about fields of this very value, by their names; True: absent, they need trust."""
+    """Rows about direct fields of this value, by field name. True: an absent field also requires trust."""
     below: tuple[tuple[str, Rules], ...]
     required: tuple[Row, ...]
-    """Of the rows here and below, those that are broken where there is nothing."""
+    """Rows at or below this level that are violated if the value is absent."""
 
 
 def rules_of(rows: Iterable[Row], depth: int = 0) -> Rules:
-    """``rows`` have their first ``depth`` fields in common, and none of them ends there."""
+    """Groups the rows by their fields. The first ``depth`` fields of their paths are the same, and none of the paths
+    ends there."""
     rows = tuple(rows)
     fields = tuple((row.path[depth], row, row.needs_trust(None)) for row in rows if len(row.path) == depth + 1)
     further = [row for row in rows if len(row.path) > depth + 1]
@@ -154,7 +155,7 @@ KUBELET_HANDLERS = (
     *product(("startupProbe", "readinessProbe", "livenessProbe"), ("httpGet", "tcpSocket")),
     *product(("lifecycle",), ("postStart", "preStop"), ("httpGet", "tcpSocket")),
 )
-"""What the kubelet asks, from the node's own network."""
+"""Handlers with which the kubelet sends requests from the node's own network."""
 IN_CONTAINERS = (
     *IN_BOTH,
     *(Row("privileged", (*place, "host"), bool) for place in KUBELET_HANDLERS),
@@ -171,13 +172,13 @@ IN_CONTAINERS = (
     Row("image_prefixes", ("image",), bool),
 )
 IN_SERVICES = (Row("node_ports", ("type",), _is("NodePort", "LoadBalancer")),)
-"""A load balancer takes ports of the nodes, too, and both lead past the gateway."""
+"""A load balancer also opens ports on the nodes, and both types bypass the gateway."""
 POD_RULES, CONTAINER_RULES, SERVICE_RULES = map(rules_of, (IN_PODS, IN_CONTAINERS, IN_SERVICES))
 
 
 def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
-    """Returns everything in these children that needs trust, from any author. ``reserved``: labels that pods must not
-    have."""
+    """Returns every field of these children that requires trust, regardless of the author. ``reserved``: labels that
+    pods must not have."""
     return frozenset(one for child in children for one in _of(child, reserved))
 
 
@@ -192,8 +193,8 @@ def _of(manifest: Object, reserved: Labels) -> Iterable[Freedom]:
 
 
 def templates(workload: Object) -> tuple[tuple[str, Object], ...]:
-    """Returns the pod templates of a workload, each with the beginning of the paths in it: a group of several nodes has
-    one for its leader and one for its workers."""
+    """Returns the pod templates of a workload, each with its path prefix. A group of several nodes has one for its
+    leader and one for its workers."""
     spec = workload.get("spec") or {}
     group = spec.get("leaderWorkerTemplate") or {}
     pairs = (
@@ -223,7 +224,7 @@ def _matching(rules: Rules, value: Object, child: str, place: str) -> Iterable[F
 
 
 def _broken(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
-    """Returns the rows that a value violates, with their values; None: none."""
+    """Returns the rows that a value violates, with the offending values."""
     if not isinstance(value, dict | Mapping):
         return [(row, None) for row in rules.required]
     broken = []
@@ -268,7 +269,8 @@ def _read_only(pod: Object, volume: Any) -> bool:
 
 
 def _of_triggers(triggers: Iterable[Object], child: str) -> Iterable[Freedom]:
-    """KEDA sends requests from its own namespace and reads credentials of the cluster, which authors cannot do."""
+    """Returns the freedoms of KEDA triggers. KEDA sends requests from its own namespace and reads cluster-wide
+    credentials, neither of which authors can do."""
     for number, trigger in enumerate(triggers):
         place, reference = f"spec.triggers[{number}]", trigger.get("authenticationRef") or {}
         server = (trigger.get("metadata") or {}).get("serverAddress")

@@ -1,6 +1,6 @@
-"""genai-bench: what the tool is told, in its own words, and how it is kept from telling secrets. Pure.
+"""genai-bench: builds the tool's command line, and hides secrets in its output. Pure.
 
-Of version 0.0.5: https://github.com/sgl-project/genai-bench
+For version 0.0.5: https://github.com/sgl-project/genai-bench
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TASKS = {
     "text-to-embeddings": "text-to-embeddings",
     "image-to-embeddings": "image-to-embeddings",
 }
-"""Task, as APIs call it -> the tool's word."""
+"""Task name in the APIs -> the tool's name for it."""
 OF_OPENAI = frozenset({"text-to-text", "image-to-text", "text-to-embeddings"})
-"""What the tool can ask an API of OpenAI's kind; of Cohere's it is not the second."""
+"""Tasks that the tool supports with OpenAI's API format. With Cohere's, it does not support image-to-text."""
 DATASET = "dataset"
-"""The scenario that sends the texts of a dataset as they are."""
+"""The scenario that sends the texts of a dataset unchanged."""
 TEXT = re.compile(r"N\(\d+,\d+\)/\(\d+,\d+\)|U\(\d+,\d+\)(/\(\d+,\d+\))?|D\(\d+,\d+\)", re.ASCII)
 IMAGES = re.compile(r"I\(\d+,\d+(,\d+)?\)", re.ASCII)
 SCENARIOS = {
@@ -33,9 +33,9 @@ SCENARIOS = {
     "text-to-embeddings": (re.compile(r"E\(\d+\)", re.ASCII), "E(64)"),
     "image-to-embeddings": (IMAGES, "I(512,512) or I(512,512,2)"),
 }
-"""Task -> the scenarios that the tool knows for it, and how they look."""
+"""Task -> pattern and examples of the scenarios that the tool supports for it."""
 PLACEHOLDER = "sample-key"
-"""The tool wants a key where the API wants none. One in MODEL_API_KEY goes before it."""
+"""The tool requires a key even if the API does not. A key in MODEL_API_KEY takes precedence."""
 CREDENTIAL_VARIABLES = (
     "MODEL_API_KEY",
     "AWS_ACCESS_KEY_ID",
@@ -47,7 +47,7 @@ CREDENTIAL_VARIABLES = (
     "AZURE_STORAGE_SAS_TOKEN",
     "GITHUB_TOKEN",
 )
-"""Variables with secrets that the tool reads, logs and writes beside its results."""
+"""Variables with secrets that the tool reads, logs and writes next to its results."""
 HIDING = """
 import json, logging, os, pathlib, sys
 from importlib.metadata import entry_points
@@ -64,8 +64,8 @@ pathlib.Path.write_text = lambda path, text, *rest, **more: write_text(path, hid
 sys.argv[0] = "genai-bench"
 sys.exit(tool.load()())
 """
-"""A Python program that runs the tool, with the values of the variables that its first word names made unreadable in
-logs and in what is written beside results."""
+"""A Python program that runs the tool and hides secrets in its logs and in the files next to its results. Its first
+argument lists the variables whose values are hidden."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,31 +74,31 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     """Protocol of the API, such as ``openai``."""
     url: str
-    """Root of the API, without its ``/v1``."""
+    """Root URL of the API, without ``/v1``."""
     model: str
     task: str
     """One of TASKS."""
     tokenizer: str
-    """Folder, or repository on the hub."""
+    """Directory, or repository on the hub."""
     minutes: int
     requests: int
-    """Of each run."""
+    """Maximum requests per run."""
     scenarios: Sequence[str] = ()
     concurrency: Sequence[int] = ()
     folder: str = ""
-    """Name of the results' folder; empty: the tool makes one."""
+    """Name of the results' directory; empty: chosen by the tool."""
     params: Mapping[str, str] = {}
     """Further fields of each request."""
     dataset: str = ""
     """File, or dataset on the hub."""
     server: Mapping[str, str] = {}
-    """``engine``, ``gpu-type``, ``version`` and ``gpu-count``, for whoever reads the results."""
+    """Description of the server for readers of the results: ``engine``, ``gpu-type``, ``version`` and ``gpu-count``."""
     output: tuple[str, ...] = ()
-    """Further arguments, which say where the results go."""
+    """Further arguments, which set the destination of the results."""
 
 
 def fault(benchmark: Benchmark) -> str:
-    """Returns what the tool would reject, and the fix; empty: nothing."""
+    """Returns a message about a combination that the tool would reject, with the fix; empty if there is none."""
     if (benchmark.task in OF_OPENAI) != (benchmark.backend == OPENAI) and "image" in benchmark.task:
         return f"genai-bench cannot measure {benchmark.task} with the API format {benchmark.backend}"
     pattern, example = SCENARIOS[benchmark.task]
@@ -132,14 +132,14 @@ def arguments(benchmark: Benchmark) -> tuple[str, ...]:
 
 
 def request_params(params: Mapping[str, str]) -> dict[str, object]:
-    """Converts numbers and booleans. ``ignore_eos: false`` is an API's default, and would make the tool ask the
+    """Converts numbers and booleans. Omits ``ignore_eos: false``, an API's default that would make the tool prompt the
     user."""
     typed = {name: _typed(value) for name, value in params.items()}
     return {name: value for name, value in typed.items() if (name, value) != ("ignore_eos", False)}
 
 
 def command(variables: Collection[str]) -> tuple[str, ...]:
-    """Returns the command that runs the tool. ``variables``: its container's variables with secrets."""
+    """Returns the command that runs the tool. ``variables``: the container's variables with secrets."""
     return ("python3", "-c", HIDING, ",".join(sorted({*variables, *CREDENTIAL_VARIABLES}))) if variables else (COMMAND,)
 
 

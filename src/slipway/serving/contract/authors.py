@@ -1,9 +1,9 @@
-"""Authors: what whoever writes a spec may have by way of us. Pure.
+"""Authors: which permissions an author of specs can obtain through Slipway. Pure.
 
-The controller may make any pod, so that without rules a spec would be a way to all that a pod can reach. The rules look
-at what a plan would make, whichever API planned it, so that an API that overlooks something grants nothing by that.
-What needs trust there is refused unless a setting allows it, the operator's own configuration put it there, or the plan
-itself makes what it names.
+The controller may create any pod, so without rules a spec would give access to everything that a pod can reach. The
+rules check the planned objects, whichever API planned them, so an oversight of an API grants nothing. Fields that
+require trust are refused, unless a setting allows them, they come from the operator's own configuration, or the plan
+itself creates the objects that they name.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from slipway.serving.contract.api import Api, InvalidSpecError, Plan, View, Worl
 from slipway.serving.contract.settings import PROMETHEUS_SERVER, Settings
 
 NOT_ALLOWED = "NotAllowed"
-"""Reason of a resource that asks for what is the operator's to give."""
+"""Reason of a resource that requests something that only the operator can allow."""
 DEFAULT_ACCOUNT = "default"
 ANY = "*"
 SYSTEM_CLASSES = "system-"
 USER = re.compile("//[^/]*@")
-"""User and password in an address."""
+"""User and password in a URL."""
 
 
 def build_allowed_plan(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
-    """Returns the API's plan for a resource, if the resource's author may have it. ``view``: the API's view of the
-    world; ``reserved``: labels that no author may set on pods.
+    """Returns the API's plan for a resource if its author is allowed to have it. ``view``: the API's view of the world;
+    ``reserved``: labels that authors must not set on pods.
 
-    Raises InvalidSpecError, with the reason ``NOT_ALLOWED`` where the author may not.
+    Raises InvalidSpecError, with the reason ``NOT_ALLOWED`` if the author is not allowed.
     """
     _refuse_system(key(world.resource).namespace, world.settings)
     plan = api.plan(view)
@@ -40,7 +40,7 @@ def build_allowed_plan(api: Api[View], world: World, view: View, reserved: Label
         for child in (*plan.children, *plan.pending):
             _refuse_system(key(child).namespace, world.settings)
     refused = _refused(plan, world, msgspec.structs.replace(reserved, but=api.pod_labels))
-    # What the operator put there matters only where something is refused, which is rare.
+    # The operator's own freedoms are computed only if something is refused, which is rare.
     refused = refused - api.granted(view, plan) if refused else refused
     if refused:
         raise InvalidSpecError(NOT_ALLOWED, f"{_describe_refused(refused)} {api.remedy(view, refused)}")
@@ -48,12 +48,12 @@ def build_allowed_plan(api: Api[View], world: World, view: View, reserved: Label
 
 
 def trusts(settings: Settings, namespace: str, name: str = ANY) -> bool:
-    """Whether the operator trusts a model of a namespace as one of the cluster. Without a name: all that is there."""
+    """Whether the operator trusts a model of a namespace like one of the cluster. Without a name: all models there."""
     return not {ANY, f"{namespace}/{ANY}", f"{namespace}/{name}"}.isdisjoint(settings.authors.privileged_models)
 
 
 def _refuse_system(namespace: str, settings: Settings) -> None:
-    """Raises InvalidSpecError if a resource would serve in our own namespace."""
+    """Raises InvalidSpecError if a resource would serve in Slipway's own namespace."""
     if namespace and namespace == settings.system_namespace and not settings.authors.system_namespace:
         text = f"Nothing is served in {namespace}, the namespace of Slipway. Create the resource in another namespace."
         raise InvalidSpecError(
@@ -62,13 +62,13 @@ def _refuse_system(namespace: str, settings: Settings) -> None:
 
 
 def _refused(plan: Plan, world: World, reserved: Labels) -> frozenset[Freedom]:
-    """Returns the freedoms that no setting allows, for any author."""
+    """Returns the freedoms that no setting allows any author."""
     children = [child for child in (*plan.children, *plan.pending) if not _stays(child, world.children)]
     return frozenset(one for one in freedoms(children, reserved) if not _allowed(one, world.settings, plan))
 
 
 def _stays(workload: Object, observed: Mapping[tuple[Kind, Key], Object]) -> bool:
-    """Whether a workload is only kept unchanged, without the current spec."""
+    """Whether a workload is kept unchanged and thus does not depend on the current spec."""
     expected, name = templates(workload), (workload["apiVersion"], workload["kind"], key(workload))
     there = (child for (kind, place), child in observed.items() if (kind.api_version, kind.kind, place) == name)
     return bool(expected) and any(templates(child) == expected for child in there)
@@ -89,13 +89,14 @@ def _makes(plan: Plan, kind: Kind | None, name: str) -> bool:
 
 
 def _has_rights(plan: Plan, account: str) -> bool:
-    """Whether a plan binds an account to a Role: then a pod that runs with it can do more than its author."""
+    """Whether a plan binds an account to a Role, so that its pods have more permissions than their author."""
     bindings = (one for one in plan.children if one["kind"] == ROLE_BINDING.kind)
     return any(subject["name"] == account for one in bindings for subject in one["subjects"])
 
 
 def _class(name: str, settings: Settings) -> bool:
-    """The classes of the system's own pods are named one by one: they come before all else, on any node."""
+    """Whether a priority class is allowed. System classes must be listed individually: they take precedence over all
+    other pods, on any node."""
     allowed = settings.authors.priority_classes
     return name in allowed or (ANY in allowed and not name.startswith(SYSTEM_CLASSES))
 
@@ -106,13 +107,13 @@ def _image(reference: str, settings: Settings) -> bool:
 
 
 def _begins(reference: str, prefix: str) -> bool:
-    """Whether an image belongs to a registry or a repository: ``ghcr.io/acme`` does not cover ``ghcr.io/acme-corp``."""
+    """Whether an image belongs to a registry or repository: ``ghcr.io/acme`` does not cover ``ghcr.io/acme-corp``."""
     rest = reference.removeprefix(prefix)
     return reference.startswith(prefix) and (not rest or prefix[-1:] in "/:@" or rest[0] in "/:@")
 
 
 def _path(path: str, settings: Settings) -> bool:
-    """Whether a path of the nodes is one of the allowed folders, or below one."""
+    """Whether a node path is one of the allowed directories, or below one."""
     place = PurePosixPath(path)
     roots = [PurePosixPath(root) for root in settings.sources.allowed_host_path_roots]
     return ".." not in place.parts and any(root in (place, *place.parents) for root in roots)
@@ -124,7 +125,8 @@ def _account(name: str, settings: Settings) -> bool:
 
 
 def _server(address: str, settings: Settings) -> bool:
-    """Compares the texts: KEDA may read an unusual address in another way than we do."""
+    """Whether a Prometheus address is allowed. Compares the text, because KEDA may parse an unusual address
+    differently."""
     servers = (PROMETHEUS_SERVER, *settings.authors.prometheus_servers)
     return ANY in servers or address.rstrip("/") in [one.rstrip("/") for one in servers]
 
@@ -147,7 +149,7 @@ ALLOW: dict[Setting, Callable[[str, Settings], bool]] = {
     "": lambda _value, _settings: False,
 }
 NAMES: dict[Setting, Kind] = {"service_accounts": SERVICE_ACCOUNT, "priority_classes": PRIORITY_CLASS}
-"""Kind of what a freedom names. The plan's own may be named, unless it brings rights."""
+"""Kinds of the objects that freedoms name. A plan may name its own objects, unless they carry permissions."""
 SETTINGS: dict[Setting, str] = {
     "service_accounts": "authors.serviceAccounts",
     "priority_classes": "authors.priorityClasses",
@@ -159,7 +161,7 @@ SETTINGS: dict[Setting, str] = {
     "any_volume": "authors.anyVolume",
     "node_ports": "authors.nodePorts",
 }
-"""As the settings file has them."""
+"""Names in the settings file."""
 
 
 def _describe_refused(refused: Iterable[Freedom]) -> str:

@@ -1,15 +1,15 @@
-"""Delivery: the contract between the controller and an API that brings models into workloads of strangers.
+"""Delivery: the contract between the controller and an API that adds models to workloads of other owners.
 
-The controller watches the metadata of these workloads, and keeps of it what the API's watch says. For one that asks for
-models, or has something of an earlier delivery, it reads the whole object and makes a :class:`DeliveryWorld` of it;
-``Delivery.deliver`` says what the workload, and what is made for it, ought to be. All but the reading and the writing
-is pure.
+The controller watches the metadata of these workloads, reduced by the API's watch. If a workload requests models, or
+still has parts of an earlier delivery, the controller reads the whole object into a :class:`DeliveryWorld`.
+``Delivery.deliver`` returns the desired state of the workload and of the objects created for it. Everything except the
+reading and writing is pure.
 
-A workload belongs to its author, who goes on applying it. So it is written by a JSON patch that names the version which
-was read, and never by server-side apply. After a patch the API server counts as ours exactly what it changed: single
-variables, mounts and volumes. By server-side apply we would own the containers, too, that have them: an author who
-drops one of those by an apply of his own is then refused, as what is left of it has no image. What is there already
-stays where it is in its list, so that an apply that changes nothing, and a second delivery of the same, replace no pod.
+A workload belongs to its author, who continues to apply it. So it is changed by a JSON patch that names the version
+which was read, never by server-side apply. After a patch, the API server records exactly the changed variables, mounts
+and volumes as ours. With server-side apply we would also own their containers, and an author who removes such a
+container would get an error, because the rest of it has no image. Existing list items keep their position, so that an
+apply without changes, or a second delivery of the same models, replaces no pod.
 """
 
 from __future__ import annotations
@@ -36,41 +36,43 @@ from slipway.serving.contract.api import Listers
 from slipway.serving.contract.settings import Settings
 
 WORKLOADS = (DEPLOYMENT, STATEFUL_SET, DAEMON_SET, CRON_JOB)
-"""What models are delivered to. The template of a Job can never be changed, and Pods and ReplicaSets are of others."""
+"""Kinds that models are delivered to. The template of a Job cannot be changed, and Pods and ReplicaSets belong to
+controllers."""
 OBSERVED = tuple(metadata_of(kind) for kind in WORKLOADS)
-"""The same as they are watched."""
+"""The same kinds, limited to metadata as they are watched."""
 ROLLOUT_SECONDS = 10.0
-"""After which a workload is looked at again whose pods are being replaced: its status is not watched."""
+"""Interval at which a workload is checked while its pods are replaced, because its status is not watched."""
 
 
 class DeliveryWorld(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a delivery may depend on."""
+    """Everything that a delivery may depend on."""
 
     kind: Kind
     workload: Object
-    """As the API server has it now."""
+    """The current object on the API server."""
     claims: Mapping[str, Object]
-    """Name -> claim that was made for a delivery in the workload's namespace."""
+    """Name -> claim created for a delivery in the workload's namespace."""
     jobs: Mapping[str, Object]
-    """Name -> Job that was made for a delivery there."""
+    """Name -> Job created for a delivery in this namespace."""
     pods: Callable[[str], Sequence[Object]]
-    """The pods of one of these Jobs."""
+    """Returns the pods of one of these Jobs."""
     listers: Listers
-    """The kinds that the API watches, and its own."""
+    """Reads the kinds that the API watches, and its own."""
     settings: Settings
     now: float
     """Unix seconds."""
     file: Callable[[str], bytes] = lambda _path: b""
-    """Content of a file of the controller's own; empty where there is none."""
+    """Reads a file of the controller; empty if it does not exist."""
 
 
 class Blocked(NamedTuple):
-    """Why a workload does not get what it requests. It stays unchanged, and waiting pods continue to wait."""
+    """Why a workload does not get the models that it requests. It stays unchanged, and waiting pods continue to
+    wait."""
 
     reason: str
     message: str
     waiting: bool = False
-    """Whether this passes by itself, so that its Event is no warning."""
+    """Whether this resolves itself, so that its Event is not a warning."""
 
 
 class NotDeliverableError(Exception):
@@ -85,18 +87,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The desired state."""
 
     workload: Object
-    """As it ought to be; equal to the one that was read where it is so already."""
+    """The desired workload; equal to the one that was read if nothing must change."""
     claims: tuple[Object, ...] = ()
-    """Those that it reads or waits for, each complete. What else it shares is given up."""
+    """Claims that it reads or waits for, each complete. It is removed from the owners of all others."""
     jobs: tuple[Object, ...] = ()
-    """Those that fill its claims: made where there are none of their names, never changed."""
+    """Jobs that fill its claims: created if missing, never changed."""
     finished_jobs: tuple[Object, ...] = ()
-    """Those that are of no more use."""
+    """Jobs that are no longer needed."""
     secrets: tuple[Object, ...] = ()
-    """Written without being read."""
+    """Secrets, written without being read."""
     blocked: Blocked | None = None
     recheck_seconds: float | None = None
-    """When it may be otherwise without any object changing."""
+    """When the outcome may change without a change of any object."""
 
 
 class Delivery(Protocol):
@@ -104,7 +106,7 @@ class Delivery(Protocol):
 
     @property
     def name(self) -> str:
-        """The API's, as settings use it."""
+        """The API's name in settings."""
 
     @property
     def models(self) -> tuple[Kind, ...]:
@@ -125,13 +127,13 @@ class Delivery(Protocol):
 
     @property
     def blocked(self) -> tuple[str, str]:
-        """Annotations of a workload with the reason and the message for which it gets nothing."""
+        """Annotations of a workload that is blocked: their names for the reason and the message."""
 
     def offered(self, model: Object) -> object:
-        """Returns the fields of a model that matter to its readers: equal while none of them changes."""
+        """Returns the fields of a model that affect its readers. Equal values mean no relevant change."""
 
     def deliver(self, world: DeliveryWorld) -> Outcome:
-        """Returns what a workload gets. Raises nothing: problems are part of the outcome."""
+        """Returns the desired state of a workload. Never raises: problems are part of the outcome."""
 
 
 # Workloads
@@ -143,7 +145,7 @@ def template_path(kind: Kind) -> tuple[str, ...]:
 
 
 def template_of(kind: Kind, workload: Object) -> Object:
-    """Its pod template."""
+    """Returns the workload's pod template."""
     part = workload
     for field in template_path(kind):
         part = part[field]
@@ -151,7 +153,7 @@ def template_of(kind: Kind, workload: Object) -> Object:
 
 
 def with_template(kind: Kind, workload: Object, template: Object) -> Object:
-    """The workload with another pod template."""
+    """Returns the workload with another pod template."""
     return _replaced(workload, template_path(kind), template)
 
 
@@ -168,8 +170,8 @@ def is_rolled_out(kind: Kind, workload: Object) -> bool:
 
 
 def operations(kind: Kind, before: Object, after: Object) -> list[Object]:
-    """Returns the JSON patch that gives a workload its desired state if nothing changed it meanwhile; empty: it has
-    it."""
+    """Returns the JSON patch that gives a workload its desired state if it has not changed since; empty: nothing to
+    change."""
     patch: list[Object] = []
     annotations = before["metadata"].get("annotations"), after["metadata"].get("annotations")
     if (annotations[0] or {}) != (annotations[1] or {}):
@@ -192,7 +194,7 @@ def _replaced(obj: Object, path: Sequence[str], value: Any) -> Object:
     return {**obj, first: _replaced(obj[first], rest, value) if rest else value}
 
 
-# Claims, which several workloads share
+# Claims shared by several workloads
 
 
 def owner(kind: Kind, workload: Object) -> Object:
@@ -202,17 +204,17 @@ def owner(kind: Kind, workload: Object) -> Object:
 
 
 def owners(obj: Object) -> list[Object]:
-    """The owner references of an object."""
+    """Returns the owner references of an object."""
     return list(obj["metadata"].get("ownerReferences") or ())
 
 
 def owned_by(obj: Object, workload: Object) -> bool:
-    """Whether a workload is among those that share an object."""
+    """Whether a workload is among the owners of a shared object."""
     return any(one.get("uid") == uid(workload) for one in owners(obj))
 
 
 def sharers(obj: Object, kind: Kind) -> Iterable[Key]:
-    """The workloads of a kind that share an object."""
+    """Returns the workloads of a kind that share an object."""
     namespace = obj["metadata"].get("namespace", "")
     for one in owners(obj):
         if (one.get("apiVersion"), one.get("kind")) == (kind.api_version, kind.kind):

@@ -1,8 +1,8 @@
-"""Readiness: what the status of a resource means to whoever waits for it. Pure.
+"""Readiness: what the status of a resource means to clients that wait for it. Pure.
 
-An API declares it as data. The controller makes of it the conditions that clients know of any resource: ``Ready``, and
-``Reconciling`` and ``Stalled`` as kstatus (sigs.k8s.io/cli-utils) reads them. The Ansible modules wait by the same
-rules, which ``slipway apis`` writes for them.
+An API declares it as data. The controller derives from it the conditions that clients know from any resource:
+``Ready``, and ``Reconciling`` and ``Stalled`` as defined by kstatus (sigs.k8s.io/cli-utils). The Ansible modules wait
+according to the same rules, which ``slipway apis`` generates for them.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from slipway.kube.schemas import conditions
 from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 
 ROUTED = "Routed"
-"""The condition of resources that requests are answered for."""
+"""The condition of resources whose requests go through the gateway."""
 NAME_CONFLICT = "NameConflict"
 """Its reason if another resource has the short ID."""
 CHANGE_FAILED = "ChangeFailed"
 """Reason of Ready while an earlier spec answers because the latest one cannot."""
 EARLIER_ANSWERS = "The latest change failed, and the previous spec is still served. See the condition Stalled."
 SUMMARY_SOURCES = ("Suspended", "Available")
-"""Conditions whose message tells why a resource is ready, the most telling first."""
+"""Conditions whose message explains why a resource is ready, the most relevant first."""
 
 
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition with this status and, if given, one of ``reasons``, or none of ``other_than``."""
+    """Holds if a condition has this status and, if given, one of ``reasons``, or none of ``other_than``."""
 
     type: str
     status: str = "True"
     reasons: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()
     excused: tuple[str, ...] = ()
-    """Reasons with which the status does not matter."""
+    """Reasons with which any status is accepted."""
     optional: bool = False
-    """Whether it may be missing."""
+    """Whether the condition may be missing."""
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The field at a dotted path is one of these values."""
+    """Holds if the field at a dotted path has one of these values."""
 
     path: str
     within: tuple[str, ...]
 
 
 class AllOf(msgspec.Struct, frozen=True):
-    """All of these rules hold."""
+    """Holds if all of these rules hold."""
 
     all: tuple[Rule, ...]
 
 
 class AnyOf(msgspec.Struct, frozen=True):
-    """One of these rules holds."""
+    """Holds if one of these rules holds."""
 
     any: tuple[Rule, ...]
 
@@ -63,20 +63,20 @@ Rule = Condition | Field | AllOf | AnyOf
 
 
 COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
-"""The newest spec is in place, as :mod:`slipway.serving.status.report` tells it."""
+"""The latest spec is rolled out, as :mod:`slipway.serving.status.report` reports it."""
 REACHED = Condition(ROUTED, excused=("NameConflict", "NotRouted", "NoService"), optional=True)
-"""An id leads to it, if not the one that was asked for; or the gateway has nothing to do with it."""
+"""A model ID leads to it, even if not the requested one, or it does not use the gateway."""
 RETRYING = "Retrying"
 """Reason of the condition of a plan while the controller retries a request that the API server rejected."""
 IN_PLACE = Condition("Accepted", excused=(RETRYING,))
-"""Its objects are in place, or the existing ones are kept while the controller retries."""
+"""Its objects are applied, or the existing ones are kept while the controller retries."""
 ANSWERING = AllOf((IN_PLACE, Condition("Available", excused=("ScaledToZero",)), REACHED))
-"""Requests are answered, though replicas may be on their way; what sleeps is woken by a request."""
+"""Requests are answered, even if replicas are still starting; a request wakes a resource that is scaled to zero."""
 
 ROLLED_OUT = AllOf((Field("status.phase", ("Ready",)), Condition("Accepted"), COMPLETE, REACHED))
-"""The newest spec is in place and answers, of a kind whose status has a report's conditions and its phase."""
+"""The latest spec is rolled out and answers; for kinds whose status has a report's conditions and its phase."""
 UNREACHED = Condition(ROUTED, "False", reasons=("NoId",))
-"""Another resource has all of its ids."""
+"""Other resources have all of its IDs."""
 FAILED = AnyOf(
     (
         UNREACHED,
@@ -85,28 +85,28 @@ FAILED = AnyOf(
         Condition("Accepted", "False"),
     )
 )
-"""Of the same: something keeps it from that, and will."""
+"""For the same kinds: a failure prevents the rollout, and will not resolve itself."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The meaning of a kind's status."""
 
     ready: Rule
-    """It is as its newest spec asks, and in use."""
+    """The resource matches its latest spec and is in use."""
     answering: Rule | None = None
-    """It is in use, whatever becomes of the newest spec. None: as soon as it is ready."""
+    """The resource is in use, even if the latest spec is not rolled out. None: the same as ready."""
     failed: Rule
-    """It will not become ready by itself."""
+    """The resource will not become ready without a change."""
     settled: Rule | None = None
-    """It is as asked for, but nothing answers and there is nothing to wait for."""
+    """The resource matches its spec, but nothing needs to answer and there is nothing to wait for."""
     refused: Rule | None = None
-    """Its spec is wrong, whatever becomes of what it needs."""
+    """The spec is invalid, whatever the state of its dependencies."""
     telling: tuple[Condition, ...] = ()
-    """The conditions that say why it is not ready, the most telling first, each as it is while nothing is wrong."""
+    """The conditions that explain why it is not ready, the most relevant first, each in its normal state."""
 
 
 def holds(rule: Rule, status: Object) -> bool:
-    """Whether a rule holds for a status as it is written."""
+    """Whether a rule holds for a raw status."""
     return _holds(rule, _parse_status(status))
 
 
@@ -114,7 +114,7 @@ class _Status(NamedTuple):
     """A status, and its conditions by type."""
 
     fields: Object
-    """The status as the one field of an object, from where paths begin."""
+    """An object whose only field is the status, so that paths begin with ``status``."""
     conditions: Mapping[str, Object]
 
 
@@ -133,7 +133,7 @@ def _holds(rule: Rule, status: _Status) -> bool:
 
 
 def _is(rule: Condition, condition: Object | None) -> bool:
-    """Whether a condition is as a rule has it; None: there is none of its type."""
+    """Whether a condition matches a rule; None: the condition is missing."""
     if condition is None:
         return rule.optional
     reason = condition.get("reason", "")
@@ -144,11 +144,11 @@ def _is(rule: Condition, condition: Object | None) -> bool:
 def summarize(
     raw_status: Object, readiness: Readiness, generation: int, *, newest_answers: bool = True
 ) -> tuple[conditions.Condition, ...]:
-    """Ready, Reconciling and Stalled, in this order, from the other conditions and fields of the status ``raw_status``.
+    """Derives Ready, Reconciling and Stalled, in this order, from the other conditions and fields of ``raw_status``.
 
-    Ready: it is in use, or is not to be. Reconciling: it is not yet as its newest spec asks. Stalled: nor will it be by
-    itself; never together with Reconciling. ``generation``: of the spec that the status speaks of. ``newest_answers``:
-    whether replicas of that spec answer, and none of an earlier one.
+    Ready: the resource is in use, or need not be. Reconciling: it does not match its latest spec yet. Stalled: it will
+    not without a change; never together with Reconciling. ``generation``: of the spec that the status describes.
+    ``newest_answers``: whether replicas of that spec answer, and none of an earlier one.
     """
     status = _parse_status(raw_status)
     refused = readiness.refused is not None and _holds(readiness.refused, status)
@@ -179,8 +179,8 @@ def _reconciling(reason: str, message: str, *, current: bool, stalled: bool) -> 
 
 
 def _why(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, str]:
-    """Returns reason and message of the most relevant condition: the first one that does not match, preferably with the
-    reason of a failure."""
+    """Returns reason and message of the most relevant condition: the first one that is not normal, preferably one that
+    caused the failure."""
     pairs = [(usual, status.conditions.get(usual.type)) for usual in readiness.telling]
     amiss = [condition for usual, condition in pairs if condition and not _is(usual, condition)]
     fatal = {condition["reason"] for condition in _failures(readiness.failed, status)} if stalled else set()
@@ -189,7 +189,7 @@ def _why(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, 
 
 
 def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
-    """Returns the conditions because of which a rule holds; empty if it does not."""
+    """Yields the conditions that make a rule hold; nothing if it does not."""
     if not _holds(rule, status):
         return
     if isinstance(rule, AllOf | AnyOf):
@@ -202,7 +202,7 @@ def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
 
 
 def _in_use(status: _Status) -> tuple[str, str]:
-    """Reason and message of Ready while requests are answered and nothing has failed."""
+    """Returns reason and message of Ready while requests are answered and nothing has failed."""
     route = status.conditions.get(ROUTED) or {}
     if route.get("status") == "False" and route.get("reason") == NAME_CONFLICT:
         return NAME_CONFLICT, str(route.get("message", ""))

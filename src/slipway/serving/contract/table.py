@@ -1,4 +1,4 @@
-"""Table: an Api whose functions are in modules. Omitted functions have defaults."""
+"""Table: implements Api with functions from modules. Omitted functions have defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TAKE_OUT = "Remove it from the spec."
 
 
 class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):
-    """See :class:`slipway.serving.contract.api.Api`, which has the words for each of these."""
+    """Functions of an API; :class:`slipway.serving.contract.api.Api` documents each of them."""
 
     name: str
     resource: CustomResource
@@ -37,5 +37,6 @@ class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):
 
 
 def all_granted(_view: object, plan: Plan) -> frozenset[Freedom]:
-    """For kinds whose spec says what is loaded or published, and nothing of the pods that do it."""
+    """Grants all freedoms; for kinds whose spec only says what to load or publish, without access to the pods that do
+    it."""
     return freedoms(plan.children)

@@ -1,6 +1,6 @@
-"""Watches: common functions from a change of an object to the affected resources, and common indexes. Pure.
+"""Watches: common functions from an object's change to the affected resources, and common indexes. Pure.
 
-controller-runtime calls them Owns, EnqueueRequestsFromMapFunc and IndexField.
+In controller-runtime these are Owns, EnqueueRequestsFromMapFunc and IndexField.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REFERENCES = "references"
 def owned_by(
     owner: Kind, *kinds: Kind, listed: bool = True, optional: str = "", elsewhere: str | None = None
 ) -> tuple[Watch, ...]:
-    """Watches of the kinds that resources of the kind ``owner`` own: a change leads to the owner."""
+    """Returns watches of the kinds that resources of the kind ``owner`` own. A change enqueues the owner."""
     enqueue = of_owner(owner)
     return tuple(
         Watch(kind=kind, enqueue=enqueue, owned=True, listed=listed, optional=optional, elsewhere=elsewhere)
@@ -31,14 +31,14 @@ def owned_by(
 
 
 def of_owner(owner: Kind) -> Enqueue:
-    """Returns the object's controller, if it is of the kind ``owner``."""
+    """Enqueues the object's controller, if it is of the kind ``owner``."""
     keys = owner_keys(owner)
 
     def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
         try:
             if change.old is not None:
                 yield from keys(change.old)
-        finally:  # a state that cannot be read does not cost the other one its keys
+        finally:  # an unreadable state does not lose the keys of the other state
             if change.new is not None:
                 yield from keys(change.new)
 
@@ -46,7 +46,7 @@ def of_owner(owner: Kind) -> Enqueue:
 
 
 def referenced_by(owner: Kind, kind: Kind, index: str = REFERENCES) -> Enqueue:
-    """Returns the resources of the kind ``owner`` that refer to an object of ``kind``; :func:`by_reference` builds the
+    """Enqueues the resources of the kind ``owner`` that refer to an object of ``kind``; :func:`by_reference` builds the
     index."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
@@ -56,7 +56,7 @@ def referenced_by(owner: Kind, kind: Kind, index: str = REFERENCES) -> Enqueue:
 
 
 def all_of(kind: Kind) -> Enqueue:
-    """All resources of a kind."""
+    """Enqueues all resources of a kind."""
 
     def enqueue(_change: Change, listers: Listers) -> Iterable[Key]:
         return [key(resource) for resource in listers.list(kind)]
@@ -65,18 +65,18 @@ def all_of(kind: Kind) -> Enqueue:
 
 
 def enqueue_nothing(_change: Change, _listers: Listers) -> Iterable[Key]:
-    """Enqueues no resource: the objects are only read."""
+    """Enqueues no resource, because the objects are only read."""
     return ()
 
 
 def stops(change: Change) -> bool:
-    """Whether a pod is gone, or has ended, since this change: what waited until nothing reads its volumes may go on."""
+    """Whether this change ended or removed a pod, so that whatever waited for its volumes may continue."""
     return change.old is not None and (change.new is None or ended(change.new) != ended(change.old))
 
 
 def first_or_last(change: Change, listers: Listers, kind: Kind, index: str, values: IndexFunction) -> bool:
-    """Whether this change of an object of ``kind`` adds the first one with some value of an index, or removes the last.
-    ``values``: the index's function."""
+    """Whether this change of an object of ``kind`` adds the first object with some index value, or removes the last.
+    ``values``: the index function."""
     before, after = (set(values(obj)) if obj else set() for obj in (change.old, change.new))
     return any(listers.count(kind, index, value) == (value in after) for value in before ^ after)
 
@@ -87,7 +87,7 @@ def by_namespace(obj: Object) -> Iterable[str]:
 
 
 def by_reference(references: Callable[[Object], Iterable[Reference]]) -> IndexFunction:
-    """Index function for :data:`REFERENCES`: the objects that ``references`` gives for a resource."""
+    """Returns the index function for :data:`REFERENCES`: the objects that ``references`` returns for a resource."""
     return lambda resource: [_place(one.kind, Key(one.namespace, one.name)) for one in references(resource)]
 
 

@@ -1,1 +1,1 @@
-"""Builders: a ModelServer becomes a Deployment, Services, policies, Jobs and groups of pods. Pure."""
+"""Builders: turn a ModelServer into a Deployment, Services, policies, Jobs and groups of pods. Pure."""

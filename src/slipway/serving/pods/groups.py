@@ -1,8 +1,9 @@
-"""Groups: pods that together serve one replica of a model, a leader and its workers, as a LeaderWorkerSet. Pure.
+"""Groups: several pods, a leader and its workers, that together serve one replica of a model, as a LeaderWorkerSet.
+Pure.
 
-The controller of LeaderWorkerSets (sigs.k8s.io/lws) is optional: without it, a condition reports that (see
-``Watch.optional``). It restarts a group as a whole, gives each pod its place in ``LWS_LEADER_ADDRESS``,
-``LWS_GROUP_SIZE`` and ``LWS_WORKER_INDEX``, and labels it accordingly.
+The controller of LeaderWorkerSets (sigs.k8s.io/lws) is optional; without it, a condition reports that (see
+``Watch.optional``). It restarts a group as a whole, sets ``LWS_LEADER_ADDRESS``, ``LWS_GROUP_SIZE`` and
+``LWS_WORKER_INDEX`` in each pod, and labels the pods accordingly.
 """
 
 from __future__ import annotations
@@ -17,39 +18,40 @@ from slipway.serving.pods.workload import child, digest, with_selector_labels
 
 LEADER_WORKER_SET = Kind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
 INSTALLED_BY = "the role leader_worker_set"
-"""What to install where the cluster does not have the kind."""
+"""What to install if the cluster lacks the kind."""
 NAME = "leaderworkerset.sigs.k8s.io/name"
-"""Label of a group's pods: the LeaderWorkerSet that made them."""
+"""Label of a group's pods: the LeaderWorkerSet that created them."""
 LEADERS = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
-"""Labels of leaders alone: they answer requests, their workers do not."""
+"""Labels that only leaders have: they answer requests, their workers do not."""
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-"""Annotation: the label of nodes, such as a rack's, of which each group has one value for itself."""
+"""Annotation: a node label, such as the rack's, of which each group has one value exclusively."""
 LONGEST_NAME = 44
-"""Of a LeaderWorkerSet. Its controller makes StatefulSets called ``<name>-<group>``, and Kubernetes labels their pods
-with that name and a hash of eleven characters: 63 in all, with room for a million groups."""
+"""Maximum length of a LeaderWorkerSet's name. Its controller creates StatefulSets called ``<name>-<group>``, and
+Kubernetes labels their pods with that name and a hash of eleven characters: 63 in total, with room for a million
+groups."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a LeaderWorkerSet without its pod templates."""
 
     name: str
-    """Of LONGEST_NAME characters at most."""
+    """At most LONGEST_NAME characters."""
     namespace: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str] = {}
     selector: Mapping[str, str]
-    """Labels of all its pods, leaders and workers."""
+    """Labels of all its pods, both leaders and workers."""
     replicas: int | None
-    """Groups; None: somebody else says it."""
+    """Number of groups; None: set by another writer."""
     size: int
-    """Pods of a group, its leader among them."""
+    """Pods per group, including the leader."""
 
 
 def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
-    """Groups of pods as two finished templates have them; the applier sends it by server-side apply.
+    """Builds a LeaderWorkerSet from two finished templates, for server-side apply.
 
-    A group is replaced as a whole when one of its pods is, after its successor is up. Leaders and workers carry one
-    digest of both templates, so that a pod of an older spec is known whichever of them has changed.
+    If one pod of a group is replaced, the whole group is, after its successor is up. Leaders and workers carry one
+    digest of both templates, so that a pod of an older spec is recognized whichever of the two has changed.
     """
     mark = digest([template_digest(template) or template.get("spec") for template in (leader, worker)])
     topology = (
@@ -77,9 +79,10 @@ def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
 
 
 def as_workload(observed: Object) -> Object:
-    """A LeaderWorkerSet as reports and diagnoses read a Deployment: a replica is a group, its template the leader's.
+    """Converts a LeaderWorkerSet to a Deployment for reports and diagnoses: a replica is a group, the template is the
+    leader's.
 
-    Releases before 0.8 do not tell of which generation their status is; it is then taken for the newest.
+    Releases before 0.8 do not report the generation of their status; it is assumed to be the latest.
     """
     template = observed["spec"].get("leaderWorkerTemplate") or {}
     status = {"observedGeneration": generation(observed), **(observed.get("status") or {})}
@@ -92,7 +95,7 @@ def as_workload(observed: Object) -> Object:
 
 def owner_name(controller: str, labels: Mapping[str, str]) -> str:
     """Returns the LeaderWorkerSet of a pod that the StatefulSet ``controller`` created; empty: none. The leaders'
-    StatefulSet has its name; that of workers has their leader's, which begins with it."""
+    StatefulSet has the same name; a workers' StatefulSet is named after its leader, whose name begins with it."""
     name = labels.get(NAME, "")
     return name if name and (controller == name or controller.startswith(f"{name}-")) else ""
 

@@ -13,9 +13,9 @@ from slipway.serving.pods.server import Container
 from slipway.serving.pods.workload import child, container_spec
 
 NEVER = 3
-"""Exit status of a program that will not succeed before somebody has changed something."""
+"""Exit status of a program that cannot succeed until a person changes something."""
 PODLESS_SECONDS = 20
-"""How long a Job may be without any pod before something is wrong."""
+"""How long a Job may have no pod before this counts as a failure."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespace: str
     labels: Mapping[str, str]
-    """On the Job and its pods; none that a Service's selector may find."""
+    """Labels of the Job and its pods; no Service's selector may match them."""
     container: Container
     volumes: tuple[Object, ...]
     retries: int
@@ -34,9 +34,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Object, ...] = ()
     affinity: Object = {}
     init: tuple[Container, ...] = ()
-    """Containers that run to their end before."""
+    """Containers that run to completion first."""
     deadline_seconds: int = 0
-    """After which it has failed, whatever its pods do; 0: never."""
+    """Seconds after which the Job has failed, whatever the state of its pods; 0: never."""
 
 
 def job(task: Task) -> Object:
@@ -76,7 +76,7 @@ def job(task: Task) -> Object:
 
 
 def ended(job: Object | None, how: str) -> float | None:
-    """Returns the time at which the Job became ``Complete`` or ``Failed``, in Unix seconds; None: it has not."""
+    """Returns the Unix time at which the Job became ``Complete`` or ``Failed``; None: it has not."""
     conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     for condition in conditions:
         if condition["type"] == how and condition["status"] == "True":
@@ -99,7 +99,7 @@ def job_of(pod: Object) -> OwnerReference | None:
 
 
 def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Returns those of these pods that this Job created, the newest first, without those of an earlier Job with its
+    """Returns those of the pods that this Job created, newest first, without those of an earlier Job with the same
     name."""
     if job is None:
         return []
@@ -108,7 +108,7 @@ def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
 
 
 def is_active(job: Object, now: float) -> bool:
-    """Whether a Job is running, between two attempts, or about to start. A Job whose pods the cluster rejects is not
+    """Whether a Job is running, between two attempts, or about to start. A Job whose pods are rejected is not
     active."""
     if any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return False
@@ -117,8 +117,8 @@ def is_active(job: Object, now: float) -> bool:
 
 
 def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
-    """Diagnoses a Job without a pod: only its events report that the cluster rejects its pods. ``does``: what its pods
-    would do, such as ``loads the weights``."""
+    """Diagnoses a Job without a pod. Only its events show why the cluster rejects its pods. ``does``: the pods'
+    purpose, such as ``loads the weights``."""
     if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return Diagnosis()
     remaining = created_unix(job) + PODLESS_SECONDS - now

@@ -1,4 +1,4 @@
-"""Loader: a container that only the controller can query and command, and its place beside an engine whose adapters it
+"""Loader: a container that only the controller can query and command, as a sidecar of an engine whose adapters it
 manages. Pure."""
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from slipway.serving.pods.workload import UNPRIVILEGED
 from slipway.serving.wire.agent import CONTAINER, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
 
 ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
-"""The volume for what it fetches and remembers, and where containers find it."""
+"""The volume for downloaded adapters and their state, and its mount path."""
 ADAPTERS_SHARE = Fraction(95, 100)
-"""Of the volume's limit, what adapters may have: the kubelet evicts the pod beyond it, the loader only refuses."""
+"""Share of the volume's limit that adapters may use. The kubelet evicts a pod that exceeds the limit; the loader just
+refuses earlier."""
 RESTORED = Probe(port=PORT, path="/healthz", period=1, timeout=5, failures=1)
-"""Says no at once when an engine that restarted lacks adapters that it had, and keeps requests away until it has them
-again. A loader that is slow to answer, as the node is busy, costs the pod nothing."""
+"""Fails immediately if a restarted engine lacks adapters that it had, so that it gets no requests until it has them
+again. A loader that is slow to answer on a busy node has no effect on the pod."""
 
 
 def scratch(size: str, volume: str = ADAPTERS) -> Object:
-    """The volume; ``size``: a quantity."""
+    """Returns the volume; ``size``: a quantity."""
     return volumes.scratch(volume, size)
 
 
 def build_adapter_loader(
     loader: Container, port: int, size: str, controller_key: str, *, kind: str = "", volume: str = ADAPTERS
 ) -> Container:
-    """Returns the container that fetches adapters and has the engine load them, as the controller requests.
+    """Returns the container that downloads adapters and makes the engine load them, as the controller requests.
 
-    ``loader``: its image, credentials and further arguments; ``port``: the engine's; ``size``: of the volume; ``kind``:
-    of the engine, where its endpoints are not vLLM's.
+    ``loader``: its image, credentials and further arguments; ``port``: the engine's port; ``size``: the volume's size;
+    ``kind``: the engine's kind, if its endpoints differ from vLLM's.
     """
     most, engine = int(amount(size) * ADAPTERS_SHARE), f"http://127.0.0.1:{port}"
     arguments = ("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most))
@@ -51,8 +52,8 @@ def build_adapter_loader(
 
 
 def with_controller_key(container: Container, controller_key: str) -> Container:
-    """Returns the container of a loader with the controller's public key, and with the uid of its pod, which is part of
-    each signed request. No variable of a user replaces them."""
+    """Returns a loader's container with the controller's public key and its pod's uid, which is part of each signed
+    request. Variables of a user cannot replace them."""
     ours: tuple[Object, ...] = (
         {"name": CONTROLLER_KEY_VARIABLE, "value": controller_key},
         {"name": POD_UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},

@@ -1,7 +1,8 @@
-"""Network: which clients reach the pods of a server, as a NetworkPolicy. Pure.
+"""Network: restricts the clients that can reach the pods of a server, with a NetworkPolicy. Pure.
 
-Policies are additive: a selected pod accepts what any of them allows. The policy that closes a loader's port must allow
-all other ports, which would open what a namespace's policies close. It is therefore omitted if there are any.
+Policies are additive: a selected pod accepts whatever any of them allows. The policy that closes a loader's port must
+allow all other ports, which would open ports that a namespace's own policies close. It is therefore omitted if the
+namespace has policies.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ LAST_PORT = 65535
 
 
 def ingress(server: ModelServer, settings: Settings, *, policed: bool) -> tuple[Object, ...]:
-    """The policy for the server's pods, if they are to have one. ``policed``: whether others' policies are in their
-    namespace."""
+    """Returns the policy for the server's pods, if they need one. ``policed``: whether their namespace has policies of
+    other owners."""
     loader = any(container.name == agent.CONTAINER for container in server.sidecars)
     chosen = settings.network_policies
     if chosen.models:
@@ -36,7 +37,7 @@ def ingress(server: ModelServer, settings: Settings, *, policed: bool) -> tuple[
 
 def among(name: str, namespace: str, selector: Mapping[str, str], port: int, settings: Settings) -> tuple[Object, ...]:
     """Returns the policy for several workloads that answer together, if they need one: their pods reach each other at
-    any port, and clients reach this one. ``selector``: of all their pods."""
+    any port, and clients reach this one. ``selector``: labels of all their pods."""
     if not settings.network_policies.models:
         return ()
     rules = [{"from": [{"podSelector": {"matchLabels": dict(selector)}}]}, _clients(port, settings)]
@@ -45,7 +46,8 @@ def among(name: str, namespace: str, selector: Mapping[str, str], port: int, set
 
 
 def namespaces(names: Sequence[str]) -> list[Object]:
-    """Peers: all pods of these namespaces; no peer for no names, as an empty selector would mean all of them."""
+    """Returns peers that select all pods of these namespaces. Without names there is no peer, because an empty selector
+    would match every namespace."""
     if not names:
         return []
     named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(names)}
@@ -64,14 +66,16 @@ def _clients(port: int, settings: Settings) -> Object:
 
 
 def _all_but_orders(server: ModelServer) -> Object:
-    """From everywhere. The engine's own port stands by itself too, for networks that know no ranges of ports."""
+    """Returns a rule for all ports except the loader's, from anywhere. It also lists the engine's port separately, for
+    networks that do not support port ranges."""
     tcp = [_port(server.port), _port(1, agent.PORT - 1), _port(agent.PORT + 1, LAST_PORT)]
     others = [_port(1, LAST_PORT, protocol) for protocol in ("UDP", "SCTP")]
     return {"ports": [*tcp, *others]}
 
 
 def _part(name: str, settings: Settings) -> Object:
-    """The pods of one of our own parts. Only in the controller's namespace does the label mean anything."""
+    """Returns a peer for the pods of one of Slipway's components. It is limited to the controller's namespace, because
+    the label proves nothing elsewhere."""
     (here,) = namespaces([settings.system_namespace])
     return {**here, "podSelector": {"matchLabels": {"app.kubernetes.io/name": name}}}
 

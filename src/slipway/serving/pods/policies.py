@@ -26,22 +26,22 @@ SCALE_UP: Object = {
         {"type": "Pods", "value": 2, "periodSeconds": 60},
     ],
 }
-"""A replica needs minutes until it takes load off the others: more of them meanwhile would be too many."""
+"""A replica needs minutes before it takes load off the others; adding more in the meantime would be too many."""
 SCALE_DOWN: Object = {
     "stabilizationWindowSeconds": 300,
     "selectPolicy": "Max",
     "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
 }
-"""One at a time, and only after a lull that lasts: a start costs more than a replica that idles for a while."""
+"""One at a time, and only after a long lull: starting a replica costs more than leaving one idle for a while."""
 UNMOVED = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
-"""Annotations of pods that node autoscalers leave where they are."""
+"""Annotations of pods that node autoscalers must not move."""
 
 
 class Served(Protocol):
-    """The fields of pods and of their Deployment that a policy needs: a ModelServer, or a Rollout."""
+    """The fields of pods and their Deployment that a policy needs; a ModelServer or a Rollout has them."""
 
     @property
     def name(self) -> str: ...
@@ -54,17 +54,17 @@ class Served(Protocol):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The target average of the replicas."""
+    """The target average over the replicas."""
 
     type: Literal["Pods", "Resource"]
     name: str
     """A metric of the pods, or ``cpu`` or ``memory``."""
     average: str
-    """A quantity for Pods, percent of what a pod asks for for Resource."""
+    """A quantity for pod metrics; for resources, a percentage of the pod's request."""
 
 
 def autoscaler(server: Served, lowest: int, highest: int, targets: tuple[Target, ...]) -> Object:
-    """Kubernetes' own autoscaler for the server's Deployment."""
+    """Builds a HorizontalPodAutoscaler for the server's Deployment."""
     spec = {
         "scaleTargetRef": {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "name": server.name},
         "minReplicas": lowest,
@@ -86,10 +86,10 @@ def _metric(target: Target) -> Object:
 def disruption_budget(
     server: Served, scale: Scale, settings: Settings, *, protected: bool = False, limit: Object | None = None
 ) -> tuple[Object, ...]:
-    """Allows at most one of several serving pods to be evicted at a time, and of a protected server none. Pods that do
-    not serve are always evictable. A single pod needs no budget.
+    """Builds a budget that allows one of several serving pods to be evicted at a time, or none of a protected server.
+    Pods that do not serve are always evictable. A single pod needs no budget.
 
-    ``limit``: ``minAvailable`` or ``maxUnavailable`` as the spec has it, in place of all that.
+    ``limit``: ``minAvailable`` or ``maxUnavailable`` from the spec, which replaces these rules.
     """
     several = scale.replicas is None or scale.replicas > 1
     if not (limit or protected or (several and settings.disruption_budgets)):
@@ -103,7 +103,7 @@ def disruption_budget(
 
 
 def priority_class(name: str, value: int, description: str, *, preempts: bool) -> Object:
-    """A class of the whole cluster, to be shared: its value cannot change."""
+    """Builds a cluster-scoped priority class for several resources; its value cannot change."""
     return {
         "apiVersion": PRIORITY_CLASS.api_version,
         "kind": PRIORITY_CLASS.kind,

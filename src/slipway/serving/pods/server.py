@@ -1,6 +1,6 @@
 """ModelServer: the pods that serve one model, described independently of APIs and engines.
 
-An API maps its spec to a ModelServer with the help of an engine, and :mod:`slipway.serving.pods.workload` creates the
+With an engine's help, an API maps its spec to a ModelServer, and :mod:`slipway.serving.pods.workload` creates the
 objects.
 """
 
@@ -16,29 +16,29 @@ from slipway.serving.routing.route import Route
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A check that the kubelet repeats: an HTTP path of the container's port, a command in it, or otherwise whether the
-    port accepts connections. All times are seconds."""
+    """A check that the kubelet repeats: an HTTP path, a command in the container or, without either, whether the port
+    accepts connections. All times are in seconds."""
 
     port: int = 0
-    """0: the engine's."""
+    """0: the engine's port."""
     path: str = ""
-    """Answers 200 when all is well."""
+    """Returns status 200 if all is well."""
     command: tuple[str, ...] = ()
-    """Ends with 0 when all is well."""
+    """Exits with 0 if all is well."""
     period: int
     timeout: int
     failures: int
-    """In a row, until the kubelet acts."""
+    """Consecutive failures before the kubelet acts."""
     initial_delay: int = 0
 
     @property
     def failure_window_seconds(self) -> int:
-        """After how many seconds at most the kubelet has given up."""
+        """The longest time until the kubelet gives up, in seconds."""
         return self.initial_delay + max(self.timeout, self.period * self.failures)
 
 
 def failure_window_seconds(probe: Object) -> int:
-    """The same of a probe as Kubernetes writes it."""
+    """Returns the same value for a probe in Kubernetes' format."""
     seconds: int = probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
     delay: int = probe.get("initialDelaySeconds", 0)
     timeout: int = probe.get("timeoutSeconds", 1)
@@ -46,7 +46,7 @@ def failure_window_seconds(probe: Object) -> int:
 
 
 class Probes(msgspec.Struct, frozen=True):
-    """When a container has started, when it gets requests, and when it is restarted."""
+    """The checks that decide when a container has started, gets requests, and is restarted."""
 
     startup: Probe
     readiness: Probe
@@ -54,7 +54,7 @@ class Probes(msgspec.Struct, frozen=True):
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A volume of the pod, or one path inside it, as a container sees it."""
+    """A volume of the pod, or a path inside it, mounted in a container."""
 
     volume: str
     path: str
@@ -63,7 +63,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of the pod. Empty fields are left to the image, or to Kubernetes."""
+    """One process of the pod. Empty fields use the defaults of the image or of Kubernetes."""
 
     name: str
     image: str
@@ -75,74 +75,74 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     resources: Object = {}
     mounts: tuple[Mount, ...] = ()
     further_mounts: tuple[Object, ...] = ()
-    """As Kubernetes writes them."""
+    """Mounts in Kubernetes' format."""
     readiness: Probe | None = None
-    """Of a container beside the engine; the pod gets no requests while it fails. None: ready as long as it runs."""
+    """Readiness of a container next to the engine; the pod gets no requests while it fails. None: ready while it
+    runs."""
     security: Object = {}
     """Security context."""
 
 
 def variables(named: Mapping[str, str]) -> tuple[Object, ...]:
-    """Environment variables as a container has them."""
+    """Returns environment variables in Kubernetes' format."""
     return tuple({"name": name, "value": value} for name, value in named.items())
 
 
 class File(msgspec.Struct, frozen=True):
-    """A text that the engine finds at an absolute path. Kept in a ConfigMap."""
+    """A text file at an absolute path in the engine's container. Stored in a ConfigMap."""
 
     path: str
     content: str
 
 
 class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the pods of a model need. Its objects are in ``namespace`` and have the name ``name`` unless
-    noted."""
+    """Everything that the pods of a model need. Unless noted, its objects are in ``namespace`` and called ``name``."""
 
     name: str
     namespace: str
     labels: Mapping[str, str]
-    """On every object and on the pods."""
+    """Labels of every object and of the pods."""
     selector: Mapping[str, str]
-    """Finds the pods; a subset of the pods' labels that never changes, since a Deployment's selector cannot."""
+    """Selects the pods: a subset of their labels that never changes, because a Deployment's selector is immutable."""
     pod_labels: Mapping[str, str] = {}
-    """On the pods alone, whatever the labels above say."""
+    """Labels of only the pods, which take precedence over ``labels``."""
     pod_annotations: Mapping[str, str] = {}
     engine: Container
     """The container that answers requests."""
     port: int
-    """Of the engine."""
+    """The engine's port."""
     probes: Probes
-    """Of the engine. The startup probe's failure window is what a start may take, the download of the weights
-    included."""
+    """The engine's probes. The startup probe's failure window limits the whole start, including the download of the
+    weights."""
     probe_overrides: Mapping[str, Object] = {}
-    """``startupProbe``, ``readinessProbe`` or ``livenessProbe`` -> one as Kubernetes writes it, in place of that."""
+    """``startupProbe``, ``readinessProbe`` or ``livenessProbe`` -> a replacement in Kubernetes' format."""
     drain: Drain
-    """How its pods finish what they have begun."""
+    """How its pods finish their requests."""
     init_containers: tuple[Container, ...] = ()
-    """Run one after another, to their ends, before the engine starts."""
+    """Containers that run to completion, one after another, before the engine starts."""
     sidecars: tuple[Container, ...] = ()
-    """Run as long as the engine does."""
+    """Containers that run as long as the engine."""
     volumes: tuple[Object, ...] = ()
-    """As in a pod; see :mod:`slipway.serving.containers.volumes`."""
+    """Volumes in Kubernetes' format; see :mod:`slipway.serving.containers.volumes`."""
     files: tuple[File, ...] = ()
-    """Of the engine. Other contents are another spec, so that they replace the pods."""
+    """Files of the engine. A change of their content replaces the pods, like any change of the spec."""
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
-    """An existing ServiceAccount. Empty: one without permissions, and no token in the pods."""
+    """An existing ServiceAccount. Empty: an account without permissions, and no token in the pods."""
     own_account: bool = False
-    """Whether a ServiceAccount called ``name`` is made, where none is given."""
+    """Whether to create a ServiceAccount called ``name`` if none is given."""
     device_groups: tuple[int, ...] = ()
     """Groups that may open the device files of GPUs; pods with such GPUs are members."""
     security: Object = {}
     """Security context of the pods."""
     scheduling: Object = {}
-    """Fields of the pods' spec that say where they run: nodeSelector, affinity, tolerations, priorityClassName ..."""
+    """Fields of the pod spec that decide where pods run: nodeSelector, affinity, tolerations, priorityClassName ..."""
     own_patches: tuple[Object, ...] = ()
-    """JSON patch (RFC 6902) of the pod that all this makes, the author's, in the spec's field ``jsonPatches``."""
+    """The author's JSON patch (RFC 6902) of the finished pod, from the spec's field ``jsonPatches``."""
     patches: tuple[Object, ...] = ()
-    """The same of the operator, whose word is the last."""
+    """The operator's JSON patch, which is applied last."""
     patches_field: str = "patches"
-    """Where the operator wrote it, for messages."""
+    """Field of the operator's patch, for messages."""
 
     @property
     def startup_seconds(self) -> int:
@@ -154,23 +154,24 @@ class Scale(msgspec.Struct, frozen=True):
     """The desired replicas, and how they are replaced."""
 
     replicas: int | None
-    """None: somebody else says it, and the Deployment keeps what it has."""
+    """None: another writer sets it, and the Deployment keeps its number."""
     surge: int | None = None
-    """Pods that a rollout makes before it takes one away; 0: it takes away first. None: Kubernetes' default."""
+    """Pods that a rollout creates before it deletes any; 0: it deletes first. None: Kubernetes' default."""
     recreate: bool = False
-    """Whether a rollout takes all pods away before it makes new ones, as there is not enough of something for both."""
+    """Whether a rollout deletes all pods before it creates new ones, because there are not enough resources for
+    both."""
     revision_history_limit: int = 2
-    """Former ReplicaSets that are kept."""
+    """Number of old ReplicaSets to keep."""
 
 
 class ServiceSpec(msgspec.Struct, frozen=True):
-    """A Service: a name for the pods that ``selector`` finds, and its route at the gateway."""
+    """A Service: an address for the pods that ``selector`` matches, and its route at the gateway."""
 
     name: str
     selector: Mapping[str, str]
     route: Route
     port: int = 0
-    """0: the engine's. Whatever it is, it leads to that."""
+    """0: the engine's port. Any value leads to the engine's port."""
     type: str = "ClusterIP"
     node_port: int | None = None
-    """Of every node, for types that have one; None: one that is free."""
+    """The port on every node, for types that have one; None: any free port."""

@@ -33,21 +33,23 @@ from slipway.serving.pods.server import Container, File, ModelServer, Mount, Pro
 from slipway.serving.routing.route import route_metadata
 
 MANAGER = "slipway"
-"""Value of the label ``app.kubernetes.io/managed-by`` on all children and, unless an API says else, their pods."""
+"""Value of the label ``app.kubernetes.io/managed-by`` on all children and, unless an API sets another, on their
+pods."""
 PORT_NAME = "http"
 FILES_VOLUME = "model-files"
 ROLLOUT_MARGIN_SECONDS = 60
-"""Added to the start's time limit, so that no Deployment calls a rollout dead while a container may still start."""
+"""Added to the startup limit, so that no rollout counts as failed while a container may still be starting."""
 UNPRIVILEGED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-"""A container's security context as the restricted Pod Security Standard asks."""
+"""A container's security context that meets the Restricted Pod Security Standard."""
 CONFINED: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
-"""What a pod's security context has, unless the spec or the operator says another profile: without it a container may
-make every system call that the kernel has."""
+"""The pod's seccomp profile, unless the spec or the operator sets another. Without it, a container may use every system
+call of the kernel."""
 FILE_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 def restricted(user: int | None) -> Object:
-    """Returns a pod's security context for the restricted Pod Security Standard. None: the cluster assigns the user."""
+    """Returns a pod's security context that meets the Restricted Pod Security Standard. None: the cluster assigns the
+    user."""
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     return {"runAsNonRoot": True, **ids, **CONFINED}
 
@@ -58,7 +60,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[Object, ...] = ()
     services: tuple[Object, ...] = ()
     files: tuple[Object, ...] = ()
-    """A ConfigMap, where there are any."""
+    """A ConfigMap, if there are any files."""
     deployment: Object
 
     @property
@@ -68,7 +70,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def children(self) -> tuple[Object, ...]:
-        """All of them."""
+        """All children."""
         return (*self.dependencies, self.deployment)
 
 
@@ -88,18 +90,18 @@ def child(kind: Kind, name: str, namespace: str, labels: Mapping[str, str], **fi
 
 
 def service_account(server: ModelServer) -> Object:
-    """Builds an account without rights, whose token the engine does not get."""
+    """Builds an account without permissions, whose token is not mounted in the engine."""
     return child(SERVICE_ACCOUNT, server.name, server.namespace, server.labels, automountServiceAccountToken=False)
 
 
 def service(server: ModelServer, address: ServiceSpec) -> Object:
-    """Builds the model's address in the cluster, which also announces it to the gateway."""
+    """Builds the model's Service in the cluster, which also announces it to the gateway."""
     whole = address if address.port else msgspec.structs.replace(address, port=server.port)
     return service_of(server.namespace, server.labels, whole)
 
 
 def service_of(namespace: str, labels: Mapping[str, str], address: ServiceSpec) -> Object:
-    """Builds a Service for the pods of another owner's workload. Its port is given."""
+    """Builds a Service for the pods of another owner's workload. Its port must be set."""
     port = {"name": PORT_NAME, "port": address.port, "targetPort": PORT_NAME, "protocol": "TCP"}
     if address.node_port is not None:
         port["nodePort"] = address.node_port
@@ -112,7 +114,7 @@ def service_of(namespace: str, labels: Mapping[str, str], address: ServiceSpec) 
 
 
 def config_map(server: ModelServer) -> Object:
-    """The server's files, for its pods to mount."""
+    """Builds a ConfigMap with the server's files, for its pods to mount."""
     data = {key: file.content for key, file in file_keys(server.files).items()}
     return child(CONFIG_MAP, files_name(server), server.namespace, server.labels, data=data)
 
@@ -122,8 +124,8 @@ def files_name(server: ModelServer) -> str:
 
 
 def file_keys(files: Sequence[File]) -> dict[str, File]:
-    """Returns ConfigMap key -> file: the path with ``_`` for ``/``, or its digest if that is not a valid key or another
-    file's."""
+    """Returns ConfigMap key -> file. The key is the path with ``_`` for ``/``, or the path's digest if that is not a
+    valid key or already used."""
     keys: dict[str, File] = {}
     for file in files:
         plain = file.path.replace("/", "_")
@@ -146,7 +148,7 @@ def deployment(server: ModelServer, scale: Scale) -> Object:
 
 
 def pod_template(server: ModelServer) -> Object:
-    """Builds the pod of a ModelServer. Raises InvalidSpecError if its patches cannot be applied."""
+    """Builds the pod template of a ModelServer. Raises InvalidSpecError if its patches cannot be applied."""
     labels = {**server.labels, **server.selector} | {MANAGED_BY: MANAGER} | dict(server.pod_labels)
     pod = _patched(
         server, {"metadata": {"labels": labels, "annotations": dict(server.pod_annotations)}, "spec": _pod(server)}
@@ -164,12 +166,12 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     selector: Mapping[str, str]
     scale: Scale
     startup_seconds: int
-    """That a pod may take to start."""
+    """How long a pod may take to start."""
 
 
 def deployment_of(template: Object, rollout: Rollout) -> Object:
-    """Builds a Deployment of pods with a finished template. It adds the selector's labels, our label, and the digest
-    that distinguishes them from pods of an older spec."""
+    """Builds a Deployment from a finished pod template. Adds the selector's labels, our label, and the digest that
+    distinguishes the pods from those of an older spec."""
     spec = {
         **({} if rollout.scale.replicas is None else {"replicas": rollout.scale.replicas}),
         "selector": {"matchLabels": dict(rollout.selector)},
@@ -204,8 +206,8 @@ def _marked(template: Object) -> Object:
 
 
 def _revision_input(server: ModelServer, spec: Object) -> Object | list[Object]:
-    """Returns everything whose change replaces the pods: their spec, the files that running pods have mounted, and the
-    changes that patches make to their labels and annotations."""
+    """Returns everything whose change must replace the pods: their spec, the files that running pods have mounted, and
+    patches of their labels and annotations."""
     files = {file.path: file.content for file in server.files}
     patches = (*server.own_patches, *server.patches)
     marks = [patch for patch in patches if str(patch.get("path", "")).startswith("/metadata")]
@@ -213,10 +215,9 @@ def _revision_input(server: ModelServer, spec: Object) -> Object | list[Object]:
 
 
 def with_labels_of(desired: Object, observed: Object | None) -> Object:
-    """Returns the Deployment with the pods' labels and annotations as observed, if their spec and files are as
-    observed.
+    """Returns the Deployment with the observed pod labels and annotations, if spec and files of its pods are unchanged.
 
-    A label alone is no reason to replace pods; it comes to them with the next change that is one.
+    A changed label alone does not replace pods; it is applied together with the next change that does.
     """
     old, new = ((item or {}).get("spec", {}).get("template", {}) for item in (observed, desired))
     if template_digest(old) != template_digest(new):
@@ -250,8 +251,8 @@ def digest(value: object) -> str:
 
 
 def _patched(server: ModelServer, pod: Object) -> Object:
-    """Returns the pod after the author's patches and the operator's, which may change anything but the Deployment's
-    selector labels."""
+    """Returns the pod after the author's and then the operator's patches, which may change everything except the
+    Deployment's selector labels."""
     patched_pod = _apply_patches(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
     return _apply_patches(server, patched_pod, server.patches, "InvalidConfig", server.patches_field)
 
@@ -286,8 +287,8 @@ def _pod(server: ModelServer) -> Object:
         "volumes": pod_volumes,
     }
     spec = {field: value for field, value in optional.items() if value}
-    # Variables for every Service of the namespace: thousands where there are many models, and an engine takes some of
-    # them for its own settings (VLLM_PORT of a Service called vllm).
+    # These are variables for every Service of the namespace: thousands with many models, and an engine reads some of
+    # them as its own settings (VLLM_PORT of a Service called vllm).
     spec["enableServiceLinks"] = False
     if not server.service_account:
         spec["automountServiceAccountToken"] = False
@@ -303,7 +304,7 @@ def _file_mounts(server: ModelServer) -> list[Mount]:
 
 
 def _answering(server: ModelServer) -> Object:
-    """Returns the fields of a container that answers requests."""
+    """Returns the additional fields of a container that answers requests."""
     probes, hook = server.probes, server.drain.hook(server.port)
     defaults = {
         "startupProbe": _probe(probes.startup),
@@ -340,7 +341,7 @@ def container_spec(container: Container, mounts: Sequence[Mount], answering: Obj
         "args": list(container.args),
         **(answering or {}),
         "securityContext": container.security,
-        # Puts the last log lines of a container that failed into the pod's status, where the diagnosis reads them.
+        # Copies the last log lines of a failed container into the pod's status, for the diagnosis.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [*(_mount(mount) for mount in mounts), *container.further_mounts],
         "env": list(container.env),

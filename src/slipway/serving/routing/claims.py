@@ -1,15 +1,15 @@
-"""Claims: which ids a Service may have at all, and who of several has one. Pure.
+"""Claims: which IDs a Service may have, and which of several Services gets one. Pure.
 
-What a Service may have is said by three rules, which hold also while the rightful owner is away:
+Three rules decide which IDs a Service may have, even if the rightful owner does not exist at the moment:
 
-- ``namespace/...`` belongs to that namespace. A first part that could be the name of a namespace counts as one, whether
-  there is such a namespace or not: it may be made again tomorrow. The operator has to name organizations of hubs that
-  look so (``meta-llama``); those with capitals or dots (``Qwen``) cannot be namespaces.
-- An id that the operator gave to a namespace belongs to it.
-- Services of namespaces that the operator did not choose get none.
+- ``namespace/...`` belongs to that namespace. A first part that could be a namespace's name counts as one even if the
+  namespace does not exist, because it may be created later. The operator must list organizations of hubs with such
+  names (``meta-llama``); names with capitals or dots (``Qwen``) cannot be namespaces.
+- An ID that the operator assigned to a namespace belongs to it.
+- Services in namespaces that the operator did not select get no ID.
 
-Of those that may have an id as a name the oldest has it, then the oldest of those that may have it as an alias.
-Controller and gateway both ask here, so that the status of a model says what the gateway does.
+Of the Services that may have an ID as a name the oldest gets it; if there is none, the oldest that may have it as an
+alias. Controller and gateway both use these rules, so a model's status matches the gateway's behavior.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ NOT_ROUTED = "is not served, because the gateway does not serve its namespace (r
 
 
 class Rules(NamedTuple):
-    """The operator's choices."""
+    """The operator's rules."""
 
     owners: Mapping[str, str] = {}
-    """Id -> the one namespace whose Services may have it."""
+    """ID -> the only namespace whose Services may have it."""
     organizations: frozenset[str] = frozenset()
-    """First parts of ids that mean an organization of a hub, though a namespace could have that name."""
+    """First parts of IDs that name an organization of a hub, although they could be a namespace's name."""
     namespaces: frozenset[str] | None = None
-    """Those whose Services are served; None: all."""
+    """Namespaces whose Services are served; None: all."""
 
     def serves(self, namespace: str) -> bool:
-        """Whether Services of this namespace are served at all."""
+        """Whether Services of this namespace are served."""
         return self.namespaces is None or namespace in self.namespaces
 
     def refusal(self, namespace: str, model: str) -> str:
@@ -55,7 +55,7 @@ class Rules(NamedTuple):
         return f"belongs to namespace {first}, unless hubOrganizations names {first}"
 
     def apply(self, service: RoutedService) -> RoutedService:
-        """The Service with those of its ids refused that it may not have, and without such aliases."""
+        """Returns the Service with its forbidden IDs marked as refused, and its forbidden aliases removed."""
         refused_models = {model for model, _unused in service.refused}
         qualified = (service.qualified,) if service.qualified else ()
         ids = [model for model in dict.fromkeys((*service.route.models, *qualified)) if model not in refused_models]
@@ -70,7 +70,7 @@ class Rules(NamedTuple):
 
 
 DEFAULT = Rules()
-"""Of an operator who chose nothing: ``namespace/...`` belongs to that namespace all the same."""
+"""Rules without any settings of the operator: ``namespace/...`` still belongs to that namespace."""
 
 
 def _first(name: str) -> bool:
@@ -92,25 +92,25 @@ def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: st
 
 
 def only_name(namespace: Object) -> Object:
-    """Of a namespace nothing else is kept."""
+    """Returns a namespace with nothing but its identity."""
     metadata = namespace["metadata"]
     return {"metadata": {field: metadata[field] for field in ("name", "uid", "resourceVersion") if field in metadata}}
 
 
 def age(service: RoutedService) -> tuple[int, str]:
-    """Sort key of Services: the oldest first, then by ``namespace/name``."""
+    """Sort key of Services: oldest first, then by ``namespace/name``."""
     return service.since, service.key
 
 
 def by_age(services: Iterable[RoutedService]) -> list[RoutedService]:
-    """Services in the order in which they get ids."""
+    """Returns the Services in the order in which they get IDs."""
     return sorted(services, key=age)
 
 
 def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
     """Decides which Service answers for each public model name.
 
-    Controller and gateway both call this and ``owners``, so that the status of a model says what the gateway does.
+    Controller and gateway both call this and ``owners``, so a model's status matches the gateway's behavior.
     """
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
@@ -120,7 +120,7 @@ def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
 
 
 def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
-    """Decides which Service answers for each qualified ID. Two of different APIs may share one."""
+    """Decides which Service answers for each qualified ID. Two Services of different APIs may share one."""
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
         if service.qualified and not service.why_not(service.qualified):
@@ -129,7 +129,7 @@ def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
 
 
 def alias_holders(services: Iterable[RoutedService], names: Container[str]) -> dict[str, RoutedService]:
-    """Decides which Service answers for each alias. `names`: ids that Services have as names of their own."""
+    """Decides which Service answers for each alias. ``names``: IDs that are names of Services."""
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
         for alias in service.route.aliases:

@@ -6,18 +6,19 @@ import msgspec
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """The report of all gateways together about one Service."""
+    """The combined report of all gateways about one Service."""
 
     busy: bool
-    """Whether requests for it are in flight or waiting."""
+    """Whether requests for the Service are in flight or waiting."""
     since: float
-    """Unix seconds since when ``busy`` has this value, as far as this process has observed it."""
+    """Unix time since which ``busy`` has had this value, as far as this process has observed it."""
 
 
 def observe(before: Demand | None, requests: int, now: float, *, complete: bool) -> Demand | None:
     """Returns the demand after another observation; None: unknown yet.
 
-    ``complete``: whether all gateways answered. A gateway that did not may have requests, so no Service becomes idle.
+    ``complete``: whether all gateways answered. A silent gateway may have requests, so without it no Service becomes
+    idle.
     """
     busy = requests > 0
     if not busy and not complete:

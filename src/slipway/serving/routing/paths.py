@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 
 class ModelPath(NamedTuple):
-    """A path that takes POST with the model ID in its body."""
+    """A path that accepts POST with the model ID in its body."""
 
     path: str
     form: bool = False
-    """Whether the body is a form with a field ``model``; else it is JSON."""
+    """Whether the body is a form with a field ``model``; otherwise it is JSON."""
     prompt: str = ""
-    """The field of the body that holds a prompt, where requests that begin alike may share an engine's work."""
+    """The body's field with the prompt, if an engine can reuse its work for requests with the same beginning."""
     anthropic: bool = False
-    """Whether clients expect errors in the shape of Anthropic's protocol; else in that of OpenAI's."""
+    """Whether clients expect errors in Anthropic's format; otherwise in OpenAI's."""
 
 
 PATHS: tuple[ModelPath, ...] = (
@@ -39,27 +39,29 @@ PATHS: tuple[ModelPath, ...] = (
     ModelPath("/v1/images/edits", form=True),
     ModelPath("/v1/images/variations", form=True),
 )
-"""Those of Anthropic's protocol first, forms last. A list, not a prefix: engines have administrative paths too."""
+"""Paths of Anthropic's protocol first, forms last. A list instead of a prefix, because engines also have administrative
+paths."""
 
 STORED_RESPONSE = "/v1/responses/{id}"
-"""A response that the engine keeps, and what can be done with it."""
+"""A response that the engine stores, with all operations on it."""
 SESSION = "/v1/realtime"
 """A WebSocket."""
 
 NAMES = (*(one.path for one in PATHS), STORED_RESPONSE, SESSION)
-"""All that an engine may know: those, and two whose model stands in the query."""
+"""All paths that an engine may support, including two with the model in the query."""
 BITS: Mapping[str, int] = {path: 1 << number for number, path in enumerate(NAMES)}
-"""A number for each path, so that a set of them is the sum of theirs."""
+"""A bit for each path, so that a set of paths is the sum of their bits."""
 FIRST_OPENAI = min(BITS[one.path] for one in PATHS if not one.anthropic)
 FIRST_FORM = min(BITS[one.path] for one in PATHS if one.form)
 
 
 def all_but(*lacking: str) -> tuple[str, ...]:
-    """Every path but these."""
+    """Returns every path except these."""
     return tuple(path for path in NAMES if path not in lacking)
 
 
 def unknown(served: Iterable[str]) -> int:
-    """The set of the paths that are not among these; none where nothing is told."""
+    """Returns the set of the paths that are not served; empty if ``served`` is empty, which means that it is not
+    known."""
     paths = frozenset(served)
     return sum(bit for path, bit in BITS.items() if path not in paths) if paths else 0

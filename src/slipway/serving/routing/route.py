@@ -1,8 +1,8 @@
 """Routes: the model names for which a Service answers.
 
-The controller writes them, users may write them by hand, and the gateway reads them. A Service takes part if it has the
+The controller writes them, users may write them by hand, and the gateway reads them. A Service is routed if it has the
 label ``slipway.inference/route: "true"``. Its annotation with the same name holds a :class:`Route` as JSON. Every field
-has a default, so that an engine deployed by hand needs only the label.
+has a default, so an engine deployed by hand needs only the label.
 """
 
 from __future__ import annotations
@@ -20,43 +20,44 @@ from slipway.kube.objects import Object, created_unix, resource_version
 ROUTE = "slipway.inference/route"
 """Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
 MOST_BYTES = 16384
-"""Largest annotation, in bytes; a longer one is a fault."""
+"""Maximum size of the annotation in bytes; a longer one is an error."""
 OVERSIZED = " " * (MOST_BYTES + 1)
-"""Replaces every longer annotation in the cache: it gives the same fault, and is one shared text."""
+"""Replaces every longer annotation in the cache: it causes the same error, and all copies share one string."""
 MOST_LABELS = 100
-"""Labels of a route at most: the gateway compares all of them with a selector."""
+"""Maximum labels of a route, because the gateway compares all of them with a selector."""
 MOST_LABEL_CHARACTERS = 8192
-"""Characters of labels that the controller writes into a route at most, to keep its annotation below the limit."""
+"""Maximum total length of the labels that the controller writes into a route, in characters, to keep its annotation
+below the limit."""
 MOST_IDS = 64
 MOST_ALIAS_CHARACTERS = 4096
-"""Characters of aliases that the controller writes into a route at most, for the same reason."""
+"""Maximum total length of the aliases that the controller writes into a route, in characters, for the same reason."""
 MOST_FEATURES = 64
 MOST_PATHS = 64
 MOST_TARGETS = 16
 MOST_TARGET_CHARACTERS = 16384
-"""What the ids and conditions of all targets may have together, where the gateway keeps them."""
+"""Maximum total length of the IDs and conditions of all targets, in characters, as the gateway stores them."""
 MOST_PORTS = 100
-"""Ports of a routed Service."""
+"""Maximum ports of a routed Service."""
 _ID = r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}"
 MODEL_ID = re.compile(_ID)
-"""Ids that need no quoting in HAProxy's maps and commands. Wide enough for the ids of every public hub."""
+"""IDs that need no quoting in HAProxy's maps and commands. The pattern accepts the IDs of every public hub."""
 NOT_HELD = "\0"
-"""Replaces an annotation that was not cached, because its namespace has used its budget."""
+"""Replaces an annotation that was not cached because its namespace has exhausted its budget."""
 _MOST_SOURCE, _MOST_OWNER = 512, 253
 _MAX_LISTED_IDS, _MAX_ID_CHARACTERS = 3, 64
-"""How many refused ids a message names, and how much of each."""
+"""How many refused IDs a message lists, and the maximum length of each."""
 
 
 class PrefixHash(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Hashing with bounded loads over the first characters of a prompt."""
+    """Consistent hashing with bounded loads over the beginning of a prompt."""
 
     mean_load_factor: int = 125
-    """Percent of the mean load that no endpoint may exceed while another one can take the request."""
+    """Percentage of the mean load that no endpoint may exceed while another one can take the request."""
     prefix_char_length: int = 100
-    """Characters of the prompt that are hashed."""
+    """Number of characters of the prompt that are hashed."""
 
 
-# Whoever may annotate a Service writes a route, and its texts reach paths of the API server and commands of HAProxy.
+# Anyone who may annotate a Service can write a route, and its texts reach paths of the API server and HAProxy commands.
 _DomainName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")]
 _ServiceName = Annotated[str, msgspec.Meta(pattern=r"\A([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?\Z")]
 _Version = Annotated[str, msgspec.Meta(pattern=r"\Av[0-9]{1,3}((alpha|beta)[0-9]{1,3})?\Z")]
@@ -78,7 +79,8 @@ _LabelValue = Annotated[str, msgspec.Meta(max_length=63)]
 
 
 TEXT_GENERATION = "TextGeneration"
-"""The feature of models that generate text. Of models that tell their features, the list shows these by default."""
+"""The feature of models that generate text. The model list shows these by default, along with models without
+features."""
 
 
 class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
@@ -91,36 +93,36 @@ class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class When(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The requests that a target is for. All conditions must hold."""
+    """The requests that a target accepts. All conditions must hold."""
 
     headers: Annotated[Mapping[_HeaderName, _HeaderValues], msgspec.Meta(max_length=8)] = {}
-    """Values of which a header has to have one, by its name."""
+    """Header name -> accepted values; the header must have one of them."""
     models: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern=rf"\A{_ID}\Z")], ...], msgspec.Meta(max_length=MOST_IDS)
     ] = ()
-    """Ids of which the request has to name one. Empty: any of the route's."""
+    """Accepted IDs, one of which the request must name. Empty: any ID of the route."""
 
 
 class Target(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A routed Service of the same namespace that answers requests for another one's IDs.
 
-    Of each order one target gets its turn, by weight among those that have an endpoint. The next order follows where it
-    fails before its answer begins. Targets of a target are not asked.
+    For each order, the gateway chooses one of the targets that have an endpoint, by weight. If it fails before its
+    response begins, the gateway continues with the next order. Targets of a target are ignored.
     """
 
     service: _ServiceName = ""
-    """Empty: the Service whose route this is."""
+    """Empty: the Service that has the route."""
     weight: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1
-    """Its share beside the weights of its order. 0: only where no other of its order has an endpoint."""
+    """Its weight among the targets of the same order. 0: used only if no other target of this order has an endpoint."""
     order: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
-    """Smaller ones get their turn first."""
+    """Targets with a smaller order are used first."""
     when: When = When()
     only: bool = False
-    """Whether requests that it is for go to no target of a later order."""
+    """Whether requests that this target accepts never go to a target of a later order."""
     wait_seconds: _Wait = 0
-    """How long a request waits for its endpoints before the next order has its turn."""
+    """How long a request waits for endpoints of the target before the next order is used."""
     answer_seconds: _Wait = 0
-    """How long it may take to begin its answer. 0: as long as any model."""
+    """How long the target may take to begin its response. 0: the limit of all models."""
 
 
 class Refusal(msgspec.Struct, frozen=True, rename="camel"):
@@ -133,52 +135,55 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel"):
 class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the gateway needs to know about a Service in addition to its endpoints.
 
-    Unknown fields are ignored, so that an older gateway reads what a newer controller writes.
+    Unknown fields are ignored, so an older gateway can read what a newer controller writes.
     """
 
     models: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_IDS)] = ()
-    """Public model ids, the first one the primary. Empty: the Service's name."""
+    """Public model IDs, the primary one first. Empty: the Service's name."""
     port: _PortName = ""
     """Name of the Service's port that speaks the OpenAI protocol. Empty: the first port."""
     created: _Seconds = 0
-    """Unix seconds at which the model was declared, for its card. 0: the Service's creation."""
+    """Unix time at which the model was declared, for its model card. 0: the Service's creation."""
     owned_by: Annotated[str, msgspec.Meta(max_length=_MOST_OWNER, pattern=_PLAIN)] = "slipway"
     """``owned_by`` of the model card."""
     source: Annotated[str, msgspec.Meta(max_length=_MOST_SOURCE, pattern=_PLAIN)] = ""
-    """Where the weights come from, for people: ``hf:<repo>/<file>``. Shown in the model card when set."""
+    """Origin of the weights, for people: ``hf:<repo>/<file>``. If set, the model card shows it."""
     name: _Name = ""
-    """The model's name within its namespace, for the id ``namespace/name`` that always works. Empty: the Service's."""
+    """The model's name within its namespace, for the ID ``namespace/name``, which always works. Empty: the Service's
+    name."""
     strategy: Literal["LeastLoad", "PrefixHash"] = "LeastLoad"
     """How an endpoint is chosen."""
     prefix_hash: PrefixHash = PrefixHash()
-    """Read with the strategy PrefixHash only."""
+    """Used only with the strategy PrefixHash."""
     features: Annotated[tuple[_Feature, ...], msgspec.Meta(max_length=MOST_FEATURES)] = ()
     """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: unknown."""
     labels: Annotated[Mapping[_LabelKey, _LabelValue], msgspec.Meta(max_length=MOST_LABELS)] = {}
-    """The model's labels, for requests that choose by ``X-Label-Selector``."""
+    """The model's labels, for requests that select models with ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
     """What to scale from zero. None: requests wait for endpoints, and nothing is scaled."""
     wake_seconds: _Wait = 0
-    """How long requests wait for its endpoints if the controller starts it for them. The gateway's own limit for models
-    that are started from zero still holds. 0: as ``scale`` has it."""
+    """How long requests wait for its endpoints if the controller starts it on demand. The gateway's own limit for
+    models that are started from zero still applies. 0: the limit of ``scale``."""
     drop_model_field: bool = False
-    """Whether to hide a form's field ``model`` from the engine, which would misread it as a name of its own."""
+    """Whether to hide a form's field ``model`` from the engine, which would misinterpret it as a name of its own
+    models."""
     aliases: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_IDS)] = ()
-    """Ids that it answers for where no Service has them as names of its own, nor an older one as an alias. One that it
-    may not have, or that nobody can ask for, is left out without a word."""
+    """IDs for which it answers if they are not a Service's name, nor an older Service's alias. Forbidden or invalid
+    aliases are silently ignored."""
     internal: bool = False
-    """Whether it answers for no id at all, but only as another's target. ``models`` and ``aliases`` are not read."""
+    """Whether it answers only as another Service's target, without its own IDs. ``models`` and ``aliases`` are
+    ignored."""
     targets: Annotated[tuple[Target, ...], msgspec.Meta(max_length=MOST_TARGETS)] = ()
-    """Who answers for these ids. Empty: the Service itself."""
+    """Services that answer for these IDs. Empty: the Service itself."""
     paths: Annotated[tuple[_Path, ...], msgspec.Meta(max_length=MOST_PATHS)] = ()
-    """Paths that the engine serves. A request for another path of a model is refused before the engine is asked. Empty:
-    not told, and none is refused."""
+    """Paths that the engine serves. The gateway rejects requests for other model paths. Empty: unknown, and nothing is
+    rejected."""
     refusal: Refusal | None = None
-    """Of an internal Service: it stands for a model that cannot be served."""
+    """Set if the (internal) Service represents a model that cannot be served."""
 
 
 class InvalidRouteError(ValueError):
-    """The annotation is not a valid route. The message names the place."""
+    """The annotation is not a valid route. The message names the field."""
 
 
 class Refused(NamedTuple):
@@ -186,30 +191,31 @@ class Refused(NamedTuple):
 
     model: str
     why: str
-    """Goes on where a sentence begins with the id."""
+    """The reason, as the end of a sentence that begins with the ID."""
 
 
 class RoutedService(NamedTuple):
-    """A Service that takes part in routing, with all defaults of its route."""
+    """A routed Service, with all defaults of its route filled in."""
 
     namespace: str
     name: str
     route: Route
     since: int
-    """Unix seconds of the Service's creation, which only the API server can set: it decides name conflicts."""
+    """Unix time of the Service's creation, which only the API server can set. It decides name conflicts."""
     refused: tuple[Refused, ...] = ()
-    """Of its public ids and its qualified one; what cannot stand in a table is no longer among the route's models."""
+    """Refused public IDs, and the qualified ID if refused. Invalid ones have been removed from the route's models."""
     denied: tuple[Refused, ...] = ()
-    """Of its aliases, and no longer among the route's: no fault, but of use to whoever asks why nobody answers."""
+    """Refused aliases, already removed from the route. They are not an error, but explain why requests for them are not
+    answered."""
 
     @property
     def key(self) -> str:
-        """``namespace/name`` of the Service, the order in which equals are decided."""
+        """``namespace/name`` of the Service, which breaks ties."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def qualified(self) -> str:
-        """The model id that always reaches this Service; empty for an internal one."""
+        """The model ID that always reaches this Service; empty for an internal one."""
         return "" if self.route.internal else f"{self.namespace}/{self.route.name}"
 
     @property
@@ -222,22 +228,22 @@ class RoutedService(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """What is wrong with its IDs, in one sentence that names the first few; empty if nothing is."""
+        """The problems of its IDs, in one sentence that lists the first few; empty if there are none."""
         complaints = [f"model id {_short(model)} {why}" for model, why in self.refused[:_MAX_LISTED_IDS]]
         rest = len(self.refused) - len(complaints)
         return "; ".join([*complaints, *([f"and {rest} more IDs cannot be served"] if rest else [])])
 
     def why_not(self, model: str) -> str:
-        """Why the Service may not have an id; empty if it may."""
+        """Returns why the Service may not have an ID; empty if it may."""
         if not self.refused:
             return ""
         return next((why for refused, why in self.refused if refused == model), "")
 
 
 def routed_service(service: Object) -> RoutedService:
-    """Reads the route of a labelled Service. Invalid IDs are refused; the others count.
+    """Reads the route of a labelled Service. Invalid IDs are refused without affecting the others.
 
-    Raises InvalidRouteError where the annotation is not a route or names a port that the Service lacks.
+    Raises InvalidRouteError if the annotation is not a route or names a port that the Service lacks.
     """
     metadata = service["metadata"]
     route = _parse_route((metadata.get("annotations") or {}).get(ROUTE, "{}"))
@@ -261,7 +267,7 @@ def routed_service(service: Object) -> RoutedService:
 
 
 def _parse_route(text: str) -> Route:
-    """Parses the annotation. It is untrusted: raises InvalidRouteError for whatever is wrong with it."""
+    """Parses the annotation. It is untrusted: raises InvalidRouteError for any problem."""
     if text == NOT_HELD:
         raise InvalidRouteError(
             f"the annotations {ROUTE} of this namespace's Services are too large in total: remove some"
@@ -276,7 +282,7 @@ def _parse_route(text: str) -> Route:
 
 
 def _target_characters(route: Route) -> int:
-    """Each target has its conditions, and the ids of the route that it may have in common."""
+    """Returns the total length of all targets: each has its conditions, and may repeat all IDs of the route."""
     ids = sum(map(len, (*route.models, *route.aliases)))
     values = (
         3 * len(value.encode())
@@ -297,15 +303,16 @@ def _short(text: str) -> str:
 
 
 class Routes:
-    """The routes of Services, each read once for each version of its Service."""
+    """The routes of Services, parsed once for each version of a Service."""
 
     def __init__(self, finish: Callable[[RoutedService], RoutedService] = lambda service: service) -> None:
-        """``finish`` adds what else is known for good of a Service when it is read."""
+        """``finish`` adds whatever else depends only on the Service, once it has been parsed."""
         self._finish = finish
         self._parsed: dict[str, tuple[str, RoutedService | InvalidRouteError]] = {}
 
     def read(self, service: Object) -> RoutedService:
-        """As :func:`routed_service`, cached. Raises InvalidRouteError, for unexpected exceptions too."""
+        """Returns the same as :func:`routed_service`, cached. Raises InvalidRouteError, even for unexpected
+        exceptions."""
         ident, version = service["metadata"].get("uid", ""), resource_version(service)
         before, outcome = self._parsed.get(ident, ("", None))
         if outcome is None or before != version:
@@ -320,31 +327,31 @@ class Routes:
         try:
             return self._finish(routed_service(service))
         except InvalidRouteError as error:
-            return InvalidRouteError(str(error))  # without the traceback, which would hold on to the Service
+            return InvalidRouteError(str(error))  # without the traceback, which would keep the Service in memory
         except Exception as error:  # noqa: BLE001 - one Service must not end what serves the others
             return InvalidRouteError(f"it cannot be read ({type(error).__name__})")
 
     def keep(self, services: Iterable[Object]) -> None:
-        """Forgets all but these."""
+        """Forgets all Services except these."""
         uids = {service["metadata"].get("uid", "") for service in services}
         if len(self._parsed) > len(uids):
             self._parsed = {ident: cached for ident, cached in self._parsed.items() if ident in uids}
 
     def forget(self, service: Object) -> None:
-        """Forgets one that is gone."""
+        """Forgets a deleted Service."""
         self._parsed.pop(service["metadata"].get("uid", ""), None)
 
 
 def bounded(annotation: str) -> str:
-    """The annotation as it is cached: a text that is too long is not kept in memory."""
+    """Returns the annotation for the cache, in which texts that are too long are replaced."""
     return annotation if len(annotation) <= MOST_BYTES else OVERSIZED
 
 
 def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Labels and annotations that make a Service take part.
+    """Returns the labels and annotations of a routed Service.
 
-    What people are shown is cut to the length that a route may have, as it comes from a spec that may be longer. Of
-    aliases the first are kept.
+    Texts for people come from a spec, where they may be longer than a route allows, so they are cut. Only the first
+    aliases are kept.
     """
     shown = msgspec.structs.replace(
         route,
@@ -356,13 +363,13 @@ def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 def _cut(text: str, most: int) -> str:
-    """Without control characters, and no longer than that."""
+    """Removes control characters, and cuts the text to ``most`` characters."""
     plain = _CONTROL.sub("", text)
     return plain if len(plain) <= most else f"{plain[: most - 3]}..."
 
 
 def _first(aliases: Sequence[str]) -> tuple[str, ...]:
-    """The first of them, no more than a route may have."""
+    """Returns as many of the first aliases as a route may have."""
     characters = accumulate(map(len, aliases))
     return tuple(alias for alias, upto in zip(aliases, characters, strict=True) if upto <= MOST_ALIAS_CHARACTERS)[
         :MOST_IDS

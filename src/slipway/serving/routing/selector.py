@@ -1,4 +1,4 @@
-"""Label selectors in Kubernetes' own syntax. Pure."""
+"""Label selectors in Kubernetes' syntax. Pure."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class InvalidSelectorError(ValueError):
 
 
 class Requirement(NamedTuple):
-    """One condition: `operator` is one of exists, absent, in, notin, <, >."""
+    """One condition. ``operator`` is exists, absent, in, notin, < or >."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels fulfil it."""
+        """Whether these labels meet the condition."""
         label = labels.get(self.key)
         if self.operator in ("absent", "notin"):
             return label is None or (self.operator == "notin" and label not in self.values)
@@ -47,7 +47,7 @@ class Requirement(NamedTuple):
 
 
 def parse(*selectors: str) -> tuple[Requirement, ...]:
-    """Parses selectors that must all match. One without text matches everything. Raises InvalidSelectorError."""
+    """Parses selectors that must all match. An empty one matches everything. Raises InvalidSelectorError."""
     return tuple(requirement for text in selectors if text.strip() for requirement in _parse(text))
 
 
@@ -64,7 +64,7 @@ def _parse(text: str) -> Iterable[Requirement]:
 
 
 def chosen(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
-    """Whether the labels fulfil all of them."""
+    """Whether the labels meet all requirements."""
     return all(requirement.holds(labels) for requirement in requirements)
 
 

@@ -1,4 +1,4 @@
-"""Adapters: the state of a resource's adapters over all of its pods. Pure."""
+"""Adapters: the combined state of a resource's adapters in all of its pods. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from slipway.serving.wire.agent import Adapter, AdapterState, AgentReport
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How far one adapter is."""
+    """The state of one adapter."""
 
     adapter: Adapter
     phase: Literal["Loading", "Loaded", "Failed"]
     """Loaded: every pod that serves the model has it."""
     message: str = ""
-    """Of a failure: where, and why."""
+    """For a failure: where it happened, and why."""
 
 
 def standings(
     adapters: Iterable[Adapter], pods: Iterable[Object], reports: Mapping[str, AgentReport]
 ) -> tuple[Standing, ...]:
-    """Returns the state of each adapter. ``reports``: the last reports of the loaders in the pods, by uid of the
-    pod."""
+    """Returns the state of each adapter. ``reports``: the last reports of the loaders in the pods, by pod uid."""
     serving = [pod for pod in pods if not deleting(pod) and is_ready(pod)]
     states = {(uid(pod), state.name): state for pod in serving for state in _states(reports, pod)}
     return tuple(_standing(adapter, serving, states) for adapter in adapters)

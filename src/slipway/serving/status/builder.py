@@ -1,4 +1,4 @@
-"""Status: builds every status, and the one condition in it that a rejection changes. Pure."""
+"""Status: builds every status, including the condition that reports a rejection. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ACCEPTED = "Accepted"
 
 
 def first_rejection(*causes: object) -> Rejection | None:
-    """The first permanent rejection among ``causes``, otherwise the first one that is retried.
+    """Returns the first permanent rejection among ``causes``, otherwise the first one that is retried.
 
-    An InvalidSpecError is a permanent rejection. Other values, such as valid views, are none.
+    An InvalidSpecError counts as a permanent rejection. Other values, such as valid views, are ignored.
     """
     rejections = [
         Rejection(cause.reason, cause.message) if isinstance(cause, InvalidSpecError) else cause
@@ -28,16 +28,16 @@ def first_rejection(*causes: object) -> Rejection | None:
 
 
 def permanent(rejection: Rejection | None) -> Rejection | None:
-    """The rejection if only a change of the spec or of the cluster ends it.
+    """Returns the rejection if only a change of the spec or of the cluster can resolve it.
 
-    While a rejection is retried, existing objects keep serving, so it changes nothing but :func:`verdict`.
+    While a rejection is retried, existing objects keep serving, so it affects only :func:`verdict`.
     """
     return None if rejection is None or rejection.retryable else rejection
 
 
 def verdict(rejection: Rejection | None, message: str, *, type_: str = ACCEPTED, reason: str = "Valid") -> Condition:
-    """The condition of a resource's plan: True if it is in place, False if it is rejected, Unknown while the rejection
-    is retried. ``message`` and ``reason`` are those of True."""
+    """Returns the condition of a resource's plan: True if it is applied, False if it is rejected, Unknown while the
+    rejection is retried. ``message`` and ``reason`` are those of True."""
     if rejection is None:
         return Condition(type_, "True", reason, message)
     status = "Unknown" if rejection.retryable else "False"
@@ -53,9 +53,9 @@ def build_status(
     rechecks: Iterable[float | None] = (),
     passed_through: frozenset[str] = frozenset(),
 ) -> StatusResult:
-    """The status of ``resource``: the fields of its API, then the conditions, then the ``trailing`` fields.
+    """Builds the status of ``resource``: the fields of its API, then the conditions, then the ``trailing`` fields.
 
-    ``rechecks``: seconds until each part may change by time alone; the shortest counts.
+    ``rechecks``: seconds after which each part may change without an event; the shortest counts.
     """
     observed = generation(resource)
     marked = [msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions]

@@ -1,8 +1,8 @@
 """Report: the conditions of every served model, in all APIs. Pure.
 
 Accepted: the spec can be served and its objects exist. Available: at least one replica answers. Progressing: pods of
-the newest spec are starting; ``False/Complete`` once all of them answer, ``False/<failure>`` if they cannot without a
-change. Routed: the gateway serves the model under its name.
+the latest spec are starting; ``False/Complete`` once all of them answer, ``False/<failure>`` if they cannot until
+something changes. Routed: the gateway serves the model under its name.
 """
 
 from __future__ import annotations
@@ -24,44 +24,45 @@ from slipway.serving.status.builder import permanent, verdict
 MODEL_ID = "modelId"
 """Field of a status: the ID that clients send."""
 REPORTED = frozenset({"Accepted", "Available", "Progressing", ROUTED})
-"""Types of the conditions that a report has, with the one of ``routed``."""
+"""Types of the conditions in a report, including the one of ``routed``."""
 PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut"})
-"""Reasons of a report that models go through on their way, so that they are no news."""
+"""Reasons that models pass through during a rollout, which cause no Events."""
 SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
-"""Reasons for ``False`` with which all is well."""
+"""Reasons with which ``False`` is a normal state."""
 STARTING = "No replica answers yet; the first start downloads the weights."
 ON_THEIR_WAY = "Replicas of the latest spec are starting."
 SERVING = frozenset({DEPLOYMENT, LEADER_WORKER_SET})
 """Kinds of workloads whose replicas answer requests."""
 MAX_LISTED = 3
-"""How many aliases a message names."""
+"""The most aliases that a message lists."""
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What must happen before pods are created, or why there are none. It is not a failure."""
+    """What must happen before pods are created, or why there are none. This is not a failure."""
 
     reason: str
     message: str
 
 
 class Component(msgspec.Struct, frozen=True):
-    """One workload of a resource, as last observed, and its failure."""
+    """One workload of a resource as last observed, and its diagnosis."""
 
     workload: Object | None
-    """None while there is none."""
+    """None if it does not exist."""
     diagnosis: Diagnosis
     name: str = ""
-    """As messages have it, where there are several."""
+    """Name for messages, if there are several components."""
 
     @property
     def ready(self) -> int:
-        """How many of its replicas answer."""
+        """The number of replicas that answer."""
         number: int = ((self.workload or {}).get("status") or {}).get("readyReplicas", 0)
         return number
 
 
 class Report(msgspec.Struct, frozen=True):
-    """``phase`` is Ready, Failed or Pending. The conditions have no times and no generation yet."""
+    """Phase, numbers of replicas, and conditions without times and generation. ``phase`` is Ready, Failed or
+    Pending."""
 
     phase: str
     replicas: int
@@ -76,14 +77,15 @@ def report(
     pending: Pending | None = None,
     starting: str = STARTING,
 ) -> Report:
-    """``components``: at least one; requests are answered if all of them have a replica. ``others``: the API's own
-    conditions, including Routed. ``starting``: the message while nothing is wrong and nothing answers."""
+    """Builds the report. ``components``: at least one; requests are answered if each has a ready replica. ``others``:
+    the API's own conditions, including Routed. ``starting``: the message while nothing answers although nothing is
+    wrong."""
     replicas = sum(((one.workload or {}).get("status") or {}).get("replicas", 0) for one in components)
     ready = all(one.ready for one in components)
     refused = permanent(rejection)
     wrong = next((one.diagnosis.failure for one in components if one.diagnosis.failure), None)
     failure = Failure(refused.reason, "See the condition Accepted.") if refused else wrong
-    # A failure is told once: where Available tells it, Progressing points there.
+    # A failure is described once: if Available describes it, Progressing refers to that.
     elsewhere = failure and not refused and not ready
     stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
     conditions = (
@@ -100,7 +102,7 @@ def _available(components: Sequence[Component], failure: Failure | None, pending
     if all(one.ready for one in components):
         return Condition("Available", "True", "Ready", " ".join(map(_answering, components)))
     if failure:
-        # Of several lines the last ones are a log.
+        # If there are several lines, the last ones are a log.
         message = failure.message if "\n" in failure.message else sentence(failure.message)
         return Condition("Available", "False", failure.reason, message)
     return Condition("Available", "False", pending.reason, pending.message)
@@ -135,14 +137,14 @@ def _done(replicas: int) -> str:
 
 
 def complete(workload: Object) -> bool:
-    """Whether all of its replicas run its newest spec and answer."""
+    """Whether all replicas run the latest spec and answer."""
     desired, updated, ready, total = _counts(workload)
     return _current(workload) and updated == desired and ready >= desired and total == desired
 
 
 def newest_answers(children: Mapping[tuple[Kind, Key], Object]) -> bool:
-    """Whether no workload has replicas of an earlier spec, and each that is to have replicas has one that answers: a
-    canary without one leaves all requests to the earlier spec."""
+    """Whether no workload has replicas of an earlier spec, and each that should have replicas has one that answers:
+    without a ready canary, all requests go to the earlier spec."""
     counts = [_counts(child) for (kind, _name), child in children.items() if kind in SERVING]
     return all(updated >= total and (ready or not desired) for desired, updated, ready, total in counts)
 
@@ -159,7 +161,8 @@ def _counts(deployment: Object) -> tuple[int, int, int, int]:
 
 
 def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
-    """Whether the Service ``namespace/name`` answers for the public names that it requests."""
+    """Returns the condition Routed: whether the Service ``namespace/name`` answers for the public names that it
+    requests."""
     own = next((service for service in services if service.key == key), None)
     if own is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
@@ -182,8 +185,8 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
 
 
 def model_id(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Object:
-    """The status field with the ID that clients send: the first of ``names`` that leads to the Service, otherwise the
-    one with the namespace. Empty if no ID leads to it."""
+    """Returns the status field with the ID that clients send: the first of ``names`` that leads to the Service,
+    otherwise the one with the namespace. Empty if no ID leads to it."""
     own = next((service for service in services if service.key == key), None)
     if own is None:
         return {}

@@ -1,8 +1,8 @@
 """Unready: why a model does not answer, for the gateway's error responses. Pure.
 
-The controller writes it into an annotation of the model's Services, as one word, because clients may not be allowed to
-read the status. A rejected resource has no Service; a Service without pods stands in for it, which takes no model ID
-from others.
+The controller writes the reason, one word, into an annotation of the model's Services, because clients may not be
+allowed to read the status. For a rejected resource without a Service, the controller creates one without pods, which
+claims no model ID.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ UNREADY = "slipway.inference/unready"
 """The annotation: an :class:`Unready` as JSON."""
 MOST_BYTES = 256
 RESTARTING = frozenset({"OOMKilled", "CrashLoopBackOff", "StartupTimeout"})
-"""Reasons of engines that ended: the kubelet starts them anew, so that the next start may do."""
+"""Reasons of engines that terminated: the kubelet restarts them, and the next start may succeed."""
 
 
 class Unready(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why no pod of a Service answers."""
 
     reason: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,99}\Z")]
-    """That of the condition Stalled."""
+    """The reason of the condition Stalled."""
     final: bool = False
-    """Whether waiting helps nobody: something has to be changed first."""
+    """Whether waiting is useless, because something must be changed first."""
 
 
 class Explanation(NamedTuple):
-    """The explanation of a resource, and in how many seconds it may change without an event."""
+    """The explanation for a resource, and the seconds after which it may change without an event."""
 
     unready: Unready | None = None
     recheck_seconds: float | None = None
 
 
 def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, node_wait_seconds: float) -> Explanation:
-    """Why nothing answers, of a resource with these conditions and pods; nothing while it is on its way.
+    """Explains why nothing answers, from a resource's conditions and pods; empty while it is still starting.
 
-    A ready pod answers, or will in a moment: the workload's own status may lag behind it, and another failure, such as
-    that of one adapter, does not keep it from answering.
+    A ready pod answers, or will in a moment: the workload's own status may lag behind, and another failure, such as
+    that of an adapter, does not prevent it from answering.
 
-    ``node_wait_seconds``: how long requests wait for a pod without a node, since a node or a claim may be on its way.
+    ``node_wait_seconds``: how long requests wait for a pod without a node, because a node or a claim may be added.
     """
     by_type = {condition["type"]: condition for condition in conditions}
     stalled, available = by_type.get(STALLED), by_type.get("Available")
@@ -77,12 +77,12 @@ def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
 
 
 def annotation(unready: Unready | None) -> str | None:
-    """Returns the annotation's text; None: there should be none."""
+    """Returns the annotation's text; None: no annotation."""
     return msgspec.json.encode(unready).decode() if unready else None
 
 
 def stand_in(api: str, resource: Object, unready: Unready) -> Object:
-    """The Service of a resource that is refused: without pods and without a claim to any id."""
+    """Builds the Service of a rejected resource: without pods, and without a claim to any ID."""
     namespace, name = key(resource)
     route = Route(name=name, internal=True, refusal=Refusal(unready.reason, (name, f"{namespace}/{name}")))
     labels, annotations = route_metadata(route)
@@ -93,7 +93,7 @@ def stand_in(api: str, resource: Object, unready: Unready) -> Object:
 
 
 def _word(reason: str, *, final: bool) -> Unready | None:
-    """Returns None for an invalid reason: conditions of other writers may contain anything."""
+    """Returns None for an invalid reason, because conditions of other writers may contain anything."""
     try:
         return msgspec.convert({"reason": reason, "final": final}, Unready)
     except msgspec.ValidationError:
@@ -105,7 +105,7 @@ def _is_true(condition: Object | None) -> bool:
 
 
 def _unscheduled_since(pod: Object) -> float:
-    """Unix seconds; 0 for a pod that has a node, or is being deleted."""
+    """Returns the Unix time since which the pod has waited for a node; 0 if it has one, or is being deleted."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     condition = next((one for one in conditions if one["type"] == "PodScheduled"), None)
     waits = condition is not None and condition["status"] == "False" and not deleting(pod)

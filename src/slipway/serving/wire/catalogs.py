@@ -1,9 +1,9 @@
-"""Catalogs of models that other clusters share: the wire format as far as it is read here, and the state of each
+"""Catalogs of models that other clusters share: the part of the wire format that is read here, and the state of each
 catalog. Pure.
 
 ``GET <url>/v1/catalog`` returns a :class:`Document`. ``POST <url>/v1/grants`` takes a :class:`GrantRequest` and returns
-a :class:`Grant`, which opens one repository of the other cluster's registry for a few minutes. Unknown fields are
-ignored. The documentation describes both for other implementations.
+a :class:`Grant`, which gives access to one repository of the other cluster's registry for a few minutes. Unknown fields
+are ignored. The documentation describes both for other implementations.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 from slipway.decoding import DecodingError, decode_json
 
 VERSION: Literal["catalog.slipway.inference/v1"] = "catalog.slipway.inference/v1"
-"""Of the wire format."""
+"""Version of the wire format."""
 CATALOG, GRANTS = "/v1/catalog", "/v1/grants"
 """Paths below a catalog's URL."""
 IMPORTS = "/v1/imports"
-"""Path of the depot: a publisher asks it for the grant of the model that it imports, below it
-``/<namespace or ->/<name>/<uid>``."""
+"""Path on the depot: below it, at ``/<namespace or ->/<name>/<uid>``, a publisher requests the grant for the model that
+it imports."""
 CATALOG_BYTES = 8 << 20
 ENTRIES = 10_000
 GRANT_BYTES = 64 << 10
@@ -43,22 +43,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: Name
     version: Version = ""
-    """Empty: it has none."""
+    """Empty: no version."""
     active: bool = True
-    """Whether it is there for new imports."""
+    """Whether new imports may use it."""
     digest: Digest
-    """Of the manifest in the other cluster's registry."""
+    """Digest of the manifest in the other cluster's registry."""
     media_type: Annotated[str, msgspec.Meta(max_length=128)] = ""
     size: Annotated[int, msgspec.Meta(ge=1)]
-    """Bytes of all that the manifest describes."""
+    """Total size of everything that the manifest describes, in bytes."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A catalog as it is sent."""
+    """A catalog in the wire format."""
 
     api_version: Literal["catalog.slipway.inference/v1"]
     revision: Revision
-    """Differs whenever an entry does. The same as the answer's ETag, without its quotes."""
+    """Changes whenever an entry does. Equal to the response's ETag without quotes."""
     entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=ENTRIES)]
 
 
@@ -71,7 +71,7 @@ class GrantRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The location of an entry's bytes, and the credentials that open them for a few minutes. It is secret."""
+    """The location of an entry's bytes, and credentials for a few minutes. It is secret."""
 
     api_version: Literal["catalog.slipway.inference/v1"]
     registry: Registry
@@ -79,69 +79,68 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     repository: Repository
     digest: Digest
     token: Token
-    """For ``Authorization: Bearer`` at the registry."""
+    """Token for ``Authorization: Bearer`` at the registry."""
     expires_at: Annotated[str, msgspec.Meta(max_length=64)]
-    """RFC 3339."""
+    """Time in RFC 3339 format."""
 
 
 class Import(Grant, frozen=True, kw_only=True, rename="camel"):
     """A grant as the depot returns it to a publisher."""
 
     ca: str = ""
-    """PEM of the certificate authority that the registry is known by. Empty: the public ones."""
+    """PEM of the certificate authority that signed the registry's certificate. Empty: a public one."""
 
 
 class CatalogAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A catalog that a resource reads at intervals."""
 
     url: str
-    """Without a slash at its end."""
+    """URL without a trailing slash."""
     credentials: str
-    """Secret in the controller's namespace: ``token``, or ``username`` and ``password``."""
+    """Secret in the controller's namespace with ``token``, or with ``username`` and ``password``."""
     authority: str = ""
-    """Secret there with ``ca.crt``. Empty: the public authorities."""
+    """Secret in the same namespace with ``ca.crt``. Empty: the public authorities."""
     refresh_seconds: float
 
 
 class Catalog(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one catalog. Before its first request there is none."""
+    """The state of one catalog. It does not exist before the first request."""
 
     address: CatalogAddress
     revision: str = ""
     entries: tuple[Entry, ...] = ()
     refreshed: float | None = None
-    """Unix seconds of the last time that it answered as it should; None: never."""
+    """Unix time of the last valid response; None: never."""
     fault: str = ""
-    """Why it did not the last time, as a reason of a condition; empty: it did."""
+    """Why the last request failed, as a condition's reason; empty: it succeeded."""
     message: str = ""
     passing: bool = False
-    """Whether the fault may pass by itself: what was read last counts on meanwhile."""
+    """Whether the fault may resolve itself; the last content stays valid in the meantime."""
 
     @property
     def ready(self) -> bool:
-        """Whether models may be chosen from it."""
+        """Whether models may be selected from it."""
         return self.refreshed is not None and (not self.fault or self.passing)
 
     @property
     def active(self) -> Sequence[Entry]:
-        """The entries for new imports."""
+        """The entries that new imports may use."""
         return [entry for entry in self.entries if entry.active]
 
 
 class UndecidedError(Exception):
-    """No choice is possible. The message has the reason and the fix."""
+    """No selection is possible. The message contains the reason and the fix."""
 
     def __init__(self, message: str, *, passing: bool) -> None:
         super().__init__(message)
         self.message = message
         self.passing = passing
-        """Whether a catalog that comes or answers changes it; else somebody has to write something."""
+        """Whether a catalog that is added or responds resolves it; otherwise a person must change something."""
 
 
 def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -> str:
-    """Returns the name of the catalog to choose from: the one called ``source``, or the only one that is ready. A
-    catalog that is None has not been read; until all have been, it is unknown whether there is only one. Raises
-    UndecidedError."""
+    """Returns the name of the catalog to select from: ``source``, or the only one that is ready. A catalog that is None
+    has not been read; until all have been, it is unknown whether there is only one. Raises UndecidedError."""
     candidates = catalogs if source is None else {source: catalogs[source]} if source in catalogs else {}
     unread = next((name for name, catalog in candidates.items() if catalog is None), None)
     if unread is not None:
@@ -159,8 +158,8 @@ def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -
 
 
 def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -> Entry:
-    """The active entry of a name in ``catalog``, which is called ``place``; without a version the only one. Raises
-    UndecidedError."""
+    """Returns the active entry called ``name`` in ``catalog``, whose own name is ``place``; without a version the only
+    one. Raises UndecidedError."""
     there = [entry for entry in catalog.active if entry.name == name]
     matches = [entry for entry in there if version in (None, entry.version)]
     if len(matches) == 1:
@@ -176,7 +175,7 @@ def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -
 
 
 def read_catalog(body: bytes | bytearray) -> Document:
-    """Raises DecodingError for an invalid catalog, or one that names a version of a model twice."""
+    """Parses a catalog. Raises DecodingError if it is invalid, or lists a version of a model twice."""
     document = decode_json(body, Document, most=CATALOG_BYTES)
     seen: set[tuple[str, str]] = set()
     for entry in document.entries:
@@ -187,7 +186,7 @@ def read_catalog(body: bytes | bytearray) -> Document:
 
 
 def read_grant(body: bytes | bytearray, request: GrantRequest) -> Grant:
-    """Raises DecodingError for an invalid grant, or one for another entry."""
+    """Parses a grant. Raises DecodingError if it is invalid, or for another entry."""
     grant = decode_json(body, Grant, most=GRANT_BYTES)
     if grant.digest != request.digest:
         raise DecodingError("it is for a different digest than requested")

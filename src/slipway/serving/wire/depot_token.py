@@ -1,7 +1,7 @@
-"""Tokens that the depot takes without storing any: a statement and its signature by a key that controller and depot
+"""Tokens that the depot verifies without storing them: a claim and its signature with a key that controller and depot
 share. Pure.
 
-A token says what it is for, so that one for an upload opens nothing else::
+A token states its purpose, so a token for an upload cannot be used for anything else::
 
     BASE64URL(JSON of the claim) "." BASE64URL(HMAC-SHA256)
 """
@@ -19,14 +19,13 @@ from slipway.decoding import DecodingError, decode_json
 
 KEY_BYTES = 32
 LONGEST = 2048
-"""Characters of a token."""
+"""Maximum length of a token in characters."""
 _CONTEXT = b"slipway-depot-token-v1\n"
-"""First line of what is signed: a signature made for anything else proves nothing here."""
+"""First line of the signed text, so that signatures for other purposes are not valid here."""
 
 
 class TokenError(Exception):
-    """The token is not ours, has another purpose, or has expired. The message says which, and contains nothing of
-    it."""
+    """The token is not ours, has another purpose, or has expired. The message says which, without quoting the token."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,17 +33,17 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     use: Literal["upload", "pull"]
     namespace: str
-    """Of the model; empty: a model of the cluster. To pull: of the pods."""
+    """Namespace of the model; empty for a cluster-scoped model. To pull: of the pods."""
     name: str = ""
-    """Of the model. To pull: empty."""
+    """Name of the model. To pull: empty."""
     uid: str = ""
-    """Of the model. To pull: of the namespace, as another one can have its name later."""
+    """Uid of the model. To pull: of the namespace, because another one may later have its name."""
     expires: int = 0
-    """Unix seconds; 0: never."""
+    """Expiry in Unix seconds; 0: never."""
 
 
 def sign(key: bytes, claim: Claim) -> str:
-    """Raises ValueError for a key of another length than :data:`KEY_BYTES`."""
+    """Returns the signed token. Raises ValueError if the key's length is not :data:`KEY_BYTES`."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes")
     statement = msgspec.json.encode(claim)
@@ -79,5 +78,5 @@ def _text(raw: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Raises ValueError."""
+    """Decodes base64url. Raises ValueError."""
     return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))

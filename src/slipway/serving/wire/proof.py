@@ -1,16 +1,16 @@
-"""Proof: how a loader knows that a request comes from the controller. Pure.
+"""Proof: how a loader recognizes that a request comes from the controller. Pure.
 
-The controller signs each request with an Ed25519 key that it alone has; every loader gets the public key, which is no
-secret, as a variable. So no tenant's namespace holds a secret, and a stolen pod can forge nothing. The signature covers
-the method, the path, the SHA-256 of the body, the uid of the pod that is asked and the time: it is worth nothing for
-another pod, another request or another body, nor after :data:`WINDOW_SECONDS`. Within that time a loader takes no order
-that was not signed after the last one it took, which rules out a replay.
+The controller signs each request with an Ed25519 key that only it has; every loader gets the public key, which is not a
+secret, as a variable. So no tenant's namespace holds a secret, and a compromised pod cannot forge anything. The
+signature covers the method, the path, the SHA-256 of the body, the pod's uid and the time: it is not valid for another
+pod, another request or another body, nor after :data:`WINDOW_SECONDS`. Within that time, a loader accepts only requests
+signed after the last one that it accepted, which prevents replays.
 
-The proof travels in the header ``Authorization``::
+The proof is sent in the header ``Authorization``::
 
     Slipway-Ed25519 issued=NANOSECONDS,digest=HEX,signature=BASE64URL
 
-It carries the body's digest, so that a loader refuses a stranger before it reads any body.
+It contains the body's digest, so that a loader can reject other clients before it reads a body.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from slipway.serving.wire.agent import CONTROLLER_KEY
 SCHEME = "Slipway-Ed25519"
 HEADER = "Authorization"
 WINDOW_SECONDS = 60
-"""How far the time of a request may be from the loader's clock, either way."""
+"""The largest accepted difference between a request's time and the loader's clock, in either direction."""
 _CONTEXT = "slipway-loader-request-v1"
-"""First line of what is signed: a signature made for anything else proves nothing here."""
+"""First line of the signed text, so that signatures for other purposes are not valid here."""
 _FORM = re.compile(rf"{SCHEME} issued=([0-9]{{1,20}}),digest=([0-9a-f]{{64}}),signature=([A-Za-z0-9_-]{{86}})")
 
 
 class ProofError(Exception):
-    """The request does not come from the controller, or not now. The message has the reason."""
+    """The request does not come from the controller, or its time is not valid. The message has the reason."""
 
     def __init__(self, message: str, *, missing: bool = False) -> None:
         super().__init__(message)
         self.missing = missing
-        """Whether there is no proof at all, or nothing that looks like one."""
+        """Whether the proof is missing, or has another format."""
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What a valid signature proves, in addition to the request line."""
+    """The contents of a valid proof, in addition to the request line."""
 
     issued: int
     """Unix time in nanoseconds, by the controller's clock."""
@@ -53,38 +53,39 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 class SigningKey:
-    """The controller's private key. Its ``repr`` shows nothing of it."""
+    """The controller's private key. Its ``repr`` reveals nothing about it."""
 
     def __init__(self, seed: bytes) -> None:
-        """``seed``: the key's 32 bytes. Raises ValueError for any other number."""
+        """``seed``: the key's 32 bytes. Raises ValueError for any other length."""
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self.public = _text(self._key.public_key().public_bytes_raw())
-        """What loaders know the controller by, as text (see ``CONTROLLER_KEY``)."""
+        """The public key by which loaders recognize the controller, as text (see ``CONTROLLER_KEY``)."""
 
     @classmethod
     def generate(cls) -> SigningKey:
-        """A new key."""
+        """Generates a new key."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     @property
     def seed(self) -> bytes:
-        """The secret itself."""
+        """The secret bytes of the key."""
         return self._key.private_bytes_raw()
 
     def proof(self, method: str, path: str, body: bytes, pod: str, issued: int) -> str:
-        """The header's value for one request. ``pod`` is the uid of the pod; ``issued`` as in :class:`Proof`."""
+        """Returns the header's value for one request. ``pod`` is the uid of the pod; ``issued`` as in
+        :class:`Proof`."""
         digest = body_digest(body)
         signature = self._key.sign(_statement(method, path, pod, issued, digest))
         return f"{SCHEME} issued={issued},digest={digest},signature={_text(signature)}"
 
 
 def body_digest(body: bytes) -> str:
-    """SHA-256 in hexadecimal digits."""
+    """Returns the SHA-256 in hexadecimal digits."""
     return hashlib.sha256(body).hexdigest()
 
 
 def public_key(text: str) -> Ed25519PublicKey:
-    """Raises ValueError for an invalid public key, which ``SigningKey.public`` writes."""
+    """Parses a public key in the format of ``SigningKey.public``. Raises ValueError if it is invalid."""
     if not CONTROLLER_KEY.fullmatch(text):
         raise ValueError(f"{text!r} is not an Ed25519 public key (43 characters of base64url)")
     return Ed25519PublicKey.from_public_bytes(_bytes(text))

@@ -15,7 +15,7 @@ PUBLISH, UNPUBLISH = "publish", "unpublish"
 PUBLICATION = "slipway.inference/publication"
 """Annotation of a model: JSON about its publication, with the number of its Job as ``attempt``."""
 _POD_PREFIX = 58
-"""Characters of a Job's name and a dash that Kubernetes keeps at most, before it adds random ones."""
+"""How many characters of a Job's name and a dash Kubernetes keeps at most before it appends random ones."""
 _RANDOM = re.compile(r"[a-z0-9]{5,10}")
 
 
@@ -26,6 +26,6 @@ def job_name(name: str, uid: str, what: str, attempt: int = 0) -> str:
 
 
 def is_pod_of(pod: str, job: str) -> bool:
-    """Whether a pod has a name that Kubernetes gives the pods of this Job."""
+    """Whether a pod's name has the form that Kubernetes gives the pods of this Job."""
     prefix = f"{job}-"[:_POD_PREFIX]
     return pod.startswith(prefix) and _RANDOM.fullmatch(pod, len(prefix)) is not None

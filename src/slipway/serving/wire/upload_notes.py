@@ -1,6 +1,6 @@
 """Notes of uploads: the length that the depot has reserved, and its proof, in an annotation of the model. Pure.
 
-Depot and controller read them, so that neither gives away space that the other one has reserved.
+Depot and controller both read them, so that neither uses space that the other has reserved.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import Object, annotations_of, uid
 
 UPLOAD = "slipway.inference/upload"
-"""Annotation of a model: how long its file is, and who writes it until when."""
+"""Annotation of a model: the length of its file, and the end of the upload session."""
 _NOTE_BYTES = 1024
 
 
@@ -23,14 +23,15 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of the annotation."""
 
     length: int
-    """Bytes of the file: so much of the storage is taken."""
+    """Size of the file in bytes, which is reserved in the storage."""
     proof: str = ""
-    """That the depot noted this length for this model. Otherwise an author of models could take all of the storage."""
+    """Proves that the depot wrote this length for this model. Otherwise an author of models could reserve all of the
+    storage."""
     expires: int = 0
     """Unix seconds at which the session ends; 0: never."""
     writer: str = ""
     until: int = 0
-    """Unix seconds."""
+    """Unix time until which a requested length is reserved."""
 
 
 def note(model: Object) -> Note | None:
@@ -42,7 +43,7 @@ def note(model: Object) -> Note | None:
 
 
 def proof(key: bytes, model: str, length: int, expires: int) -> str:
-    """Of a note on the model with this uid."""
+    """Returns the proof of a note on the model with this uid."""
     return hmac.digest(key, f"slipway-depot-note-v2\n{model}\n{length}\n{expires}".encode(), hashlib.sha256).hex()
 
 
@@ -52,12 +53,13 @@ def request_proof(key: bytes, model: str, length: int, until: int) -> str:
 
 
 def _old_proof(key: bytes, model: str, length: int) -> str:
-    """Of a note by an older depot. Its session never ends."""
+    """Returns the proof of a note by an older depot, whose session never ends."""
     return hmac.digest(key, f"slipway-depot-note-v1\n{model}\n{length}".encode(), hashlib.sha256).hex()
 
 
 def proven(model: Object, key: bytes) -> Note | None:
-    """The note of an upload for which the depot had room. Authors of models can write annotations, too."""
+    """Returns the note of an upload for which the depot had room. The proof is checked, because authors of models can
+    also write annotations."""
     noted = note(model)
     if noted is None:
         return None
@@ -72,7 +74,8 @@ def _is_one_of(given: str, valid: Sequence[str]) -> bool:
 
 
 def reserved(model: Object, key: bytes, now: float) -> int:
-    """Returns the bytes that an unfinished upload has reserved, or requests now. Without a key nothing is proven."""
+    """Returns the bytes that an unfinished upload has reserved, or requests now. Without a key no note can be
+    verified."""
     noted = note(model)
     if noted is None or not key:
         return 0
