@@ -2,5 +2,5 @@
 
 It runs in Jobs (``load``, ``evict``) and beside engines (``serve``). ``sources`` list files and read them from any
 position, ``download`` verifies and stores them, ``disk`` completes a folder, and ``agent`` is the sidecar. The disk is
-consistent at every moment: a kill costs no more than the bytes in flight.
+always consistent: killing the loader loses only the bytes in flight.
 """

@@ -1,8 +1,9 @@
-"""``slipway loader load|stage|inspect|probe|evict|own|serve|summary|publish|pull|unpublish``: fetch weights into a
-folder, tell what they are, remove them, look after an engine's adapters, tell what a benchmark measured, or bring
-models into a registry and out of it.
+"""``slipway loader load|stage|inspect|probe|evict|own|serve|summary|publish|pull|unpublish``: download weights into a
+folder, describe them, remove them, manage an engine's adapters, summarize a benchmark, and add models to a registry or
+remove them.
 
-The last line on standard error says why it ended, and Kubernetes shows it as the container's termination message.
+The last line on standard error explains why the command ended, and Kubernetes shows it as the container's termination
+message.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from slipway.loader.transport.errors import LoadError, StoppedError
 from slipway.serving.wire.agent import CONTROLLER_KEY, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
 
 MOST_BYTES = 20 << 30
-"""Default disk space for all adapters of a pod together."""
+"""Default disk space for all adapters of a pod in total."""
 ENGINES = ("vllm", "sglang")
-"""Those that load adapters while they run."""
+"""Engines that can load adapters at runtime."""
 DONE, LATER, NEVER, STOPPED = 0, 1, 3, 128 + signal.SIGTERM
-"""Exit status: success; a retry may succeed; a retry will not succeed before something is changed; stopped."""
+"""Exit status: success; a retry may succeed; a retry cannot succeed until something is changed; stopped."""
 
 
 def address(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, an IPv6 host in brackets. Raises ArgumentTypeError for any other text."""
+    """Parses ``HOST:PORT``, with an IPv6 host in brackets. Raises ArgumentTypeError if the text is invalid."""
     host, _unused, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
@@ -42,21 +43,21 @@ def address(text: str) -> tuple[str, int]:
 
 
 def count(text: str) -> int:
-    """A positive number. Raises ArgumentTypeError for any other text."""
+    """Parses a positive number. Raises ArgumentTypeError if the text is invalid."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
 
 
 def controller_key(text: str) -> str:
-    """The controller's public key, or nothing. Raises ArgumentTypeError for any other text."""
+    """Checks the controller's public key, which may be empty. Raises ArgumentTypeError if the text is invalid."""
     if text and not CONTROLLER_KEY.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not an Ed25519 public key (43 characters of base64url)")
     return text
 
 
 def engine_url(text: str) -> str:
-    """An HTTP URL. Raises ArgumentTypeError for any other text."""
+    """Checks an HTTP URL. Raises ArgumentTypeError if the text is invalid."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise argparse.ArgumentTypeError(f"{text!r} is not a URL such as http://127.0.0.1:8000")
@@ -64,7 +65,7 @@ def engine_url(text: str) -> str:
 
 
 def folder(text: str) -> Path:
-    """An absolute path."""
+    """Returns an absolute path."""
     return Path(os.path.abspath(text))
 
 
@@ -152,7 +153,7 @@ def run_load(options: argparse.Namespace) -> str:
     """Runs ``load``; returns a sentence about the outcome. Raises LoadError or StoppedError."""
     if Folder(options.folder).holds(redact_url(options.url)):
         return f"{options.folder} is already complete"
-    # Only now: a restarted pod whose weights are there shall not wait for what a download needs.
+    # Imported late: a restarted pod with complete weights must not wait for modules that only a download needs.
     from slipway.loader.cli import commands
 
     policy = Policy(attempts=options.attempts, parallel=options.parallel)

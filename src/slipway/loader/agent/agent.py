@@ -1,4 +1,4 @@
-"""Agent: observes adapters, disk and engine once a second, and acts on the plan. Downloads run in other threads."""
+"""Agent: observes adapters, disk and engine once a second, and acts on the plan. Downloads run in separate threads."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from slipway.serving.wire.agent import Adapter, AdapterState, AgentReport, Phase
 log = logging.getLogger(__name__)
 PERIOD = 1.0
 FETCHES = 2
-"""Adapters that are fetched at a time; each by several threads."""
+"""Adapters to download concurrently, each with several threads."""
 LONGEST_PAUSE = 300.0
 Fetcher = Callable[[str, Version, threading.Event, Meter], None]
-"""Brings a url into the folder of a version; blocks. Raises LoadError or StoppedError."""
+"""Downloads a URL into the folder of a version; blocks. Raises LoadError or StoppedError."""
 
 
 class Fault(msgspec.Struct):
-    """An action that failed, and when it is tried again."""
+    """A failed action, and the time of its next attempt."""
 
     message: str
     count: int = 1
@@ -53,24 +53,24 @@ class Agent:
         self._complete, self._partial = store.look()
         self._loaded: dict[str, str] | None = None
         self._done: set[Action] = set()
-        """What the last step did."""
+        """Actions of the last step."""
         self._fetches: dict[Version, Running] = {}
         self._faults: dict[tuple[type[Action], Version], Fault] = {}
         self._wake = asyncio.Event()
 
-    # --- what others see and say -------------------------------------------------------------------------------------
+    # --- what others see and send ------------------------------------------------------------------------------------
 
     @property
     def desired(self) -> tuple[Adapter, ...]:
-        """The adapters that the controller requested last."""
+        """The adapters in the controller's last request."""
         return self._memory.desired or ()
 
     def accept(self, desired: Sequence[Adapter], order: int) -> bool:
         """Sets the adapters to load, in place of all others.
 
-        ``order``: when that was signed, in nanoseconds of Unix time. Returns False, and changes nothing, where that is
-        not later than the last order that was taken. The order is kept on the disk: a restarted loader must not take an
-        old one either.
+        ``order``: the time at which the request was signed, in Unix nanoseconds. Returns False without a change if it
+        is not later than that of the last accepted request. The time is stored on disk, so that a restarted loader does
+        not accept an old request either.
         """
         if order <= self._memory.order:
             return False
@@ -83,11 +83,11 @@ class Agent:
         return True
 
     def report(self) -> AgentReport:
-        """The state of each desired adapter, and the progress of all fetches."""
+        """Returns the state of each desired adapter, and the progress of all downloads."""
         return AgentReport(tuple(self._state(adapter) for adapter in self.desired), self._progress())
 
     def lost(self) -> list[str]:
-        """Adapters that the engine had before it restarted, and has to get from the disk again."""
+        """Returns the adapters that the engine had before it restarted and must load from the disk again."""
         on_disk = {version.name for version in self._complete}
         refused = {version.name for (kind, version) in self._faults if kind is Load}
         return [name for name in self._memory.loaded if name not in (self._loaded or {}) and name in on_disk - refused]
@@ -122,7 +122,7 @@ class Agent:
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         try:
             while True:
                 if not await self._safe_step():
@@ -136,7 +136,7 @@ class Agent:
                 running.stop.set()
 
     async def _safe_step(self) -> bool:
-        """Runs a step. A failure is a bug or a fault of the disk, and must not affect loaded adapters."""
+        """Runs a step. A failure is a bug or a disk error, and must not affect loaded adapters."""
         try:
             return await self.step()
         except Exception:
@@ -144,10 +144,10 @@ class Agent:
             return False
 
     async def step(self) -> bool:
-        """Observes once and acts; returns whether it did anything that calls for another step at once."""
+        """Observes once and acts. Returns whether another step should follow immediately."""
         await self._observe()
         if self._memory.desired is None:
-            return False  # remove nothing before the controller has named the adapters
+            return False  # remove nothing before the controller has sent the desired adapters
         self._stop_outdated()
         before, self._done = self._done, set()
         for action in plan(self.desired, self._complete, self._partial, self._loaded):
@@ -170,15 +170,15 @@ class Agent:
             self._loaded = None
             self._forget_refusals()
         except EngineUnavailableError as error:
-            log.debug("%s", error)  # a busy engine keeps what it has
+            log.debug("%s", error)  # a busy engine keeps its adapters
             return
         loaded = sorted({*self._memory.loaded, *(self._loaded or {})} & {adapter.name for adapter in self.desired})
         if tuple(loaded) != self._memory.loaded:
             self._remember(msgspec.structs.replace(self._memory, loaded=tuple(loaded)))
 
     def _ours(self, models: dict[str, str]) -> dict[str, str]:
-        """Those that were loaded from this disk -> their digest. An engine that tells no path is taken at its word only
-        where there is a single version that it may mean."""
+        """Returns name -> digest of the models that were loaded from this disk. If the engine reports no path, the
+        model counts only if a single version can be meant."""
         digests = {}
         places = {(one.name, self._store.place(one, url)): one for one, url in self._complete.items()}
         for name, path in models.items():
@@ -190,7 +190,7 @@ class Agent:
         return digests
 
     def _forget_refusals(self) -> None:
-        """A restarted engine may accept what the previous one rejected."""
+        """Forgets failed loads, because a restarted engine may accept what the previous one rejected."""
         self._faults = {key: fault for key, fault in self._faults.items() if key[0] is Fetch}
 
     def _stop_outdated(self) -> None:
@@ -242,7 +242,7 @@ class Agent:
         except StoppedError:
             log.info("Fetch of %s cancelled: no longer requested", version.name)
         except Exception as error:
-            # Whatever it is, report it in the state and retry later, not at once.
+            # Report any failure in the state, and retry it later, not immediately.
             log.exception("Unexpected error while fetching %s", version.name)
             self._failed(action, f"the fetch failed unexpectedly ({type(error).__name__}); see the loader's log")
         finally:

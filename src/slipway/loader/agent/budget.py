@@ -14,21 +14,22 @@ from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source
 
 
 class Budget:
-    """Admits a version before its first byte, if there is room beside those on the disk and those in progress.
+    """Admits a version before its first byte is downloaded, if there is room in addition to those on the disk and in
+    progress.
 
-    May be used from several threads at once.
+    Can be used from several threads at once.
     """
 
     def __init__(self, store: Store, most: int) -> None:
-        """``most``: bytes."""
+        """``most``: the limit in bytes."""
         self._store, self._most = store, most
         self._lock = threading.Lock()
         self._promised: dict[Version, int] = {}
 
     @contextmanager
     def within(self, version: Version, source: Source) -> Iterator[Source]:
-        """The source, whose listing raises LoadError where there is no room for it. What it promised counts until the
-        context ends; from then on what lies on the disk does."""
+        """Yields the source, whose listing raises LoadError if there is no room for it. Until the context ends, its
+        announced size is reserved; after that, its size on the disk counts."""
         try:
             yield _Bounded(source, self, version)
         finally:
@@ -36,7 +37,7 @@ class Budget:
                 self._promised.pop(version, None)
 
     def admit(self, version: Version, size: int) -> None:
-        """Raises LoadError if ``size`` bytes are too many."""
+        """Reserves ``size`` bytes. Raises LoadError if they exceed the limit."""
         with self._lock:
             others = (other for other in {*self._store.versions(), *self._promised} if other != version)
             used = sum(max(self._store.size(other), self._promised.get(other, 0)) for other in others)
@@ -49,17 +50,17 @@ class Budget:
 
 
 class _Bounded:
-    """See :class:`slipway.loader.transport.source.Source`."""
+    """A source that checks the limit; see :class:`slipway.loader.transport.source.Source`."""
 
     def __init__(self, source: Source, budget: Budget, version: Version) -> None:
         self._source, self._budget, self._version = source, budget, version
 
     def listing(self, retry: Retry) -> Listing:
-        """As the source's. Raises LoadError where there is no room."""
+        """Lists the source's files. Raises LoadError if there is no room for them."""
         listing = self._source.listing(retry)
         self._budget.admit(self._version, sum(max(entry.size or 0, 0) for entry in listing.entries))
         return listing
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """As the source's."""
+        """Reads from the source."""
         return self._source.read(entry, start)

@@ -1,4 +1,4 @@
-"""Client for the LoRA adapter endpoints of vLLM and SGLang, as far as the agent needs them."""
+"""Client for the LoRA adapter endpoints of vLLM and SGLang, limited to what the agent needs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from slipway.decoding import DecodingError, decode_json
 
 LIST_TIMEOUT = aiohttp.ClientTimeout(total=5)
 WORK_TIMEOUT = aiohttp.ClientTimeout(total=300)
-"""Seconds: a large adapter is read from the disk and copied to every accelerator."""
+"""Timeout for requests that read a large adapter from the disk and copy it to every accelerator."""
 LARGEST_ANSWER = 4 << 20
-"""Bytes of an answer that is read as a document."""
+"""Maximum size of a response that is parsed, in bytes."""
 LONGEST = 300
-"""Characters of an engine's message that are passed on."""
+"""Maximum length of an engine's message that is passed on, in characters."""
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The names of an engine's endpoints, and its messages."""
+    """The endpoints of an engine, and its messages."""
 
     prefix: str
-    """Of the endpoints' paths."""
+    """Prefix of the endpoints' paths."""
     already: re.Pattern[str]
-    """Says that an adapter of the name is loaded."""
+    """Matches the message that an adapter of the name is already loaded."""
     absent: re.Pattern[str]
-    """Says that none is."""
+    """Matches the message that no adapter of the name is loaded."""
     in_place: Mapping[str, object] = {}
-    """Fields of a load that takes the place of the adapter of that name; none: it has to be unloaded first."""
+    """Fields of a load request that replaces the adapter of the same name; empty: it must be unloaded first."""
     needed: str
-    """What the engine has to be started with."""
+    """Arguments and variables with which the engine must be started."""
 
 
 WORDS: Mapping[str, Words] = {
@@ -49,11 +49,11 @@ WORDS: Mapping[str, Words] = {
         needed="--enable-lora",
     ),
 }
-"""By the engine's name."""
+"""Engine name -> its endpoints and messages."""
 
 
 class EngineDownError(Exception):
-    """Nothing listens: the engine is not running, so it has nothing loaded."""
+    """Nothing listens on the port: the engine is not running, so nothing is loaded."""
 
 
 class EngineUnavailableError(Exception):
@@ -61,7 +61,7 @@ class EngineUnavailableError(Exception):
 
 
 class EngineRefusedError(Exception):
-    """The engine refused. The message is the engine's."""
+    """The engine rejected the request. The message is the engine's."""
 
 
 class Engine:
@@ -79,9 +79,9 @@ class Engine:
         await self._client.close()
 
     async def models(self) -> dict[str, str]:
-        """Name of each model and adapter -> the path that it was loaded from, or empty if unknown.
+        """Returns the name of each model and adapter -> the path from which it was loaded, or empty if unknown.
 
-        Raises EngineDownError, EngineUnavailableError.
+        Raises EngineDownError or EngineUnavailableError.
         """
         status, document = await self._call("GET", "/v1/models", None, LIST_TIMEOUT)
         rows = document.get("data") if isinstance(document, dict) else None
@@ -90,10 +90,10 @@ class Engine:
         return {str(row["id"]): str(row.get("root") or "") for row in rows if isinstance(row, dict) and "id" in row}
 
     async def load(self, name: str, path: str, *, swap: bool) -> None:
-        """Loads the files in ``path`` as ``name``. With ``swap`` it replaces the adapter of that name: at once where
-        the engine can, else after unloading it.
+        """Loads the files in ``path`` as ``name``. With ``swap`` it replaces the adapter of the same name: in one step
+        if the engine supports that, otherwise after unloading it.
 
-        Raises EngineDownError, EngineUnavailableError, EngineRefusedError.
+        Raises EngineDownError, EngineUnavailableError or EngineRefusedError.
         """
         adapter: dict[str, object] = {"lora_name": name, "lora_path": path}
         already = self._words.already
@@ -105,13 +105,14 @@ class Engine:
             raise EngineRefusedError(fault)
 
     async def unload(self, name: str) -> None:
-        """Unloads an adapter, if it is there. Raises as ``load`` does."""
+        """Unloads an adapter if it is loaded. Raises as ``load`` does."""
         fault = await self._post("unload", {"lora_name": name})
         if fault and not self._words.absent.search(fault):
             raise EngineRefusedError(fault)
 
     async def _post(self, verb: str, body: dict[str, object]) -> str:
-        """The engine's reason to refuse; empty on success. Raises EngineDownError, EngineUnavailableError."""
+        """Sends a request. Returns the engine's reason for a rejection; empty on success. Raises EngineDownError or
+        EngineUnavailableError."""
         path = f"{self._words.prefix}/{verb}_lora_adapter"
         status, document = await self._call("POST", path, body, WORK_TIMEOUT)
         if status < 300:
@@ -135,8 +136,8 @@ class Engine:
 
 
 def message_of(document: object) -> str:
-    """The engine's error text: vLLM's, in the shape of today or in the flat one of before, or SGLang's; empty for any
-    other document."""
+    """Returns the error text from a response: vLLM's, in its current nested or older flat format, or SGLang's; empty
+    for any other document."""
     if not isinstance(document, dict):
         return ""
     nested = document.get("error")

@@ -1,4 +1,4 @@
-"""Gate: admits requests that the controller signed, and no others."""
+"""Gate: admits only requests that the controller signed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from slipway.serving.wire.proof import Proof, ProofError
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """The key whose requests a loader accepts, and the pod that they must be for."""
+    """The key of accepted requests, and the pod for which they must be signed."""
 
     key: Ed25519PublicKey
-    """The controller's."""
+    """The controller's public key."""
     pod: str
-    """uid of the pod that the loader runs in."""
+    """Uid of the loader's pod."""
     clock: Callable[[], int] = time.time_ns
 
     def admitted(self, request: web.Request) -> Proof:
-        """What the request's proof says; its body has not been read. Raises HTTPUnauthorized or HTTPForbidden."""
+        """Verifies the request's proof, before its body is read. Raises HTTPUnauthorized or HTTPForbidden."""
         header = request.headers.get(proof.HEADER)
         try:
             return proof.verify_proof(self.key, header, request.method, request.raw_path, self.pod, self.clock())
@@ -33,7 +33,7 @@ class Gate(msgspec.Struct, frozen=True):
             raise web.HTTPForbidden(text=f"{error}\n") from error
 
     async def body(self, request: web.Request, proven: Proof) -> bytes:
-        """The body that was signed. Raises HTTPForbidden for another one, HTTPRequestEntityTooLarge."""
+        """Returns the body if it is the signed one. Raises HTTPForbidden if not, or HTTPRequestEntityTooLarge."""
         body = await request.read()
         if proof.body_digest(body) != proven.digest:
             raise web.HTTPForbidden(text="the body is not the one that was signed\n")

@@ -1,6 +1,6 @@
 """Plan: decides the next actions from the desired adapters, the disk and the engine. Pure.
 
-Each observation gives a new plan, which only has actions that may run at once: files are removed by the plan that
+Each observation gives a new plan with only those actions that may run immediately: files are removed by the plan that
 follows after the engine has unloaded them.
 """
 
@@ -15,7 +15,7 @@ from slipway.serving.wire.agent import Adapter
 
 
 class Version(NamedTuple):
-    """An adapter's name and the SHA-256 of its url: a folder ``name/digest``."""
+    """An adapter's name and the SHA-256 of its URL: a folder ``name/digest``."""
 
     name: str
     digest: str
@@ -26,14 +26,14 @@ class Fetch(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> Version:
-        """The version that the adapter's url names."""
+        """The version of the adapter's URL."""
         return Version(self.adapter.name, self.adapter.digest)
 
 
 class Load(msgspec.Struct, frozen=True):
     version: Version
     swap: bool = False
-    """Whether the engine has another version of it now."""
+    """Whether the engine currently has another version loaded."""
 
 
 class Unload(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Unload(msgspec.Struct, frozen=True):
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """From the disk."""
+    """Removes a version from the disk."""
 
     version: Version
 
@@ -55,10 +55,10 @@ def plan(
     partial: Collection[Version],
     engine: Mapping[str, str] | None,
 ) -> list[Action]:
-    """The next actions for the desired ``adapters``.
+    """Returns the next actions for the desired ``adapters``.
 
     ``complete`` and ``partial`` are the versions on the disk; ``engine`` maps the adapters that it has loaded from
-    there to their digests, and is None while it cannot be asked.
+    there to their digests, and is None if the engine cannot be queried.
     """
     desired = {Version(adapter.name, adapter.digest): adapter for adapter in adapters}
     actions: list[Action] = [Fetch(adapter) for version, adapter in desired.items() if version not in complete]
@@ -82,7 +82,7 @@ def _load(version: Version, adapter: Adapter, complete: Collection[Version], loa
         return Load(version, swap=True) if adapter.replace and version in complete else None
     if version in complete:
         return Load(version)
-    # A restarted engine answers with the version that it had, until the next one is there.
+    # A restarted engine serves its previous version until the next one is complete.
     return next((Load(other) for other in sorted(complete) if other.name == version.name), None)
 
 
@@ -95,7 +95,7 @@ def _removals(
 ) -> Iterator[Remove]:
     yield from (Remove(version) for version in sorted(partial) if version not in desired)
     if engine is None:
-        return  # what it has loaded is not known
+        return  # the engine's loaded versions are unknown
     for version in sorted(complete):
         if version not in desired and version not in stand_ins and engine.get(version.name) != version.digest:
             yield Remove(version)

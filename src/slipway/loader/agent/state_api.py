@@ -20,21 +20,21 @@ from slipway.loader.agent.store import NAME
 from slipway.serving.wire.agent import IN_PLACE, Adapter, AgentReport
 
 LARGEST_BODY = 1 << 20
-"""Bytes."""
+"""Maximum size of a request body."""
 MOST_ADAPTERS = 1024
 MOST_REQUESTS = 32
-"""At a time; one controller asks once in a while."""
+"""Maximum concurrent requests; a single controller sends one occasionally."""
 
 
 class AdapterAgent(Protocol):
-    """An agent, as its HTTP API uses it."""
+    """The agent as seen by its HTTP API."""
 
     def accept(self, desired: Sequence[Adapter], order: int) -> bool:
-        """Takes the adapters that are to be loaded from now on. ``order``: when that was signed. Returns False, and
-        changes nothing, where that is not later than the last order that was taken: it is a replay."""
+        """Sets the adapters to load from now on. ``order``: the time at which the request was signed. Returns False
+        without a change if it is not later than that of the last accepted request, which makes it a replay."""
 
     def lost(self) -> list[str]:
-        """Adapters that the engine had before it restarted."""
+        """Returns the adapters that the engine had before it restarted and has not loaded again."""
 
 
 def application(report: Callable[[], AgentReport], gate: Gate, agent: AdapterAgent | None = None) -> web.Application:
@@ -90,8 +90,8 @@ def _bounded() -> Middleware:
 
 
 def _fault(desired: Sequence[Adapter]) -> str:
-    """What is wrong with desired adapters; empty for none. A name becomes a folder; a web address could be one that
-    only the pod can ask, and whoever writes Models may name any."""
+    """Returns what is wrong with the desired adapters; empty: nothing. An adapter's name becomes a folder name. Its URL
+    must not be a web address, which authors of Models choose freely and which only the pod may be able to reach."""
     if len(desired) > MOST_ADAPTERS:
         return f"{len(desired)} adapters exceed the limit of {MOST_ADAPTERS}"
     if len({adapter.name for adapter in desired}) != len(desired):

@@ -1,7 +1,7 @@
 """Store: the adapters' folder. ``NAME/DIGEST/`` is one version of an adapter, and ``.agent`` is the agent's own state.
 
 A version is complete if its marker contains its URL, and the folder's name is the digest of that URL. A version that is
-already in the engine's container has only a marker.
+part of the engine's container has only a marker.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from slipway.serving.wire import agent
 from slipway.serving.wire.agent import IN_PLACE, Adapter
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
-"""An adapter or a digest: a folder's name that leads nowhere else and is not hidden."""
+"""Valid names of adapters and digests: folder names without path separators that are not hidden."""
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """State that neither disk nor engine have after a restart."""
+    """State that neither the disk nor the engine has after a restart."""
 
     desired: tuple[Adapter, ...] | None = None
-    """None: the controller has not named any yet."""
+    """None: the controller has not sent any yet."""
     loaded: tuple[str, ...] = ()
-    """Names that the engine has answered with, and has to again before the pod takes requests."""
+    """Names that the engine has reported as loaded, and must report again before the pod gets requests."""
     order: int = 0
-    """When the last order was signed that was taken, in nanoseconds of Unix time; an earlier one is a replay."""
+    """Time at which the last accepted request was signed, in Unix nanoseconds; an earlier request is a replay."""
 
 
 class Store:
@@ -40,7 +40,7 @@ class Store:
         self._memory = root / ".agent"
 
     def path(self, version: Version) -> Path:
-        """The folder of a version."""
+        """Returns the folder of a version."""
         return self._root / version.name / version.digest
 
     def place(self, version: Version, url: str) -> str:
@@ -63,13 +63,13 @@ class Store:
         return Version(*parts) if len(parts) == 2 else None
 
     def look(self) -> tuple[Mapping[Version, str], frozenset[Version]]:
-        """Versions that are complete -> the url of each, and others that were begun."""
+        """Returns complete versions -> their URLs, and the versions that are incomplete."""
         urls = {version: self._url(version) for version in self.versions()}
         complete = {version: url for version, url in urls.items() if url is not None}
         return complete, frozenset(urls.keys() - complete.keys())
 
     def versions(self) -> list[Version]:
-        """All of which there is anything."""
+        """Returns all versions, complete or not."""
         return [Version(name, digest) for name in _folders(self._root) for digest in _folders(self._root / name)]
 
     def size(self, version: Version) -> int:
@@ -77,28 +77,28 @@ class Store:
         return sum(_sizes(self.path(version)))
 
     def remove(self, version: Version) -> None:
-        """Raises LoadError. The adapter's own folder is removed with its last version."""
+        """Removes a version, and the adapter's folder with its last version. Raises LoadError."""
         evict(self.path(version), self._root)
         try:
             (self._root / version.name).rmdir()
         except OSError:
-            return  # another version is in it
+            return  # there is another version in it
 
     def recall(self) -> Memory:
-        """Returns the stored memory; an empty one if there is none that can be read."""
+        """Returns the stored memory; empty if it is missing or invalid."""
         try:
             return msgspec.json.decode(self._memory.read_bytes(), type=Memory)
         except (FileNotFoundError, msgspec.DecodeError):
             return Memory()
 
     def remember(self, memory: Memory) -> None:
-        """Writes ``memory`` in one step. Raises OSError."""
+        """Writes ``memory`` atomically. Raises OSError."""
         fresh = self._memory.with_suffix(".new")
         fresh.write_bytes(msgspec.json.encode(memory))
         fresh.replace(self._memory)
 
     def _url(self, version: Version) -> str | None:
-        """Where a complete version came from; None for one that is not complete, or whose marker tells of another."""
+        """Returns the URL of a complete version; None if it is incomplete, or its marker names another URL."""
         url = loaded_url(self.path(version))
         return url if url is not None and agent.version(url) == version.digest else None
 
@@ -109,7 +109,7 @@ def _sizes(path: Path) -> Iterator[int]:
             try:
                 yield os.lstat(os.path.join(folder, name)).st_size
             except FileNotFoundError:
-                continue  # renamed or removed meanwhile
+                continue  # renamed or removed in the meantime
 
 
 def _folders(path: Path) -> list[str]:

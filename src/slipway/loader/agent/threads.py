@@ -1,4 +1,4 @@
-"""Threads for blocking work beside an event loop, which do not delay the end of the process."""
+"""Threads for blocking work next to an event loop, which do not delay the end of the process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises. Unlike asyncio's own threads this one keeps no process from ending: it may wait
-    for a silent server, and a load is right on the disk at every moment."""
+    """Runs ``work`` in a thread and returns its result or raises its exception. Unlike asyncio's threads, this one does
+    not keep the process alive: it may be waiting for a silent server, and a load is always consistent on the disk."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
     def settle(value: T | None, error: BaseException | None) -> None:
         if result.done():
-            return  # cancelled meanwhile
+            return  # cancelled in the meantime
         if error is None:
             result.set_result(value)  # type: ignore[arg-type] # of T, as no error came
         else:
@@ -31,7 +31,7 @@ async def in_thread(work: Callable[[], T]) -> T:
             value = work()
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
             fault = error
-        with suppress(RuntimeError):  # the loop is gone: nobody waits
+        with suppress(RuntimeError):  # the loop has ended, so nothing waits for the result
             loop.call_soon_threadsafe(settle, value, fault)
 
     threading.Thread(target=run, daemon=True).start()

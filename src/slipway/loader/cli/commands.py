@@ -1,4 +1,4 @@
-"""The loader's commands, and the port that reports progress or serves the agent meanwhile."""
+"""The loader's commands, and the port that reports progress or serves the agent while they run."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from slipway.serving.wire.proof import public_key
 
 log = logging.getLogger(__name__)
 LOG_PERIOD = 10.0
-"""Seconds between two lines of progress."""
+"""Seconds between two log lines about progress."""
 ADAPTER_FILES = 4
-"""Files of one adapter that are fetched at a time."""
+"""Files of one adapter to download concurrently."""
 Address = tuple[str, int]
 T = TypeVar("T")
 
 
 class Port(msgspec.Struct, frozen=True):
-    """The loader's address, and who may use it."""
+    """The loader's address, and the gate for its clients."""
 
     address: Address
     gate: Gate
 
 
 def gate(controller_key: str, pod: str) -> Gate:
-    """``controller_key``: see ``slipway.serving.wire.proof.SigningKey.public``; ``pod``: uid. Raises ValueError for
-    what is no key."""
+    """Builds a gate. ``controller_key``: see ``slipway.serving.wire.proof.SigningKey.public``; ``pod``: uid. Raises
+    ValueError for an invalid key."""
     return Gate(public_key(controller_key), pod)
 
 
 def port(address: Address, controller_key: str, pod: str) -> Port | None:
-    """A port with a gate; None without a key, as then nobody may use it."""
+    """Returns a port with a gate; None without a key, because no client could use it."""
     return Port(address, gate(controller_key, pod)) if controller_key else None
 
 
@@ -69,21 +69,21 @@ def run_load(url: str, folder: Path, policy: Policy, listen: Port | None, access
 
 
 def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None = None) -> T:
-    """The result of ``work``, which runs while the port, if any, reports progress. ``pace`` ends it if it is too slow.
-    Raises what it raises, LoadError or StoppedError."""
+    """Runs ``work`` and returns its result, while the port, if any, reports progress. ``pace`` ends it if it is too
+    slow. Raises the exception of ``work``, LoadError or StoppedError."""
     return asyncio.run(_beside(work, meter, listen, pace))
 
 
 def run_serve(directory: Path, engine: Engine, listen: Port, most_bytes: int, access: Access) -> None:
-    """Manages the adapters of ``engine``, at most ``most_bytes`` of them, until stopped.
+    """Manages the adapters of ``engine``, with at most ``most_bytes`` in total, until stopped.
 
-    Raises LoadError where the port is in use.
+    Raises LoadError if the port is in use.
     """
     asyncio.run(_serve(directory, engine, listen, most_bytes, access))
 
 
 def engine(url: str, kind: str) -> Engine:
-    """The engine at a URL. ``kind``: one of those whose words are known."""
+    """Returns the engine at a URL. ``kind``: a key of WORDS."""
     return Engine(url, os.environ.get("VLLM_API_KEY", ""), WORDS[kind])
 
 
@@ -110,7 +110,7 @@ def _reporting(meter: Meter, listen: Port | None) -> AbstractAsyncContextManager
 
 
 def _on_signal(task: asyncio.Future[Any]) -> None:
-    """Kubernetes ends containers by SIGTERM."""
+    """Cancels the task on SIGTERM, with which Kubernetes ends containers, and SIGINT."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
@@ -142,7 +142,7 @@ def fetch_adapter(
     stop: threading.Event,
     meter: Meter,
 ) -> None:
-    """Brings an adapter into its version's folder; ``opened`` opens a url. Raises LoadError or StoppedError."""
+    """Downloads an adapter into its version's folder. ``opened`` opens a URL. Raises LoadError or StoppedError."""
     if url.startswith(IN_PLACE):
         store.note(version, url)
         return
@@ -156,7 +156,8 @@ def fetch_adapter(
 
 @asynccontextmanager
 async def _listening(app: web.Application, listen: Address, *, needed: bool) -> AsyncIterator[None]:
-    """Serves on the port meanwhile. A load continues without it, as when two loaders share a host's network."""
+    """Serves on the port while the context is open. If the port is not ``needed``, a load continues without it, for
+    example if two loaders share a host's network."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

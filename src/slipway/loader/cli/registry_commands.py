@@ -25,15 +25,15 @@ from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import Access
 
 COMMANDS = ("publish",)
-"""Those that end with a report."""
+"""Commands that end with a report."""
 PIECES = "pieces://"
 PUBLIC = ("hf", "ollama")
 PATIENT = Policy(attempts=12)
-"""Publications wait for a registry that starts anew."""
+"""Publications wait for a registry that is restarting."""
 
 
 def target(text: str) -> Reference:
-    """``HOST[:PORT]/REPOSITORY``. Raises ArgumentTypeError for any other text."""
+    """Parses ``HOST[:PORT]/REPOSITORY``. Raises ArgumentTypeError if the text is invalid."""
     try:
         reference = references.parse(text)
     except ValueError as error:
@@ -44,7 +44,7 @@ def target(text: str) -> Reference:
 
 
 def artifact(text: str) -> Reference:
-    """``HOST[:PORT]/REPOSITORY@sha256:...``. Raises ArgumentTypeError for any other text."""
+    """Parses ``HOST[:PORT]/REPOSITORY@sha256:...``. Raises ArgumentTypeError if the text is invalid."""
     try:
         reference = references.parse(text)
     except ValueError as error:
@@ -55,14 +55,15 @@ def artifact(text: str) -> Reference:
 
 
 def size(text: str) -> int:
-    """Bytes. Raises ArgumentTypeError for any other text."""
+    """Parses a number of bytes. Raises ArgumentTypeError if the text is invalid."""
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
     return int(text)
 
 
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Adds the commands. ``run`` of the parsed options returns a sentence, or the publication as JSON."""
+    """Adds the commands. Each sets ``run``, a function of the parsed options that returns a sentence, or the
+    publication as JSON."""
     guarded = report_commands.access_options()
     one = parsers.add_parser("publish", parents=[listen, guarded], help="publish a source in a registry as an artifact")
     one.add_argument(
@@ -134,8 +135,8 @@ def run_unpublish(options: argparse.Namespace) -> str:
 
 
 def _shown(source: str) -> tuple[str, str]:
-    """Name and address of a source, as its artifact tells them: of public ones only. Raises LoadError for what is no
-    source."""
+    """Returns name and address of a source, as shown in its artifact; empty for sources that are not public. Raises
+    LoadError for an invalid source."""
     scheme, separator, rest = source.partition("://")
     if not separator or scheme not in (*PUBLIC, "registry", "catalog", "pieces"):
         raise LoadError(f"cannot publish {source!r}: write hf://, ollama://, registry://, catalog:// or pieces://")

@@ -1,4 +1,4 @@
-"""``slipway loader stage|inspect|probe|summary``: the commands that end with a report, which the controller reads.
+"""``slipway loader stage|inspect|probe|summary``: commands that end with a report for the controller.
 
 The report becomes the container's termination message; outside of Kubernetes it goes to standard error.
 """
@@ -31,14 +31,14 @@ SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def sha256(text: str) -> str:
-    """A SHA-256 hash in lower-case hex. Raises ArgumentTypeError for any other text."""
+    """Parses a SHA-256 hash in lower-case hex. Raises ArgumentTypeError if the text is invalid."""
     if not SHA256.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a SHA-256 hash (64 hexadecimal digits)")
     return text.lower()
 
 
 def access_options() -> argparse.ArgumentParser:
-    """The options about allowed addresses and identity; ``access`` reads them."""
+    """Returns a parser for the options about allowed addresses and identity; ``access`` reads them."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--guard",
@@ -69,12 +69,12 @@ def access_options() -> argparse.ArgumentParser:
 
 
 def access(options: argparse.Namespace) -> Access:
-    """What the options of ``access_options`` allow."""
+    """Returns the access that the options of ``access_options`` allow."""
     return Access(_address_policy(options), options.node_identity)
 
 
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Adds the commands. ``run`` of the parsed options returns the report as JSON."""
+    """Adds the commands. Each sets ``run``, a function of the parsed options that returns the report as JSON."""
     guarded = access_options()
     chosen = argparse.ArgumentParser(add_help=False)
     chosen.add_argument("url", metavar="URL", help="a URL as for load, or file:///PATH")
@@ -170,7 +170,7 @@ def run_summary(options: argparse.Namespace) -> str:
 
 
 def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:
-    """Makes the report while the port reports progress. Raises LoadError or StoppedError."""
+    """Creates the report while the port reports progress. Raises LoadError or StoppedError."""
     from slipway.loader.cli import commands
 
     work = Work(Policy(), threading.Event(), Meter(), options.header)

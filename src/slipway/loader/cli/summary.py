@@ -1,8 +1,8 @@
-"""Summary: what genai-bench has measured, read from the files that it leaves.
+"""Summary: the results of genai-bench, read from the files that it leaves.
 
-A pod's sidecar runs it: it notes what the folder holds of earlier benchmarks, and is stopped once the tool has ended,
-however that was. Then it reads what is new. The tool starts when the sidecar is ready: a signal that came earlier would
-be missed, and with it what was measured.
+It runs in a sidecar: it lists the files of earlier benchmarks in the folder, and is stopped once the tool has ended for
+any reason. Then it reads the new files. The tool starts only when the sidecar is ready; an earlier signal would be
+missed, and the results with it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from slipway.decoding import DecodingError, decode_json
 
 MOST_FILES = 10_000
 FILE_BYTES = 256 << 20
-"""A run of 100,000 requests has about 50 MiB."""
+"""Maximum size of a file; one with 100,000 requests has about 50 MiB."""
 DIGITS = 4
 FileStamps = Mapping[Path, tuple[int, int]]
-"""Files with the time of their last change and their size."""
+"""Files with their modification times and sizes."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Statistics of one quantity over the requests of a run; None: no request had it."""
+    """Statistics of one quantity over the requests of a run; None: it was not measured."""
 
     mean: float | None = None
     p99: float | None = None
@@ -36,7 +36,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Aggregated(msgspec.Struct, frozen=True, kw_only=True):
-    """The tool's results of a run, as far as it got."""
+    """The tool's results of a run, complete or not."""
 
     scenario: str | None = None
     num_concurrency: int = 1
@@ -57,15 +57,15 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class RunFile(msgspec.Struct, frozen=True):
-    """One file of results, also of a run that broke off."""
+    """A file of results, complete or not."""
 
     aggregated_metrics: Aggregated
     individual_request_metrics: tuple[Request, ...] = ()
 
 
 def summarize_on_stop(folder: Path, ready: Callable[[], None]) -> Summary:
-    """Waits for a signal to stop, then summarizes the files that are new in the folder. Calls ``ready`` when the
-    benchmark may begin."""
+    """Waits for SIGTERM or SIGINT, then summarizes the new files in the folder. Calls ``ready`` when the benchmark may
+    begin."""
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     baseline = files(folder)
@@ -75,12 +75,13 @@ def summarize_on_stop(folder: Path, ready: Callable[[], None]) -> Summary:
 
 
 def files(folder: Path) -> FileStamps:
-    """The files of results that are there, of any benchmark that has this folder."""
+    """Returns the files of results in the folder, from any benchmark."""
     return dict(_stat_files(folder))
 
 
 def summarized(folder: Path, baseline: FileStamps) -> Summary:
-    """Summarizes the files in the folder that are not in ``baseline``, oldest first. Unreadable files are ignored."""
+    """Summarizes the files in the folder that are new or changed since ``baseline``, oldest first. Ignores unreadable
+    files."""
     fresh = sorted((stamp, path) for path, stamp in files(folder).items() if baseline.get(path) != stamp)
     read = [one for _stamp, path in fresh if (one := _read_run(path)) is not None]
     runs = tuple(_run(one.aggregated_metrics) for one in read)
@@ -141,5 +142,5 @@ def _count(number: int) -> int:
 
 
 def _figure(number: float | None) -> float:
-    """Rounded to what one run can mean."""
+    """Rounds a figure to the precision of a single run."""
     return float(f"{max(0.0, number or 0.0):.{DIGITS}g}")

@@ -1,4 +1,4 @@
-"""The termination message of a container: what Kubernetes keeps of it in the pod's status."""
+"""The termination message of a container, which Kubernetes stores in the pod's status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 TERMINATION_LOG = Path("/dev/termination-log")
 TERMINATION_MESSAGE_BYTES = 4000
-"""Kubernetes takes 4096."""
+"""Maximum length; Kubernetes accepts 4096 bytes."""
 
 
 def write_termination_message(message: str) -> None:

@@ -1,4 +1,4 @@
-"""Takes away what a load brought: a folder, never what its links point at, never anything outside of its volume."""
+"""Removes downloaded folders: never the targets of their links, and nothing outside of their volume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slipway.loader.transport.errors import LoadError
 def evict(path: Path, below: Path | None = None) -> bool:
     """Removes the folder ``path``, or its content if it is a mounted volume. Returns False if there is none.
 
-    It has to lie below ``below``, or else below the volume that is mounted nearest above it. Raises LoadError.
+    It must be below ``below``, or by default below the nearest mounted volume above it. Raises LoadError.
     """
     target = Path(os.path.realpath(path.parent)) / path.name
     top = Path(os.path.realpath(below)) if below else _volume(target)
@@ -28,7 +28,7 @@ def evict(path: Path, below: Path | None = None) -> bool:
         else:
             return False
     except FileNotFoundError:
-        return evict(path, below)  # another one removes it at the same time
+        return evict(path, below)  # another loader is removing it at the same time
     except OSError as error:
         raise LoadError(f"cannot remove {path}: {error.strerror}: check the volume and its owner") from error
     return True

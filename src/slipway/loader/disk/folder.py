@@ -1,6 +1,5 @@
-"""The folder that a load fills: ``.slipway-complete`` in it says that everything is there, ``.slipway/`` holds what is
-on its way. A file has its final name only when all of it is verified and on the disk.
-"""
+"""The folder that a load fills: the file ``.slipway-complete`` marks it as complete, and ``.slipway/`` holds files in
+progress. A file gets its final name only when it is completely verified and on the disk."""
 
 from __future__ import annotations
 
@@ -27,46 +26,46 @@ from slipway.loader.transport.source import Entry
 
 log = logging.getLogger(__name__)
 OWN = ".slipway"
-"""How the names begin that the loader needs for itself. Sources must not have such names at any depth."""
+"""Prefix of names reserved for the loader. Sources must not contain such names at any depth."""
 MARKER = ".slipway-complete"
 NOTES = ".slipway-report"
-"""What the last load of a folder told, kept in it for the next one, which finds everything there."""
+"""Report of the last load, stored in the folder for later loads that find everything complete."""
 WORK = ".slipway"
 DONE = "done-"
-"""How the names in there begin of the lists of files without a digest that an owner has loaded."""
+"""Prefix, in that directory, of the lists of files without a digest that an owner has loaded."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INVENTORY_BYTES = 64 << 20
-"""Of the marker, which names every file."""
+"""Maximum size of the marker, which lists every file."""
 LONGEST_NAME = 255
-"""Bytes of one part of a path: what every common file system takes."""
+"""Maximum length of a path component in bytes, which every common file system supports."""
 ABANDONED = 1800.0
-"""Seconds without a new byte after which a part belongs to nobody, where no lock says so: a loader that lives gives up
-sooner than that."""
+"""Seconds without a new byte after which a part counts as abandoned if there are no locks; a running loader gives up
+sooner."""
 VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
 class Inventory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Content of the marker: what was loaded, and the sizes that identify it."""
+    """Content of the marker: the source that was loaded, and the sizes that identify its files."""
 
     url: str
     revision: str
     files: dict[str, int]
     nonce: str = ""
-    """Makes the seal of a folder that has an owner one that no other process can predict."""
+    """Random text that makes the seal of an owned folder unpredictable to other processes."""
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The model that has the folder, if other models may have had it before."""
+    """The model that owns the folder, if other models may have owned it before."""
 
     uid: str
-    """Other programs can know it only after they have lost the folder."""
+    """The model's uid. Other programs can learn it only after they have lost access to the folder."""
     seal: str = ""
-    """Of the folder after the owner's last load, or ``<bytes>@<revision>`` of it. A folder with another seal is filled
-    as if it were new: its files count only if the source has a digest for them."""
+    """Seal of the folder after the owner's last load, or its ``<bytes>@<revision>``. A folder with another seal is
+    treated as new: its files are reused only if the source has a digest for them."""
 
 
 def fault(path: str) -> str | None:
-    """Returns what is wrong with a file's path from a source; None if it stays in the folder."""
+    """Returns what is wrong with a file's path from a source; None if it is valid."""
     parts = path.split("/")
     if path.startswith("/") or any(part in ("", ".", "..") for part in parts):
         return "it leads outside of the folder"
@@ -94,13 +93,13 @@ def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def loaded_url(path: Path) -> str | None:
-    """Returns the URL of which a folder is complete, according to its marker; None: of none."""
+    """Returns the URL that a folder completely contains, according to its marker; None if there is none."""
     marker = read_inventory(path / MARKER)
     return marker.url if marker else None
 
 
 def note(path: Path, url: str) -> None:
-    """Marks a folder as complete that needs no file of ``url``. Raises OSError."""
+    """Marks a folder as complete without any file of ``url``. Raises OSError."""
     path.mkdir(parents=True, exist_ok=True)
     fresh = path / f"{MARKER}.new"
     fresh.write_bytes(msgspec.json.encode(Inventory(url, "", {})))
@@ -108,21 +107,21 @@ def note(path: Path, url: str) -> None:
 
 
 def disk_error(error: OSError, path: Path) -> LoadError:
-    """Returns the message for a failing disk."""
+    """Returns the error for a failed disk operation."""
     if error.errno in FULL:
         return LoadError(f"the disk is full: cannot write {path} ({error.strerror}): use a larger volume")
     reason = error.strerror or type(error).__name__
-    # A name that vanishes while it is used was removed by another loader, where no lock keeps it out.
+    # If a name vanishes while it is used, another loader removed it, because the volume has no locks.
     transient = error.errno in VANISHED
     return LoadError(f"cannot write {path}: {reason}: check the volume and its owner", transient=transient)
 
 
 class Folder:
-    """Several loaders may work in one folder at once where its volume has no file locks. So each has part files of its
-    own, under names that no other one uses; what a dead one left is taken over only under a lock."""
+    """The folder of a load. If its volume has no file locks, several loaders may work in it at once. So each has its
+    own part files with unique names, and takes over those of a dead loader only under a lock."""
 
     def __init__(self, path: Path, owner: Owner | None = None) -> None:
-        """``owner``: whose marker, parts and files count. None: those of all loaders do."""
+        """``owner``: use only this owner's marker, parts and files. None: use those of all loaders."""
         self.path = path
         self._owner, self._foreign = owner, False
         self._done = path / WORK / f"{DONE}{_digest(owner.uid)}" if owner else None
@@ -132,14 +131,14 @@ class Folder:
         self._locked = False
 
     def holds(self, url: str) -> bool:
-        """Whether ``url`` was loaded into it completely, judging by names and sizes."""
+        """Whether ``url`` was completely loaded into the folder, judging by names and sizes."""
         marker = read_inventory(self._marker)
         if marker is None or marker.url != url or not self._knows(marker):
             return False
         return all(_size(self.path / name) == size for name, size in marker.files.items())
 
     def _knows(self, marker: Inventory | None) -> bool:
-        """Whether this is the marker that the owner's last load left."""
+        """Whether the owner's last load left this marker."""
         if self._owner is None:
             return True
         if marker is None or not self._owner.seal:
@@ -147,27 +146,27 @@ class Folder:
         return self._owner.seal in (self.seal(), f"{sum(marker.files.values())}@{marker.revision}")
 
     def seal(self) -> str:
-        """The seal that the last load left; empty if it left none."""
+        """Returns the seal that the last load left; empty if there is none."""
         texts = [_bytes(self.path / name) for name in (MARKER, NOTES)]
         parts = b"".join(hashlib.sha256(text).digest() for text in texts)
         return hashlib.sha256(parts).hexdigest() if any(texts) else ""
 
     def doubtful(self, entries: Iterable[Entry]) -> frozenset[str]:
-        """The files that have no digest and that the owner did not load into this folder."""
+        """Returns the files without a digest that the owner did not load into this folder."""
         if self._done is None:
             return frozenset()
         done = set(_bytes(self._done).decode("ascii", "replace").split())
         return frozenset(entry.path for entry in entries if entry.digest is None and self._key(entry) not in done)
 
     def note_done(self, entry: Entry) -> None:
-        """Notes that the owner loaded a version of a file without a digest. Raises OSError."""
+        """Records that the owner loaded a version of a file without a digest. Raises OSError."""
         if self._done is not None and entry.digest is None and entry.version:
             with self._done.open("ab") as stream:
                 stream.write(f"{self._key(entry)}\n".encode("ascii"))
 
     def _sweep(self, names: Collection[str], *, plain: bool) -> None:
-        """Removes links and special files; if ``plain``, also what has no name of these. The loader's own plain files
-        stay. Raises OSError."""
+        """Removes links and special files and, if ``plain``, everything not in ``names``. The loader's own regular
+        files are kept. Raises OSError."""
         folders = {parent for name in names for parent in _parents(name)}
         for top, below, files in os.walk(self.path):
             inside = Path(top).relative_to(self.path)
@@ -188,7 +187,7 @@ class Folder:
 
     @contextmanager
     def opened(self, stop: threading.Event, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Creates and locks the folder: one loader works in it at a time, and another waits.
+        """Creates and locks the folder. Only one loader works in it at a time; others wait.
 
         Raises LoadError, or StoppedError after ``stop``.
         """
@@ -203,9 +202,10 @@ class Folder:
             os.close(handle)
 
     def begin(self, entries: Iterable[Entry]) -> None:
-        """Removes the marker of completeness, and parts of files that are no longer needed.
+        """Removes the completion marker, and parts of files that are no longer needed.
 
-        Under the lock, parts of loaders that ended early become this one's."""
+        Under the lock, it takes over the parts of interrupted loaders.
+        """
         self._foreign = not self._knows(read_inventory(self._marker))
         if self._foreign:
             self._sweep((), plain=False)
@@ -228,11 +228,11 @@ class Folder:
                 part.unlink(missing_ok=True)
 
     def final(self, entry: Entry) -> Path:
-        """Returns the path of a complete entry."""
+        """Returns the final path of an entry."""
         return self.path / entry.path
 
     def part(self, entry: Entry) -> Path:
-        """Returns the path of this loader's part of an entry. Each version of the file has another."""
+        """Returns the path of this loader's part file for an entry, which is different for each version of the file."""
         return self._parts / f"{self._key(entry)}.{self._self}"
 
     def _key(self, entry: Entry) -> str:
@@ -241,21 +241,22 @@ class Folder:
         return _digest("\0".join((entry.path, str(entry.version), str(entry.size), *owner)))
 
     def _leftovers(self, folder: Path, prefix: str = "") -> list[Path]:
-        """Files of other loaders that write them no more: under the lock all, else those that have long been still."""
+        """Returns abandoned files of other loaders: all of them under the lock, otherwise those that have not changed
+        for a long time."""
         try:
             candidates = [path for path in folder.iterdir() if path.name.startswith(prefix) and _size(path) is not None]
             if self._locked:
                 return candidates
-            # By the volume's own clock, which may not be this machine's.
+            # Use the volume's clock, which may differ from this machine's.
             os.utime(self._work)
             now = self._work.stat().st_mtime
-        except FileNotFoundError:  # another loader was done with it
+        except FileNotFoundError:  # another loader removed it
             return []
         return [path for path in candidates if now - _modified(path, now) > ABANDONED]
 
     def room(self, entries: Iterable[Entry], existing: Collection[Entry]) -> None:
-        """Raises LoadError when the disk cannot take what is missing. ``existing``: those that may be there already,
-        which the others are beside what is there."""
+        """Raises LoadError if the disk has no room for the missing bytes. ``existing``: entries whose final file may
+        already be there; all others are downloaded next to existing files."""
         present = ((entry, self._present(entry, finished=entry in existing)) for entry in entries)
         needed = sum(max((entry.size or 0) - size, 0) for entry, size in present)
         volume = os.statvfs(self.path)
@@ -264,9 +265,10 @@ class Folder:
             raise LoadError(f"{human(needed)} are needed and {self.path} has {human(free)} free: use a larger volume")
 
     def finish(self, url: str, revision: str, sizes: Mapping[str, int]) -> None:
-        """Removes what earlier loads left, then marks the folder as complete once everything is on the disk.
+        """Removes the remains of earlier loads, then marks the folder as complete once everything is on the disk.
 
-        ``sizes``: path -> bytes that each file has to have. Raises LoadError where one has another size."""
+        ``sizes``: path -> required size of each file. Raises LoadError if a size differs.
+        """
         old = read_inventory(self._previous)
         for folder in sorted({self.path / parent for name in sizes for parent in _parents(name)} | {self.path}):
             _sync(folder)
@@ -290,17 +292,17 @@ class Folder:
         _sync(self.path)
 
     def _clear(self) -> None:
-        """Remove the working files: under the lock all, else as far as no other loader may need them."""
+        """Removes the working files: all of them under the lock, otherwise those that no other loader may need."""
         for part in self._leftovers(self._parts):
             part.unlink(missing_ok=True)
-        with suppress(OSError):  # another loader has parts there
+        with suppress(OSError):  # another loader has parts in it
             self._parts.rmdir()
             for path in (self._previous, self._work / "lock"):
                 path.unlink(missing_ok=True)
             self._work.rmdir()
 
     def _drop(self, name: str) -> None:
-        """Remove a file of an earlier load, and the folders that are empty without it."""
+        """Removes a file of an earlier load, and the folders that become empty."""
         if fault(name):
             return
         (self.path / name).unlink(missing_ok=True)
@@ -320,7 +322,8 @@ class Folder:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 self._locked = _await_lock(handle, stop, waiting)
-                # The one before removes its lock's file at the end: such a lock would keep nobody out.
+                # The previous holder removes the lock file at the end; a lock on the removed file would exclude no
+                # other loader.
                 if _same(handle, path):
                     return handle
             except BaseException:
@@ -330,7 +333,7 @@ class Folder:
 
 
 def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> bool:
-    """Whether there is a lock at all; False at once on a file system without locks."""
+    """Waits for the lock. Returns False immediately on a file system without locks."""
     while (ours := _take(handle)) is False:
         waiting("waiting for another loader in this folder")
         if stop.wait(0.2):
@@ -341,7 +344,7 @@ def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], Non
 
 
 def _take(handle: int) -> bool | None:
-    """Whether the lock is ours now; None: there are no locks."""
+    """Tries to take the lock. Returns whether it is ours now; None: there are no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -359,7 +362,7 @@ def _same(handle: int, path: Path) -> bool:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """Folders above a path, the nearest first."""
+    """Yields the folders above a path, nearest first."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
@@ -378,7 +381,7 @@ def _digest(text: str) -> str:
 
 
 def _bytes(path: Path) -> bytes:
-    """Of a plain file, as far as it may be long; empty for anything else."""
+    """Returns the content of a regular file, up to the maximum size; empty for anything else."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -397,7 +400,7 @@ def _size(path: Path) -> int | None:
 
 
 def _modified(path: Path, gone: float) -> float:
-    """Returns Unix seconds; ``gone`` for a file that no longer exists."""
+    """Returns the modification time in Unix seconds; ``gone`` for a file that no longer exists."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Whose a folder of a node is: the namespace that may see its files, and the user that fills it.
+"""Owner: the namespace that may see the files of a node folder, and the user that fills it.
 
-A container can outlive its pod, and keeps the folder that it has mounted. So a folder never goes from one namespace to
-another: the next one gets a new folder with the same name, which that container does not see.
+A container can outlive its pod, and keeps the folder that it has mounted. So a folder never passes from one namespace
+to another: the next namespace gets a new folder with the same name, which that container does not see.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from slipway.loader.disk.folder import OWN
 from slipway.loader.transport.errors import LoadError
 
 MARK = f"{OWN}-owner"
-"""File in a folder with the namespace that has it. Only the user who makes folders can write one that counts: the user
-who fills them is another one. What empties a folder removes it."""
+"""File in a folder with the namespace that owns it. Only the user that creates folders can write a valid one; another
+user fills them. Emptying a folder removes it."""
 LONGEST = 256
-"""Bytes of a mark."""
+"""Maximum length of a mark in bytes."""
 
 
 def own(path: Path, user: int) -> None:
-    """Gives a folder and its content, except its mark, to a user and to the group of the same number. Links are not
+    """Gives a folder and its content, except its mark, to a user and the group with the same number. Links are not
     followed. Raises LoadError."""
     try:
         for top, folders, files, handle in os.fwalk(path, onerror=_raise):
@@ -41,18 +41,19 @@ def own(path: Path, user: int) -> None:
 
 
 def renew(path: Path, namespace: str, *, known: bool = False) -> bool:
-    """Makes a folder a namespace's own. A folder that may be another's is replaced by a new one with its name.
+    """Makes a namespace the owner of a folder. A folder that may belong to another namespace is replaced by a new one
+    with the same name.
 
-    ``namespace``: empty for the operator, whose files all may read: these folders are never replaced. ``known``:
-    whether a folder without a mark is the namespace's. The files of other folders without a mark go to the new one,
-    where the load verifies them; those of another namespace are removed. Returns whether the folder is a new one.
-    Raises LoadError.
+    ``namespace``: empty for the operator, whose files everyone may read, so these folders are never replaced.
+    ``known``: whether a folder without a mark belongs to the namespace. Files of other folders without a mark are moved
+    to the new folder, where the load verifies them; those of another namespace are removed. Returns whether the folder
+    is new. Raises LoadError.
     """
     digest = hashlib.sha256(path.name.encode()).hexdigest()[:16]
     fresh, old = (path.with_name(f"{OWN}-{digest}.{part}") for part in ("new", "old"))
     try:
         with _alone(path.parent):
-            _remove(old)  # of a run that ended early, as all that is done again below
+            _remove(old)  # left by an interrupted run, whose other steps are repeated below
             before = _namespace_of(path)
             if before == namespace:
                 return False
@@ -92,7 +93,7 @@ def _namespace_of(folder: Path) -> str | None:
 
 
 def _mark(folder: Path, namespace: str) -> None:
-    """Raises OSError."""
+    """Writes the mark. Raises OSError."""
     unfinished = folder / f"{MARK}.new"
     _remove(unfinished)
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -103,8 +104,8 @@ def _mark(folder: Path, namespace: str) -> None:
 
 
 def _move(source: Path, target: Path, *, kept: str = "") -> None:
-    """Moves files to new folders with the same names below ``target``: a container may have the old folders open. Links
-    and special files stay, as do names that begin with ``kept``. Raises OSError."""
+    """Moves files to new folders with the same names below ``target``, because a container may have the old folders
+    open. Links and special files stay, as do names that begin with ``kept``. Raises OSError."""
     for entry in list(os.scandir(source)):
         if kept and entry.name.startswith(kept):
             continue
@@ -125,7 +126,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keeps others from replacing folders in this one, if its file system has locks. Raises OSError."""
+    """Locks a folder, so that no other process replaces folders in it, if its file system has locks. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with suppress(OSError):

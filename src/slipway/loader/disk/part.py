@@ -1,7 +1,8 @@
-"""The bytes of one file on their way, in a file that this process alone writes.
+"""Part: the partial content of one file, in a file that only this process writes.
 
-A process that loses its lock, or never had one, must not spoil what another one brings. So a part has a name of its own
-and was made by whoever writes it, is never cut short in place, and takes the file's name only at its full size.
+A process that loses its lock, or never had one, must not damage the file of another process. So a part has a unique
+name, was created by the process that writes it, is never truncated in place, and gets the file's name only at its full
+size.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import CHUNK
 
 WINDOW = 16 << 20
-"""Bytes after which the disk is told of them."""
+"""Number of bytes after which the disk starts writing them."""
 
 
 class Part:
-    """An open part file. It keeps its own positions: nothing is appended behind another process's bytes."""
+    """An open part file. It tracks its own position, so nothing is appended after another process's bytes."""
 
     def __init__(self, path: Path) -> None:
-        """Goes on with the file at ``path`` where this process took it over, and makes it otherwise. Raises OSError."""
+        """Continues the file at ``path`` if this process took it over, otherwise creates it. Raises OSError."""
         self._path = path
         try:
             self._stream: IO[bytes] = path.open("r+b", buffering=0)
@@ -40,7 +41,7 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Bytes that are there already, or that were written here."""
+        """Number of bytes that existed or were written here."""
         return self._size
 
     def read(self, offset: int) -> bytes:
@@ -58,25 +59,25 @@ class Part:
             written += self._stream.write(data[written:])
         self._size += len(data)
         if self._size - self._pushed >= WINDOW:
-            # Has the disk begin now: the wait for all of it at the end is so much shorter.
+            # Start writing to the disk now, which makes the wait at the end much shorter.
             with suppress(OSError):
                 os.posix_fadvise(self._stream.fileno(), self._pushed, self._size - self._pushed, os.POSIX_FADV_DONTNEED)
             self._pushed = self._size
 
     def restart(self) -> None:
-        """Continues with an empty file: a new one, because another process may have taken over the old one."""
+        """Starts over with a new, empty file, because another process may have taken over the old one."""
         self._stream.close()
         self._path.unlink(missing_ok=True)
         self._stream, self._size = self._create_file(), 0
         self._pushed = 0
 
     def is_whole(self, size: int | None) -> bool:
-        """Whether exactly what was written here is on the disk, which is ``size`` bytes where that was promised."""
+        """Whether the disk has exactly the bytes written here, and ``size`` of them if the size is known."""
         os.fsync(self._stream.fileno())
         return os.fstat(self._stream.fileno()).st_size == self._size and size in (None, self._size)
 
     def become(self, final: Path) -> None:
-        """Renames it to its final name. Raises LoadError if another process has removed it."""
+        """Renames the part to its final name. Raises LoadError if another process has removed it."""
         final.parent.mkdir(parents=True, exist_ok=True)
         try:
             ours = os.path.samestat(self._path.lstat(), os.fstat(self._stream.fileno()))

@@ -1,4 +1,4 @@
-"""How far a load is: counted by its threads, told in the agent's report and in the log."""
+"""Progress of a load: counted by its threads, shown in the agent's report and in the log."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from slipway.serving.wire.agent import Progress
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 LOWEST_RATE = 64 << 10
-"""Bytes a second, below which a load ends: others wait for its turn."""
+"""Minimum rate in bytes per second. A slower load is ended, because others wait for its turn."""
 RATE_SECONDS = 600.0
-"""For how long the rate must be lower."""
+"""How long the rate must be lower, in seconds."""
 
 
 class Meter:
-    """Counts bytes and files of one load. It may be read at any time, even before the total is known."""
+    """Counts the bytes and files of one load. It can be read at any time, even before the total is known."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -29,22 +29,22 @@ class Meter:
         self._files = self._all_files = self._flushing = 0
         self._note = "listing files"
         self.resume = ""
-        """From where the next loader may go on, where the folder does not tell."""
+        """State with which the next loader can resume, if the folder does not contain it."""
 
     def expect(self, size: int, files: int) -> None:
-        """Starts the clock: ``size`` bytes in ``files`` files are to come."""
+        """Starts the clock. ``size`` bytes in ``files`` files are expected."""
         with self._lock:
             self._total, self._all_files, self._note = size, files, ""
             self._done = self._files = self._fetched = 0
             self._started = self._clock()
 
     def note(self, text: str) -> None:
-        """Sets what the load waits for; an empty text: nothing."""
+        """Sets the reason why the load is waiting; empty: it is not waiting."""
         with self._lock:
             self._note = text
 
     def reused(self, size: int) -> None:
-        """Counts ``size`` bytes that existed already. A negative size takes back bytes that turned out to be
+        """Counts ``size`` bytes that already existed. A negative size subtracts bytes that turned out to be
         unusable."""
         with self._lock:
             self._done += size
@@ -63,13 +63,13 @@ class Meter:
             self._handled += size
 
     def file_done(self) -> None:
-        """Counts a file that is complete."""
+        """Counts a complete file."""
         with self._lock:
             self._files += 1
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """While the disk writes what it has of a file, which is not the source's fault."""
+        """Marks the time in which the disk writes data, which does not count against the source."""
         with self._lock:
             self._flushing += 1
         try:
@@ -79,7 +79,7 @@ class Meter:
                 self._flushing -= 1
 
     def progress(self) -> Progress:
-        """The state now, for the agent's report."""
+        """Returns the current state, for the agent's report."""
         with self._lock:
             if self._note:
                 return Progress(self._done, self._total, self._note)
@@ -90,12 +90,13 @@ class Meter:
             return Progress(self._done, self._total, message)
 
     def handled(self) -> int | None:
-        """Bytes that were downloaded or verified. None: no file is being loaded, or a disk is flushing one."""
+        """Returns the number of bytes downloaded or verified. None: no file is being loaded, or the disk is writing
+        one."""
         with self._lock:
             return self._handled if self._files < self._all_files and not self._flushing else None
 
     def line(self) -> str:
-        """For the log."""
+        """Returns a line for the log."""
         now = self.progress()
         return f"{human(now.done_bytes)} of {human(now.total_bytes)}: {now.message}"
 
@@ -106,10 +107,10 @@ class Pace:
     def __init__(self, meter: Meter, clock: Callable[[], float] = time.monotonic) -> None:
         self._meter, self._clock = meter, clock
         self._seen: deque[tuple[float, int]] = deque()
-        """Times and the bytes handled until then, the last of them at least RATE_SECONDS ago."""
+        """Times and the bytes handled until then; the first one is at least RATE_SECONDS old, if there is one."""
 
     def check(self) -> None:
-        """To be called regularly. Raises LoadError if the load is too slow."""
+        """Checks the rate; call it regularly. Raises LoadError if the load is too slow."""
         handled, now = self._meter.handled(), self._clock()
         if handled is None:
             self._seen.clear()
@@ -125,7 +126,7 @@ class Pace:
 
 
 def human(size: float) -> str:
-    """Bytes as people read them."""
+    """Formats a number of bytes for people."""
     for unit in UNITS[:-1]:
         if abs(size) < 1000:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"

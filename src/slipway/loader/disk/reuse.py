@@ -1,7 +1,7 @@
-"""Reuse: files that another folder of this disk has of the same state of a source are taken over, not fetched.
+"""Reuse: takes files of the same source revision from another folder of this disk instead of downloading them.
 
-Each folder has its own links or copies, so that either may go, or turn to another state, without the other. Only
-files with a digest are taken over, and all of them are checked like anything else that is there before a load.
+Each folder has its own links or copies, so that either can be removed or updated without the other. Only files with a
+digest are reused, and all of them are verified like any other file that exists before a load.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def link_existing(url: str, listing: Listing, folder: Path, donor: Path) -> int:
     """Links the files that ``donor``, or a complete folder in it, has of this revision of the source. Returns their
     number.
 
-    There are none if the source does not say what state it is in.
+    Links nothing if the source does not report its revision.
     """
     if not listing.revision:
         return 0
@@ -38,7 +38,7 @@ def link_existing(url: str, listing: Listing, folder: Path, donor: Path) -> int:
 
 
 def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
-    """The folder, or those in it, that say that they are complete, and of what."""
+    """Yields the folder itself or its subfolders, as far as they are marked as complete, with their markers."""
     if (own := read_inventory(donor / MARKER)) is not None:
         yield donor, own
         return
@@ -49,11 +49,11 @@ def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
 
 
 def _taken_over(place: Path, folder: Path, entry: Entry, marker: Inventory) -> bool:
-    """Whether a file of one folder has its name in the other now, and had not before."""
+    """Links or copies a file from one folder to the other. Returns whether it did."""
     if entry.size is None or marker.files.get(entry.path) != entry.size:
         return False
     source, target = place / entry.path, folder / entry.path
-    with suppress(OSError):  # it is there already, or cannot be read: then it is fetched
+    with suppress(OSError):  # it exists already, or cannot be read, and is then downloaded
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source, target, follow_symlinks=False)
@@ -66,7 +66,7 @@ def _taken_over(place: Path, folder: Path, entry: Entry, marker: Inventory) -> b
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Raises OSError; then nothing has the target's name."""
+    """Copies a file. Raises OSError, and leaves nothing under the target's name in this case."""
     handle = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb", buffering=0) as stream, target.open("xb", buffering=0) as fresh:
         try:
@@ -77,6 +77,6 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _repository(url: str) -> str:
-    """A source without what says which state of it is meant."""
+    """Returns the URL of a source without its revision."""
     scheme, separator, rest = url.partition("://")
     return scheme + separator + rest.partition("@")[0]

@@ -1,4 +1,4 @@
-"""Headers: what files that lie in a folder say of themselves, for a report."""
+"""Headers: metadata in the files of a folder, for a report."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from slipway.artifacts.headers.safetensors import Safetensors
 from slipway.decoding import DecodingError
 
 MOST_HEADERS = 1000
-"""Files of one model whose headers are read."""
+"""Maximum files of one model whose headers are read."""
 T = TypeVar("T")
 
 
 def with_headers(report: Report, folder: Path, names: Sequence[str], header: str) -> Report:
-    """The report with what these files of the folder say; ``header`` as in ``Work``. What cannot be read is no reason
-    to fail: the engine has the last word."""
+    """Returns the report with the metadata of these files; ``header`` as in ``Work``. An unreadable header is not an
+    error, because the engine decides."""
     try:
         if header == "model":
             return msgspec.structs.replace(report, model=model_of(folder, names))
@@ -43,8 +43,8 @@ def with_headers(report: Report, folder: Path, names: Sequence[str], header: str
 
 
 def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
-    """By the file that describes the model, and the headers beside it, of which those that cannot be read count for
-    nothing. Raises MalformedFileError, DecodingError and OSError."""
+    """Returns the facts from the file that describes the model and the headers next to it; unreadable headers are
+    ignored. Raises MalformedFileError, DecodingError and OSError."""
     main = config.described_by(names)
     if main.endswith(config.GGUF):
         parts = [name for name in _of_format(names, "gguf") if name.rpartition("/")[0] == main.rpartition("/")[0]]
@@ -61,7 +61,7 @@ def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
 
 
 def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[str, Mapping[str, Any]]:
-    """The files in the configuration's folder that state the quantization, as far as they can be read."""
+    """Returns the readable files in the configuration's folder that describe the quantization."""
     read: dict[str, Mapping[str, Any]] = {}
     for name in config.QUANTIZATION_FILES:
         path = f"{main.rpartition('/')[0]}/{name}".lstrip("/")
@@ -72,8 +72,8 @@ def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[s
 
 
 def counted(names: Sequence[str], main: str) -> list[str]:
-    """The safetensors files that make up the model: beside its configuration may lie the same weights once more, as
-    other programs have them."""
+    """Returns the safetensors files that make up the model. Its folder may contain a second copy of the weights for
+    other programs."""
     files = _of_format(sorted(file_rules.weights_of(names)), "safetensors") or _of_format(names, "safetensors")
     beside = [name for name in files if name.rpartition("/")[0] == main.rpartition("/")[0]]
     usual = [name for name in beside if name.rpartition("/")[2].startswith("model")]
@@ -85,7 +85,7 @@ def _of_format(names: Sequence[str], ending: str) -> list[str]:
 
 
 def _beginning(path: Path) -> bytes:
-    """A file, or of a long one as much as tells that it is too long."""
+    """Returns a file, or of a file that is too long just enough to show that."""
     with path.open("rb") as stream:
         return stream.read(config.MOST_BYTES + 1)
 
@@ -93,7 +93,7 @@ def _beginning(path: Path) -> bytes:
 def _tensors(
     folder: Path, names: Sequence[str], shapes: dict[str, tuple[str, Sequence[int]]] | None = None
 ) -> Safetensors:
-    """What the parts of a model come to; ``shapes`` as of ``safetensors.parse``."""
+    """Returns the sum of the headers of all parts; ``shapes`` as in ``safetensors.parse``."""
     parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
     headers = [_parse_header(folder / name, parse) for name in names]
     parameters: Counter[str] = Counter()

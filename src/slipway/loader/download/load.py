@@ -1,4 +1,5 @@
-"""A whole source into a folder: listed, checked for room, fetched by several threads, declared complete."""
+"""Load: downloads a whole source into a folder: lists it, checks the free space, downloads with several threads, marks
+it as complete."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ def load(
 ) -> bool:
     """Loads ``url`` into ``path``. Returns False if the folder already had it, without a request.
 
-    ``outdated``: what is there is of an older state of the source, and these files are fetched whatever is there; each
-    stays until the new one takes its place. ``owner``: see Folder. ``open_source`` is called only when something is to
-    be fetched. Raises LoadError, or StoppedError after ``stop``.
+    ``outdated``: the folder has an older state of the source, and these files are downloaded in any case; each stays
+    until its replacement is complete. ``owner``: see Folder. ``open_source`` is called only if something must be
+    downloaded. Raises LoadError, or StoppedError after ``stop``.
     """
     try:
         return _load(url, open_source, path, owner, policy, stop, meter, outdated)
@@ -56,7 +57,7 @@ def _load(
     if outdated is None and folder.holds(name):
         return False
     with folder.opened(stop, meter.note):
-        if outdated is None and folder.holds(name):  # by the loader that this one waited for
+        if outdated is None and folder.holds(name):  # loaded by the loader that held the lock
             return False
         source = open_source()
         listing = _listing(source, name, partial(Retrier(policy, stop, meter).call, name))
@@ -86,9 +87,9 @@ def _listing(source: Source, name: str, retry: Retry) -> Listing:
 
 
 def in_parallel(tasks: Iterable[Callable[[], None]], workers: int, stop: threading.Event) -> None:
-    """Run all tasks, at most ``workers`` at a time. The first failure ends the others through ``stop`` and is raised.
+    """Runs all tasks, at most ``workers`` at a time. The first failure stops the others through ``stop`` and is raised.
 
-    The threads are daemons: a process that is told to end does not wait for one that hangs on a silent server.
+    The threads are daemons, so a process that must end does not wait for one that hangs on a silent server.
     """
     waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     for task in tasks:

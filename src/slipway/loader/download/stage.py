@@ -1,6 +1,6 @@
-"""Stage: weights into a folder of a cache, with a report of what came: its hash, its header, the state of its source.
+"""Stage: loads weights into a cache folder, and reports their hash, their header and the state of their source.
 
-Beside it the two smaller ways to such a report: to read what is in a place already, and to ask a source what it has.
+It also creates the same report for existing files (``inspect``) and for a source without downloading it (``probe``).
 """
 
 from __future__ import annotations
@@ -35,32 +35,33 @@ from slipway.loader.transport.selection import Chosen, FaultError, Selection, et
 from slipway.loader.transport.source import CHUNK, Access, Entry, Retry, Source, open_source
 
 MOST_FAULT = 300
-"""Characters of a fault in a report."""
+"""Maximum length of a fault in a report, in characters."""
 FARTHEST = 32 << 20
-"""Bytes that are read for nothing at most."""
+"""Maximum number of bytes to read and discard."""
 T = TypeVar("T")
 TRIES = 2
-"""Of a file with a hash that somebody expects: the first may go on with bytes of an earlier one."""
+"""Attempts for a file whose hash is known: the first one may continue with bytes of an earlier load."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What each command with a report needs."""
+    """What every command with a report needs."""
 
     policy: Policy
     stop: threading.Event
     meter: Meter
     header: str = ""
-    """``gguf`` or ``safetensors`` where headers are to be read; ``model``: whatever describes the files."""
+    """The headers to read: ``gguf``, ``safetensors``, or ``model`` for any file that describes the model; empty:
+    none."""
 
     def retry(self, url: str) -> Retry:
-        """Calls a function again until it succeeds; messages name ``url`` without secrets."""
+        """Returns a function that retries a call until it succeeds; messages show ``url`` without secrets."""
         return partial(Retrier(self.policy, self.stop, self.meter).call, redact_url(url))
 
 
 def opened(
     url: str, env: Mapping[str, str], address_policy: AddressPolicy | None, *, node_identity: bool = False
 ) -> Source:
-    """The source that a URL names; ``address_policy``: of the addresses that a spec names. Raises LoadError."""
+    """Opens the source of a URL. ``address_policy``: for addresses that a spec names. Raises LoadError."""
     if url.startswith(local.SCHEME):
         return local.open_source(url, env)
     return open_source(url, env, Access(address_policy, node_identity))
@@ -79,8 +80,8 @@ def stage(
 ) -> Report:
     """Loads the selected files of ``url`` into ``folder``. Raises LoadError, or StoppedError after ``work.stop``.
 
-    ``refresh``: what is there may be of an older state of the source. ``reuse``: a folder that may have the same files
-    already. ``owner``: whose earlier loads count; the report has the folder's new seal then.
+    ``refresh``: the existing files may be of an older state of the source. ``reuse``: a folder that may already have
+    the same files. ``owner``: use only this owner's earlier loads; the report then has the folder's new seal.
     """
     selection = Selection(source(), chosen)
     if reuse is not None and not Folder(folder, owner).holds(redact_url(url)):
@@ -90,7 +91,7 @@ def stage(
     fresh = load_it(outdated)
     report = None if fresh else _read_note(folder)
     if report is None:
-        # Where a loader was cut off before it could tell, its source may have changed since.
+        # If a loader was interrupted before its report, its source may have changed since.
         if not fresh and not _is_of(folder, selection.listing(work.retry(url)).entries):
             outdated = _outdated(folder, selection, work.retry(url))
             fresh = load_it(outdated)
@@ -113,7 +114,7 @@ def _loaded(
     *,
     owner: Owner | None,
 ) -> bool:
-    """Whether something had to be loaded. Raises what stage does."""
+    """Loads the selection. Returns whether anything was downloaded. Raises as ``stage`` does."""
     policy = msgspec.structs.replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
     try:
         return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated, owner)
@@ -122,7 +123,7 @@ def _loaded(
 
 
 def inspect(path: Path, sha256: str, work: Work) -> Report:
-    """Inspects ``path``, a file or a folder. Its hash is only computed if one is expected. Raises LoadError."""
+    """Inspects ``path``, a file or a folder. Computes its hash only if one is expected. Raises LoadError."""
     selection = Selection(local.LocalFiles(path), Chosen() if path.is_dir() else Chosen((path.name,)))
     entries = checked(selection.listing(work.retry(str(path))).entries)
     if sha256 and not selection.main:
@@ -136,7 +137,8 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
 
 
 def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
-    """Returns what is wrong with files of a folder, as far as they can be read: the engine may have more rights."""
+    """Returns what is wrong with the files of a folder. Unreadable files are not a fault, because the engine may have
+    more permissions."""
     try:
         return fault_in(folder, [entry.path for entry in entries])[:MOST_FAULT]
     except OSError:
@@ -177,7 +179,7 @@ def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
 
 
 def digest(path: Path, stop: threading.Event) -> str:
-    """SHA-256 of a file. Raises LoadError, or StoppedError after ``stop``."""
+    """Returns the SHA-256 of a file. Raises LoadError, or StoppedError after ``stop``."""
     checksum = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as stream:
@@ -199,7 +201,7 @@ def _reported(selection: Selection, folder: Path, work: Work) -> Report:
 
 
 def _described(folder: Path, selection: Selection, work: Work) -> Report:
-    """All but the hash."""
+    """Returns the report without the hash."""
     entries = selection.selected.entries
     names = [entry.path for entry in entries]
     report = Report(
@@ -213,7 +215,8 @@ def _described(folder: Path, selection: Selection, work: Work) -> Report:
 
 
 def _judged(error: LoadError, selection: Selection, chosen: Chosen) -> LoadError:
-    """Returns the result if all bytes of the main file arrived with another hash than expected."""
+    """Returns an integrity error if the main file arrived completely but with another hash than expected; otherwise
+    ``error``."""
     if error.transient or not chosen.sha256 or selection.came in ("", chosen.sha256):
         return error
     return _wrong(selection.main, selection.came, chosen.sha256)
@@ -224,10 +227,10 @@ def _wrong(file: str, actual: str, expected: str) -> FaultError:
 
 
 def _outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str] | None:
-    """The files by which nobody could see whether they are what the source has now: those without a hash. None: the
-    source has not changed since the folder was complete.
+    """Returns the files without a hash, which cannot be compared with the source. None: the source has not changed
+    since the folder was complete.
 
-    Nothing is removed: pods read these files, and more of them may start before the new ones are there.
+    No file is removed, because pods read these files, and more of them may start before the new ones are complete.
     """
     report = _read_note(folder)
     entries = selection.listing(retry).entries
@@ -260,7 +263,7 @@ def _read_note(folder: Path) -> Report | None:
 
 
 def _write_note(folder: Path, report: Report) -> None:
-    """Writes the note completely or not at all. A folder without a note is only verified once more."""
+    """Writes the report into the folder atomically. A folder without one is merely verified again."""
     fresh = folder / f"{NOTES}.{secrets.token_hex(8)}"
     with suppress(OSError):
         try:

@@ -1,4 +1,5 @@
-"""One file: its bytes gather under another name, resumed where they ended, until they are what the source promised."""
+"""Transfer: downloads one file under a temporary name, and resumes it after failures until it matches the source's size
+and digest."""
 
 from __future__ import annotations
 
@@ -24,37 +25,38 @@ T = TypeVar("T")
 
 
 LONG = 64 << 20
-"""Bytes for which a thread of its own is worth its while."""
+"""Size from which reading ahead in a separate thread pays off."""
 
 
 class Policy(msgspec.Struct, frozen=True):
     """How patient a load is."""
 
     attempts: int = 8
-    """That may fail one after another without a single new byte."""
+    """Consecutive failed attempts without a single new byte."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
-    """Seconds; a server that asks for more is left alone for as long as it asks, up to this."""
+    """Seconds; also the limit for a server's Retry-After."""
     wrong: int = 3
-    """Times that a whole file may arrive other than promised."""
+    """How often a complete file may differ from its digest or size."""
     parallel: int = 8
-    """Files at a time."""
+    """Maximum files to download concurrently."""
 
     def pause(self, failures: int, retry_after: float) -> float:
-        """Returns the seconds to wait after ``failures`` in a row, if the server requested ``retry_after``."""
+        """Returns the seconds to wait after a number of consecutive failures. ``retry_after``: the wait that the server
+        requested."""
         grown = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
         return min(max(grown, retry_after), self.longest_pause)
 
 
 class Retrier:
-    """Counts failures in a row, pauses between them, and gives up."""
+    """Counts consecutive failures, pauses between them, and gives up eventually."""
 
     def __init__(self, policy: Policy, stop: threading.Event, meter: Meter) -> None:
         self._policy, self._stop, self._meter = policy, stop, meter
         self._failures = 0
 
     def progressed(self) -> None:
-        """Notes progress: the next failure counts as the first."""
+        """Records progress, so that the next failure counts as the first."""
         self._failures = 0
 
     def failed(self, what: str, error: TransientError) -> None:
@@ -72,7 +74,7 @@ class Retrier:
             raise StoppedError
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """The function's result, once it gives one."""
+        """Calls the function until it succeeds. Returns its result."""
         while True:
             try:
                 result = function()
@@ -84,7 +86,7 @@ class Retrier:
 
 
 class Transfer:
-    """Brings one entry of a source into a folder."""
+    """Downloads one entry of a source into a folder."""
 
     def __init__(
         self,
@@ -97,7 +99,8 @@ class Transfer:
         *,
         replaces: bool = False,
     ) -> None:
-        """``replaces``: what has its name already is of an older state of the source, and stays until then."""
+        """``replaces``: the existing file is of an older state of the source, and stays until the new one is
+        complete."""
         self._replaces = replaces
         self._source, self._entry, self._policy, self._stop, self._meter = source, entry, policy, stop, meter
         self._folder, self._place, self._final = folder, folder.part(entry), folder.final(entry)
@@ -107,11 +110,11 @@ class Transfer:
 
     @property
     def size(self) -> int:
-        """Bytes that the file has, once it is there."""
+        """Size of the complete file."""
         return self._have
 
     def run(self) -> None:
-        """Ends with the file under its name. Raises LoadError or StoppedError."""
+        """Downloads the file under its final name. Raises LoadError or StoppedError."""
         try:
             if self._replaces or not self._is_there():
                 self._fetch()
@@ -120,7 +123,7 @@ class Transfer:
         self._meter.file_done()
 
     def _is_there(self) -> bool:
-        """Whether an earlier load finished this file."""
+        """Whether an earlier load completed this file."""
         if self._final.is_symlink() or not self._final.is_file():
             return False
         size = self._final.stat().st_size
@@ -158,7 +161,7 @@ class Transfer:
         )
 
     def _resume(self, part: Part) -> None:
-        """Uses the existing bytes, or discards them if they are of no use."""
+        """Continues with the existing bytes, or discards them if they are useless."""
         if part.size and (not self._entry.version or (self._entry.size is not None and part.size > self._entry.size)):
             part.restart()
         while self._entry.digest is not None and self._have < part.size:
@@ -171,7 +174,7 @@ class Transfer:
         self._meter.reused(part.size)
 
     def _receive(self, part: Part) -> bool:
-        """Bytes until the file is whole; whether what the source promises of them can be checked."""
+        """Receives bytes until the file is complete. Returns whether the source's digest applies to them."""
         verifiable = True
         while self._entry.size is None or self._have < self._entry.size:
             try:
@@ -204,7 +207,7 @@ class Transfer:
             raise TransientError(f"the connection ended after {self._have} of {self._entry.size} bytes")
 
     def _chunks(self, body: Body) -> Iterator[bytes]:
-        """What is still to come; of a long file it is read while what came before is hashed and written."""
+        """Yields the remaining bytes. For a long file, reading overlaps with hashing and writing."""
         chunks = iter(partial(body.read, CHUNK), b"")
         if (self._entry.size or 0) - self._have < LONG:
             yield from chunks

@@ -1,7 +1,7 @@
-"""Verification: whether files that were loaded are what their names say, and whether all of a model is there.
+"""Verification: checks that loaded files match their names and that the model is complete.
 
-An engine has the last word on weights of a kind that is not known here. But what is clearly something else, such as a
-pointer, a page or half a file, would only let a pod fail much later.
+For weights of an unknown kind, the engine decides. But a file that is obviously something else, such as a pointer file,
+an HTML page or a truncated file, would only make a pod fail much later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slipway.decoding import DecodingError
 from slipway.loader.transport.selection import FaultError
 
 MOST_FILES = 10_000
-"""Whose first bytes are read."""
+"""Maximum files whose first bytes are read."""
 MOST_INDEX = 64 << 20
 
 
@@ -34,7 +34,7 @@ def check_files(folder: Path, paths: Collection[str]) -> None:
 
 
 def fault_in(folder: Path, paths: Collection[str]) -> str:
-    """Returns what is wrong with the files of a folder; empty: nothing visible. Raises OSError."""
+    """Returns what is wrong with the files of a folder; empty: nothing detected. Raises OSError."""
     weights = file_rules.weights_of(paths)
     if missing := soundness.missing_part(weights):
         return soundness.incomplete(missing)
@@ -50,7 +50,7 @@ def fault_in(folder: Path, paths: Collection[str]) -> str:
 
 
 def _is_index(path: str, weights: Collection[str]) -> bool:
-    """Whether a file names the weights. That of a copy in files of PyTorch counts for nothing."""
+    """Whether a file is an index of the weights. The index of a PyTorch copy is ignored if there are safetensors."""
     if path.lower().endswith(soundness.PICKLE_INDEX):
         return not any(weight.lower().endswith(".safetensors") for weight in weights)
     return path.lower().endswith(soundness.INDEX)
@@ -89,7 +89,7 @@ def _fault_of(path: Path, name: str, *, as_json: bool) -> str:
 
 
 def _fault_of_header(name: str, head: bytes, size: int, read: Read) -> str:
-    """Of a file that shows nothing else at its beginning. A file without the name of a format is left to the engine."""
+    """Returns what is wrong with a file's header. Files without a known format's name are left to the engine."""
     ending = name.lower().rpartition(".")[2]
     try:
         if ending == "gguf" or head.startswith(gguf.MAGIC):

@@ -1,6 +1,6 @@
-"""Contents: what becomes a blob, as bytes from any position on: a file of a source, or a tar of several.
+"""Contents: the bytes of future blobs, readable from any position: a file of a source, or a tar of several files.
 
-Equal files make equal archives: in the order of their paths, with one owner, one time and one mode.
+Equal files give equal archives: sorted by path, with the same owner, time and mode.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from slipway.loader.transport.source import CHUNK, Entry, Source
 
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)
-"""Of an archive."""
+"""End of an archive."""
 
 
 CHECKED = 64 << 20
-"""Bytes of a file that is read once more from its beginning for its checksum, at most."""
+"""Maximum size of a file that is read again from its beginning to verify its checksum."""
 
 
 class WrongError(Exception):
-    """The file with this name is not what its source promises."""
+    """A file does not match its source's digest. The message is the file's name."""
 
 
 class Content(Protocol):
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name for messages."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
 
     @property
     def promised(self) -> Digest | None:
-        """By the source, of all bytes."""
+        """The source's digest of all bytes, if any."""
 
     @property
     def key(self) -> str:
-        """Identifies this content among all others with its name; empty: nothing does."""
+        """Identifies this version of the content, whatever its name; empty: it cannot be identified."""
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """Returns the bytes from ``start`` on. Raises LoadError or StoppedError; transient errors are retried here."""
+        """Yields the bytes from ``start`` on. Retries transient errors. Raises LoadError or StoppedError."""
 
 
 class FileContent:
     def __init__(self, source: Source, entry: Entry, work: Work) -> None:
-        """Raises LoadError where the source does not tell the file's size."""
+        """Raises LoadError if the source does not report the file's size."""
         if entry.size is None:
             raise LoadError(f"the source does not report the size of {entry.path}")
         self.name, self.size, self.promised = entry.path, entry.size, entry.digest
@@ -61,7 +61,7 @@ class FileContent:
         self._source, self._entry, self._work = source, entry, work
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """See Content."""
+        """Yields the bytes from ``start`` on; see Content."""
         retrier = Retrier(self._work.policy, self._work.stop, self._work.meter)
         have = start
         while have < self.size:
@@ -74,8 +74,8 @@ class FileContent:
                 retrier.failed(self.name, error)
 
     def checked(self, start: int) -> Iterator[bytes]:
-        """The same, of a file that is part of something else: the source's promise is looked at here. Raises WrongError
-        where it is not kept, before the last bytes are given."""
+        """Yields the same bytes, for a file inside an archive, and verifies the source's digest. Raises WrongError
+        before the last bytes if it does not match."""
         if start and self.size > CHECKED:
             yield from self.chunks(start)
             return
@@ -90,7 +90,7 @@ class FileContent:
             at = end
 
     def _read(self, start: int) -> Iterator[bytes]:
-        """Of one connection."""
+        """Yields the bytes of one connection."""
         have = start
         with self._source.read(self._entry, start if self._entry.version else 0) as body:
             if body.start not in (0, start):
@@ -116,7 +116,7 @@ class TarContent:
     promised: Digest | None = None
 
     def __init__(self, name: str, files: Sequence[FileContent]) -> None:
-        """Raises LoadError for a name that no archive takes."""
+        """Builds the archive. Raises LoadError for a name that an archive cannot store."""
         self.name = name
         self._parts: list[tuple[int, Callable[[int], Iterator[bytes]]]] = []
         ordered = sorted(files, key=lambda file: file.name)
@@ -129,7 +129,7 @@ class TarContent:
         self.key = key("tar", *(file.key for file in ordered)) if all(file.key for file in ordered) else ""
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """See Content."""
+        """Yields the bytes from ``start`` on; see Content."""
         for size, chunks in self._parts:
             if start < size:
                 yield from chunks(start)
@@ -137,12 +137,12 @@ class TarContent:
 
 
 class Hashed:
-    """The hash of a content's bytes, whose first ones another loader may have sent."""
+    """Hashes the bytes of a content while they are sent. Another loader may have sent the first ones."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
         self.position = 0
-        """Bytes that have been hashed."""
+        """Number of bytes hashed so far."""
         self._sha256 = hashlib.sha256()
         promised = content.promised
         self._git = None
@@ -150,7 +150,7 @@ class Hashed:
             self._git = hashlib.sha1(b"blob %d\0" % content.size, usedforsecurity=False)
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """Returns the bytes from ``start`` on, hashed as far as they follow the hashed ones."""
+        """Yields the bytes from ``start`` on, and hashes those that directly follow the hashed ones."""
         at = start
         for chunk in self._content.chunks(start):
             end = at + len(chunk)
@@ -164,7 +164,7 @@ class Hashed:
             yield chunk
 
     def catch_up(self, end: int) -> None:
-        """Reads and hashes the bytes up to ``end`` that were not hashed."""
+        """Reads and hashes the remaining bytes up to ``end``."""
         if self.position < end:
             for _chunk in self.chunks(self.position):
                 if self.position >= end:
@@ -172,16 +172,16 @@ class Hashed:
 
     @property
     def whole(self) -> bool:
-        """Whether all bytes were hashed."""
+        """Whether all bytes have been hashed."""
         return self.position == self._content.size
 
     @property
     def digest(self) -> str:
-        """As registries write it."""
+        """The digest in a registry's format."""
         return f"sha256:{self._sha256.hexdigest()}"
 
     def keeps_promise(self) -> bool:
-        """Whether these are the bytes that the source promised."""
+        """Whether the bytes match the source's digest, as far as that can be checked."""
         promised = self._content.promised
         if promised is None or not self.whole:
             return True
@@ -191,12 +191,12 @@ class Hashed:
 
 
 def key(*words: str) -> str:
-    """A short word for these."""
+    """Returns a short text that identifies these words."""
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def promised_digest(content: Content) -> str:
-    """Returns the digest of the blob if the source declares it, else an empty text."""
+    """Returns the blob's digest if the source declares it; otherwise an empty text."""
     promised = content.promised
     return f"sha256:{promised.value}" if promised is not None and promised.kind is Kind.SHA256 else ""
 

@@ -1,4 +1,4 @@
-"""Model metadata: read from the files of a source through ranges, before any of them is fetched."""
+"""Model metadata: read from ranges of a source's files, before any file is downloaded."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from slipway.loader.transport.source import Entry, Listing, Retry, Source
 TOKENIZER, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 MOST_INDEX = 16 << 20
 MOST_TEMPLATE = 16 << 20
-"""Bytes of a tokenizer's configuration, which has the template for chats in it."""
+"""Maximum size of a tokenizer's configuration, which contains the chat template."""
 T = TypeVar("T")
 
 
 class Description(msgspec.Struct, frozen=True):
     facts: Facts
     precisions: tuple[str, ...]
-    """Types of the tensors."""
+    """Data types of the tensors."""
 
 
 def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
@@ -59,7 +59,7 @@ def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
 
 
 def describe_model(source: Source, listing: Listing, chosen: Chosen, retry: Retry) -> Description:
-    """Reads the metadata of a model. Unreadable values are left out. Raises LoadError if the source fails, or if files
+    """Reads the metadata of a model. Unreadable values are omitted. Raises LoadError if the source fails, or if files
     do not match their names."""
     files = _Files(source, listing.entries, retry)
     files.check(chosen.companions, soundness.json_of(chosen.weights))
@@ -95,7 +95,7 @@ class _Files:
         self._entries = {entry.path: entry for entry in entries}
 
     def json(self, path: str, most: int) -> Mapping[str, Any]:
-        """Returns an object; empty if the file is invalid or missing."""
+        """Returns a JSON object; empty if the file is invalid or missing."""
         text = self._text(path, most)
         try:
             if path in (CONFIG, INDEX):
@@ -105,7 +105,7 @@ class _Files:
             return {}
 
     def template(self) -> str:
-        """For chats: of a file of its own, or of the tokenizer's configuration."""
+        """Returns the chat template, from its own file or from the tokenizer's configuration."""
         own = self._text(TEMPLATE, config.MOST_BYTES).decode("utf-8", "replace")
         template = own or self.json(TOKENIZER, MOST_TEMPLATE).get("chat_template")
         if isinstance(template, list):
@@ -113,8 +113,8 @@ class _Files:
         return template if isinstance(template, str) else ""
 
     def tensors(self, chosen: Chosen, main: str, shapes: dict[str, tuple[str, Sequence[int]]]) -> Mapping[str, int]:
-        """Of all safetensors files together; none where one of them says nothing that is sound. ``shapes`` as of
-        ``safetensors.parse``."""
+        """Returns the parameters by type in all safetensors files; empty if the header of any of them is unreadable.
+        ``shapes`` as in ``safetensors.parse``."""
         parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
         total: Counter[str] = Counter()
         names = [name for name in chosen.weights if name.lower().endswith(".safetensors")]
@@ -131,13 +131,13 @@ class _Files:
         return dict(sorted(total.items())) if complete else {}
 
     def gguf(self, parts: Sequence[str]) -> tuple[Gguf, ...]:
-        """Of each part of one model; none where one of them says nothing that is sound."""
+        """Returns the header of each part of a model; empty if any of them is unreadable."""
         headers = [self._header(name, self._gguf_parser(name)) for name in parts[:MOST_HEADERS]]
         return tuple(one for one in headers if one is not None) if all(headers) else ()
 
     def check(self, names: Collection[str], read_as_json: Collection[str] = ()) -> None:
-        """Raises LoadError where one of them is something else than what its name says. A large companion whose name
-        has no ending of what engines read is not looked at. ``read_as_json``: by an engine."""
+        """Raises LoadError if a file is obviously something else than its name suggests. Large companion files without
+        an extension that engines read are skipped. ``read_as_json``: files that an engine parses."""
         read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ) or self._is_tiny(name)]
         for name in read[:MOST_HEADERS]:
             self._refuse(name, "", as_json=name in read_as_json)
@@ -146,7 +146,7 @@ class _Files:
         return (self._entries[name].size or 0) <= soundness.POINTER_BYTES
 
     def _refuse(self, name: str, reason: str, *, as_json: bool = False) -> None:
-        """Raises FaultError by what the file begins with, or else for the reason, if there is one."""
+        """Raises FaultError for the fault that the file's first bytes show, or else for ``reason``, if it is given."""
         entry = self._entries[name]
         head = b"" if entry.size == 0 else self._retry(partial(piece, self._source, entry, 0, soundness.HEAD))
         fault = soundness.fault_of(name, head, entry.size, as_json=as_json) or reason
@@ -156,7 +156,7 @@ class _Files:
             raise FaultError("UnsupportedSource", fault[:600])
 
     def _tail(self, entry: Entry, head: bytes) -> bytes:
-        """The last bytes. Empty if the source does not know ranges, or the size."""
+        """Returns the last bytes; empty if the source does not support ranges or report the size."""
         if len(head) < soundness.HEAD or entry.size == len(head):
             return head
         if not entry.size:
@@ -176,7 +176,7 @@ class _Files:
         return partial(gguf.parse, count=True, size=self._entries[name].size or 0)
 
     def _in_order(self, names: Collection[str]) -> list[str]:
-        """As the source has them: some are read from their beginning to their end only."""
+        """Returns the names in the source's order, because some sources can only be read from beginning to end."""
         paths = set(names)
         return [path for path in self._entries if path in paths]
 
@@ -205,7 +205,7 @@ class _Files:
 
 
 def _models(names: frozenset[str]) -> list[list[str]]:
-    """GGUF files, those that are parts of one model together; those that only see or hear are no models."""
+    """Groups the GGUF files of each model. Projectors, which only process images or audio, are not models."""
     models: dict[str, list[str]] = {}
     for name in sorted(names):
         if not name.rpartition("/")[2].startswith(config.PROJECTOR):

@@ -1,7 +1,7 @@
 """Publication state: the progress of an incomplete publication, in a manifest of the repository itself.
 
-It names the blobs that are there, so that no collection of garbage takes them and the next loader sends none again, and
-the upload that is open. A tag points to it; when the publication is complete, or taken back, it goes.
+It lists the existing blobs, so that garbage collection does not delete them and the next loader does not send them
+again, and the open upload. A tag points to it. It is deleted when the publication is complete or cancelled.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ KEY = "slipway.inference/key"
 UPLOAD, UPLOAD_KEY = "slipway.inference/upload", "slipway.inference/upload-key"
 EMPTY, EMPTY_TYPE = b"{}", "application/vnd.oci.empty.v1+json"
 WORTH = 16 << 20
-"""Bytes whose loss is worth a note: every file that is a layer by itself. Of a blob whose digest nobody knows before it
-was sent any are."""
+"""Number of bytes after which the state is written: every file that is its own layer exceeds it. Blobs whose digest is
+known only after sending are recorded in any case."""
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """The text with which a loader hands over to the next one."""
+    """The text that a loader passes to the next one."""
 
     key: str
     location: str
 
 
 class PublicationState:
-    """See ``slipway.loader.publication.upload.Notes``."""
+    """Stores the state in the repository; see ``slipway.loader.publication.upload.Notes``."""
 
     def __init__(self, registry: Registry, work: Work, retry: Retry, resume: str = "") -> None:
-        """``resume``: what the loader before told; what the repository says counts before it."""
+        """``resume``: text from the previous loader. The state in the repository takes precedence."""
         self._registry, self._work, self._retry = registry, work, retry
         self._layers: dict[str, Descriptor] = {}
         self._previous = _resume(resume)
-        """The upload of the loader before."""
+        """The upload of the previous loader."""
         self._mine: Resume | None = None
         self._digest = ""
         self._unwritten = 0
 
     def restore(self) -> None:
-        """Restores the state that the previous loader stored."""
+        """Reads the state that the previous loader stored."""
         manifest = self._retry(lambda: self._registry.manifest(TAG))
         if manifest is None:
             return
@@ -66,17 +66,17 @@ class PublicationState:
             self._previous = Resume(whole.annotations.get(UPLOAD_KEY, ""), location)
 
     def blob(self, content: Content) -> str:
-        """See Notes."""
+        """Returns the digest of an earlier upload; see Notes."""
         layer = self._layers.get(content.key) if content.key else None
         return layer.digest if layer is not None and layer.size == content.size else ""
 
     def upload(self, content: Content) -> str:
-        """See Notes."""
+        """Returns the location of an upload that can be resumed; see Notes."""
         uploads = (one for one in (self._mine, self._previous) if one is not None and one.key == content.key != "")
         return next((one.location for one in uploads), "")
 
     def begun(self, content: Content, location: str) -> None:
-        """See Notes."""
+        """Records an upload; see Notes."""
         if not content.key:
             return
         self._mine = Resume(content.key, location)
@@ -88,7 +88,7 @@ class PublicationState:
             self._write()
 
     def done(self, content: Content, digest: str) -> None:
-        """See Notes."""
+        """Records a blob; see Notes."""
         duplicate = content.key in self._layers
         note = Descriptor(
             media_type="application/octet-stream",
@@ -125,7 +125,7 @@ class PublicationState:
             self._retry(lambda: self._registry.put_blob(EMPTY, whole.config.digest))
             self._retry(lambda: self._registry.put_manifest(TAG, content, modelpack.MANIFEST))
         except BlobsGoneError:
-            # Those that are missing are sent again at the end; until then nothing is noted of the others.
+            # Missing blobs are sent again at the end; until then, none of the others are recorded.
             self._layers.clear()
             return
         old, self._digest, self._unwritten = self._digest, digest, 0
@@ -133,14 +133,14 @@ class PublicationState:
             self._retry(lambda: self._registry.delete_manifest(old))
 
     def clear(self) -> None:
-        """The publication is complete."""
+        """Deletes the state, because the publication is complete."""
         if self._digest:
             self._retry(lambda: self._registry.delete_manifest(self._digest))
         self._digest = ""
 
 
 def cancel(registry: Registry, retry: Retry, resume: str = "") -> None:
-    """Nothing is left of a publication under way."""
+    """Removes everything that belongs to an incomplete publication."""
     notes = _resume(resume)
     locations = [notes.location] if notes else []
     manifest = retry(lambda: registry.manifest(TAG))

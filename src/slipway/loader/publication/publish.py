@@ -1,7 +1,7 @@
 """Publish: a source becomes an artifact of a registry, in one stream and without a disk.
 
-Big files are layers as they are; those up to 16 MiB go into one tar. Nothing is sent that the registry has. The
-manifest comes last, and only after a look at every blob does anybody hear of it.
+Large files become layers; those up to 16 MiB are combined in one tar. Existing blobs are not sent again. The manifest
+comes last, and the publication is reported only after every blob has been checked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from slipway.loader.transport.source import Listing, Retry, Source
 
 log = logging.getLogger(__name__)
 SMALL = 16 << 20
-"""Bytes of a file that goes into the tar, at most."""
+"""Maximum size of a file that goes into the tar."""
 PUBLISHED, IMAGE = "published", "image"
 TAGS = (PUBLISHED, IMAGE, SESSION)
 
@@ -43,19 +43,19 @@ class PublishRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a publication."""
 
     name: str = ""
-    """Of the model, for its configuration; empty: what its source calls it."""
+    """Name of the model, for its configuration; empty: the name in its source."""
     url: str = ""
-    """Where it comes from, as everybody may know it who pulls the artifact."""
+    """Origin of the model, visible to everyone who pulls the artifact."""
     image: bool = False
-    """Whether the same files become an ordinary image, too."""
+    """Whether to publish the same files as an ordinary image, too."""
     room: int | None = None
-    """Bytes that may be added to the registry; None: any."""
+    """Maximum bytes to add to the registry; None: unlimited."""
     resume: str = ""
-    """What the loader before told, if anything."""
+    """Text from the previous loader, if any."""
 
 
 class _Planned(msgspec.Struct, frozen=True):
-    """A layer to be."""
+    """A layer to create."""
 
     path: str
     media_type: str
@@ -63,7 +63,7 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 def publish(source: Source, target: Registry, request: PublishRequest, work: Work) -> Publication:
-    """Raises LoadError, or StoppedError after ``work.stop``."""
+    """Publishes a source. Raises LoadError, or StoppedError after ``work.stop``."""
     retry = work.retry(request.name or target.repository)
     listing = source.listing(retry)
     publication = _published(target, request, listing.revision, retry)
@@ -99,7 +99,7 @@ def _sent(
     notes: PublicationState,
     work: Work,
 ) -> Publication:
-    """Raises BlobsGoneError if the registry collected blobs meanwhile."""
+    """Sends the layers and the manifest. Raises BlobsGoneError if the registry has deleted blobs in the meantime."""
     retry, times = work.retry(request.name or target.repository), 2 if request.image else 1
     work.meter.expect(times * sum(one.content.size for one in planned), times * len(planned))
     layers = sorted((_layer(uploader, one) for one in planned), key=lambda layer: layer.path)
@@ -111,14 +111,14 @@ def _sent(
 
 
 def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Publication:
-    """Publishes what was uploaded to the target itself, which is then removed. Raises LoadError or StoppedError."""
+    """Publishes the upload in the target repository, and removes the upload. Raises LoadError or StoppedError."""
     retry = work.retry(target.repository)
     session = session_of(target, retry)
     if session is None:
         manifest = retry(lambda: target.manifest(PUBLISHED))
         if manifest is None:
             raise FaultError("SourceNotFound", "nothing was uploaded")
-        previous = _publication(manifest.content, retry, target)  # a loader before this one was done, and not heard of
+        previous = _publication(manifest.content, retry, target)  # an earlier loader finished, but its report was lost
         _check_size(previous.size, request)
         return previous
     publication = publish(Upload(target, session), target, request, work)
@@ -138,14 +138,14 @@ def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
 
 
 def _chosen(source: Source, listing: Listing, retry: Retry) -> Chosen:
-    """Raises LoadError if these files are not a model."""
+    """Returns the files of the model. Raises LoadError if the source has no model."""
     chosen = chosen_of(source, listing, retry)
     checked([entry for entry in listing.entries if entry.path in chosen.files])
     return chosen
 
 
 def _planned(source: Source, listing: Listing, chosen: Chosen, work: Work) -> list[_Planned]:
-    """Layers in the order in which the source has their files."""
+    """Returns the layers, in the source's order of their files."""
     files = [FileContent(source, entry, work) for entry in listing.entries if entry.path in chosen.files]
     small = [file for file in files if file.size <= SMALL]
     big = [
@@ -157,7 +157,7 @@ def _planned(source: Source, listing: Listing, chosen: Chosen, work: Work) -> li
 
 
 def _check_room(uploader: Uploader, planned: Sequence[_Planned], request: PublishRequest) -> None:
-    """Before a byte is sent."""
+    """Checks the free space before anything is sent."""
     if request.room is None:
         return
     needed = sum(one.content.size for one in planned if uploader.missing(one.content))
@@ -166,7 +166,7 @@ def _check_room(uploader: Uploader, planned: Sequence[_Planned], request: Publis
 
 
 def _check_size(size: int, request: PublishRequest) -> None:
-    """Raises LoadError if the storage does not have so much room."""
+    """Raises LoadError if the size exceeds the free space."""
     if request.room is not None and size > request.room:
         raise FaultError(
             "InsufficientStorage",
@@ -187,7 +187,7 @@ def _finish(
     layers: Sequence[Layer],
     retry: Retry,
 ) -> Publication:
-    """Writes the manifest, and checks everything that it names."""
+    """Writes the manifest, and checks that everything in it exists."""
     origin = Origin(
         name=request.name or listing.name, url=request.url, revision=listing.revision, licenses=listing.licenses
     )
@@ -199,7 +199,7 @@ def _finish(
 
 
 def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
-    """Of a manifest that is there. Raises LoadError where something that it names is not."""
+    """Returns the publication of an existing manifest. Raises LoadError if one of its blobs is missing."""
     try:
         whole = modelpack.parse_manifest(content)
     except DecodingError as error:
@@ -217,7 +217,7 @@ def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
 
 
 def _put(target: Registry, tag: str, content: bytes, retry: Retry) -> str:
-    """The digest of a manifest that is there under it. Raises LoadError where it is not."""
+    """Writes a manifest under a tag, and checks that it exists. Returns its digest. Raises LoadError if it does not."""
     digest = modelpack.digest(content)
     retry(lambda: target.put_manifest(tag, content, modelpack.MANIFEST))
     manifest = retry(lambda: target.manifest(digest))
@@ -229,7 +229,8 @@ def _put(target: Registry, tag: str, content: bytes, retry: Retry) -> str:
 def _image(
     target: Registry, layers: Sequence[Layer], uploader: Uploader, work: Work, retry: Callable[..., object]
 ) -> str:
-    """Digest of the same files as an image. What is not a tar yet is read from the registry."""
+    """Publishes the same files as an image. Layers that are not tars yet are read from the registry. Returns the
+    image's digest."""
     image_layers = []
     for layer in layers:
         if layer.packed:
@@ -246,7 +247,7 @@ def _image(
 
 
 def _published(target: Registry, request: PublishRequest, revision: str, retry: Retry) -> Publication | None:
-    """What is there of this very revision of the source; None: nothing, or not all of it."""
+    """Returns an existing publication of this revision of the source; None: it is missing or incomplete."""
     manifest = retry(lambda: target.manifest(PUBLISHED))
     if manifest is None or not revision:
         return None

@@ -1,4 +1,4 @@
-"""Upload: one content becomes a blob of the registry, resumed wherever it was cut, and never sent where it is."""
+"""Upload: turns a content into a blob of the registry. Resumes interrupted uploads, and never sends existing blobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slipway.loader.transport.selection import FaultError
 
 
 class Notes(Protocol):
-    """State that outlives this process."""
+    """State that survives this process."""
 
     def blob(self, content: Content) -> str:
         """Returns the digest of an earlier upload; empty: none is known."""
@@ -25,10 +25,10 @@ class Notes(Protocol):
         """Returns the location of an upload of the content that can be resumed; empty: there is none."""
 
     def begun(self, content: Content, location: str) -> None:
-        """An upload is under way."""
+        """Records that an upload has started."""
 
     def done(self, content: Content, digest: str) -> None:
-        """The content is a blob now."""
+        """Records that the content is now a blob."""
 
 
 class Uploader:
@@ -36,7 +36,7 @@ class Uploader:
         self._registry, self._notes, self._work = registry, notes, work
 
     def put(self, content: Content) -> str:
-        """The blob's digest, once the registry has it. Raises LoadError or StoppedError."""
+        """Makes sure that the registry has the blob. Returns its digest. Raises LoadError or StoppedError."""
         digest = promised_digest(content) or self._notes.blob(content)
         if digest and self._has(digest, content.size):
             self._work.meter.reused(content.size)
@@ -47,7 +47,7 @@ class Uploader:
         return digest
 
     def missing(self, content: Content) -> bool:
-        """Whether any of it is to be sent."""
+        """Whether the content must be sent."""
         digest = promised_digest(content) or self._notes.blob(content)
         return not (digest and self._has(digest, content.size))
 
@@ -70,7 +70,7 @@ class Uploader:
         )
 
     def _attempt(self, content: Content) -> str:
-        """The digest; empty where what came is not what was promised."""
+        """Sends the content once. Returns the digest; empty if the bytes do not match the source's digest."""
         hashed, retrier = Hashed(content), self._retrier()
         expected = promised_digest(content)
         upload = retrier.call(self._registry.host, lambda: self._started(content))
@@ -95,13 +95,13 @@ class Uploader:
         return digest
 
     def _drop(self, location: str, counted: int) -> None:
-        """An upload of wrong bytes."""
+        """Cancels an upload of wrong bytes."""
         with suppress(LoadError, TransientError, UploadGoneError):
             self._registry.cancel(location)
         self._work.meter.reused(-counted)
 
     def _started(self, content: Content) -> Progress:
-        """An upload that another loader began, or a new one."""
+        """Returns the unfinished upload of another loader, or a new one."""
         location = self._notes.upload(content)
         if location:
             with suppress(UploadGoneError, LoadError):
@@ -114,7 +114,7 @@ class Uploader:
         return Progress(location, 0)
 
     def _sent(self, content: Content, hashed: Hashed, upload: Progress, retrier: Retrier) -> Progress:
-        """How far the upload is after one more request."""
+        """Sends one request. Returns the upload's new state."""
         meter, at = self._work.meter, upload.offset
 
         def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -144,7 +144,7 @@ class Uploader:
         return after
 
     def _resumed(self, content: Content, upload: Progress, error: TransientError, retrier: Retrier) -> Progress:
-        """Where the registry is after a request that failed. Progress counts, however often it is cut."""
+        """Returns the registry's state of the upload after a failed request. Any progress resets the retry limit."""
         while True:
             retrier.failed(content.name, error)
             try:
@@ -162,11 +162,11 @@ class Uploader:
             return after
 
     def _committed(self, location: str, digest: str, size: int) -> None:
-        """Raises UploadGoneError if the upload does not match its digest."""
+        """Commits the upload. Raises UploadGoneError if it does not match its digest."""
         try:
             self._registry.commit(location, digest)
         except UploadGoneError:
-            # The answer to an earlier request may have been lost on the way.
+            # The response to an earlier, successful request may have been lost.
             if self._registry.size(digest) != size:
                 raise
 

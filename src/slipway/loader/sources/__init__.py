@@ -1,1 +1,1 @@
-"""The places that weights come from: each module opens one kind of URL and gives a ``Source``."""
+"""Sources of weights: each module opens one kind of URL and returns a ``Source``."""

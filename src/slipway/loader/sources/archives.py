@@ -1,7 +1,7 @@
-"""Archives: the files of a zip or tar, compressed or not, read where the archive lies, without unpacking it anywhere.
+"""Archives: the files of a zip or tar, optionally compressed, read without unpacking the archive to a disk.
 
-Strangers made them. A name that leads out, a link, a device, more files than any model has, or more bytes than the
-archive could honestly hold: each ends in ArchiveError, as soon as it shows and before anything of it is kept.
+Archives are untrusted. A path outside of the archive, a link, a device, more files than any model has, or an
+implausible amount of data: each raises ArchiveError as soon as it is detected, before any content is kept.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from slipway.loader.transport.source import CHUNK, MOST_FILES
 
 Kind = Literal["GGUF", "zip", "tar", "tar.gz", "tar.zst"]
 HEAD = 512
-"""Bytes by which a kind is known."""
+"""Number of bytes that identify the kind."""
 LONGEST_HEADER = 1 << 20
-"""Bytes of a tar's header with all that extends it."""
+"""Maximum size of a tar header with all its extensions."""
 LARGEST_DIRECTORY = 32 << 20
-"""Bytes of a zip's directory: of MOST_FILES files it has about 10 MB."""
+"""Maximum size of a zip's directory: with MOST_FILES files it has about 10 MB."""
 RATIO, SLACK = 200, 64 << 20
-"""An archive that unpacks to more than so many times its size, and so many bytes, was made to fill a disk."""
+"""An archive that unpacks to more than its size times RATIO, plus SLACK, was made to fill a disk."""
 ZSTD_WINDOW = 1 << 27
-"""Bytes of memory that a stream may ask for; the tool's own limit."""
+"""Maximum memory that a stream may request; the limit of the zstd tool."""
 WRONG = (tarfile.TarError, BadZipFile, zlib.error, EOFError, ValueError, OverflowError, RecursionError, KeyError)
-"""What the libraries raise for archives that are not sound. NotImplementedError is a RuntimeError, as encryption is."""
+"""Exceptions of the libraries for invalid archives. NotImplementedError is a RuntimeError, which they also raise for
+encryption."""
 
 
 class ArchiveError(ValueError):
-    """No model can be read from it. The message has the reason."""
+    """The archive cannot be read as a model. The message has the reason."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ class Member(msgspec.Struct, frozen=True):
     path: str
     size: int
     offset: int
-    """Of its bytes in the unpacked tar; in a zip: number of the entry."""
+    """Position of its bytes in the unpacked tar; in a zip: the number of the entry."""
 
 
 class Bytes(Protocol):
@@ -51,14 +52,14 @@ class Bytes(Protocol):
 
     @property
     def size(self) -> int:
-        """Of all of it."""
+        """Size of the file."""
 
     def stream(self, start: int) -> Iterator[bytes]:
-        """Its bytes from ``start`` on. Raises LoadError or TransientError."""
+        """Yields the bytes from ``start`` on. Raises LoadError or TransientError."""
 
 
 def kind_of(head: bytes) -> Kind | None:
-    """Returns the kind from the first bytes; None: it is not supported."""
+    """Returns the kind of a file from its first bytes; None: not supported."""
     if head.startswith(b"GGUF"):
         return "GGUF"
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -71,18 +72,18 @@ def kind_of(head: bytes) -> Kind | None:
 
 
 class Forward:
-    """A stream as a file that only moves forward and is read in bounded pieces."""
+    """A stream as a file object that only moves forward, with bounded reads."""
 
     def __init__(self, chunks: Iterator[bytes], at: int = 0) -> None:
         self._chunks, self._rest = chunks, b""
         self._position = at
 
     def tell(self) -> int:
-        """Bytes that were read or passed over."""
+        """Returns the number of bytes read or skipped."""
         return self._position
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        """Passes over what is before. Raises ArchiveError for a way back."""
+        """Skips to a position. Raises ArchiveError for a position before the current one."""
         if whence != io.SEEK_SET or position < self._position:
             raise ArchiveError("its headers lead back")
         while self._position < position and self._take(min(CHUNK, position - self._position)):
@@ -90,7 +91,7 @@ class Forward:
         return self._position
 
     def read(self, size: int) -> bytes:
-        """So many bytes; fewer at the end only."""
+        """Reads exactly ``size`` bytes, fewer only at the end."""
         if not 0 <= size <= LONGEST_HEADER:
             raise ArchiveError("a header of it is too long")
         buffer = bytearray()
@@ -114,8 +115,8 @@ class Forward:
 
 
 def tar_members(stream: Forward, each: Callable[[Member], None] = lambda _member: None) -> Iterator[Member]:
-    """The files of a tar. ``each`` is called where the stream is at the file's first byte, and may read it. Raises
-    ArchiveError."""
+    """Yields the files of a tar. ``each`` is called when the stream is at the file's first byte, and may read it.
+    Raises ArchiveError."""
     try:
         with tarfile.open(fileobj=stream, mode="r:") as archive:  # type: ignore[call-overload] # a file that reads
             count = 0
@@ -141,7 +142,7 @@ def _regular(member: tarfile.TarInfo) -> Member:
 
 
 def unpacked(kind: Kind, archive: Bytes) -> Iterator[bytes]:
-    """The bytes of a tar, however it is packed. Raises ArchiveError."""
+    """Yields the bytes of a tar after decompression. Raises ArchiveError."""
     if kind == "tar":
         yield from archive.stream(0)
         return
@@ -154,7 +155,7 @@ def unpacked(kind: Kind, archive: Bytes) -> Iterator[bytes]:
 
 
 def zip_members(archive: ZipFile, size: int) -> Iterator[Member]:
-    """The files of a zip of ``size`` bytes. Raises ArchiveError."""
+    """Yields the files of a zip of ``size`` bytes. Raises ArchiveError."""
     total = 0
     for number, info in enumerate(archive.infolist()):
         _few(number + 1)
@@ -172,7 +173,7 @@ def zip_members(archive: ZipFile, size: int) -> Iterator[Member]:
 
 
 def opened_zip(archive: Bytes) -> ZipFile:
-    """Raises ArchiveError."""
+    """Opens a zip. Raises ArchiveError."""
     try:
         return ZipFile(ZipReader(archive))
     except ArchiveError:
@@ -182,7 +183,7 @@ def opened_zip(archive: Bytes) -> ZipFile:
 
 
 def zip_chunks(archive: ZipFile, info: ZipInfo) -> Iterator[bytes]:
-    """The bytes of one file, as many as its entry says. Raises ArchiveError."""
+    """Yields the bytes of one file, exactly as many as its entry declares. Raises ArchiveError."""
     done = 0
     try:
         with archive.open(info) as stream:
@@ -198,10 +199,10 @@ def zip_chunks(archive: ZipFile, info: ZipInfo) -> Iterator[bytes]:
 
 
 class ZipReader:
-    """A remote file for the zip library, which reads it in places, mostly forward."""
+    """A remote file for the zip library, which reads it mostly, but not only, forward."""
 
     NEAR = 1 << 20
-    """Bytes that are rather passed over than asked for anew."""
+    """Maximum number of bytes to skip instead of sending another request."""
     PIECE = 1 << 16
 
     def __init__(self, archive: Bytes) -> None:
@@ -209,15 +210,15 @@ class ZipReader:
         self._forward: Forward | None = None
 
     def seekable(self) -> bool:
-        """It is."""
+        """Always True."""
         return True
 
     def tell(self) -> int:
-        """Position."""
+        """Returns the position."""
         return self._at
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        """Costs nothing."""
+        """Sets the position, without a request."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._archive.size}[whence]
         if base + position < 0:
             raise ArchiveError("its headers lead out of it")
@@ -225,7 +226,7 @@ class ZipReader:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes; fewer at the end only."""
+        """Reads exactly ``size`` bytes, fewer only at the end."""
         remaining = max(0, self._archive.size - self._at)
         length = remaining if size < 0 else min(size, remaining)
         if length > LARGEST_DIRECTORY:
@@ -246,7 +247,7 @@ class ZipReader:
 
 
 def _gunzipped(archive: Bytes) -> Iterator[bytes]:
-    """All members of a gzip file, which may be several behind one another."""
+    """Decompresses all members of a gzip file, which may contain several."""
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
         for packed in archive.stream(0):
@@ -280,13 +281,13 @@ def _unzstandard(archive: Bytes) -> Iterator[bytes]:
 
 
 class _Reading:
-    """A stream with a ``read``."""
+    """A file object that reads from a stream."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._forward = Forward(chunks)
 
     def read(self, size: int) -> bytes:
-        """Some bytes; none at the end."""
+        """Returns some bytes; none at the end."""
         return self._forward.chunk(size)
 
 
@@ -296,7 +297,7 @@ def _few(count: int) -> None:
 
 
 def _path(name: str) -> str:
-    """Without the dot in front that tar leaves there."""
+    """Returns a member's path without the leading dot of tar. Raises ArchiveError for an invalid path."""
     path = name.removeprefix("./")
     fault = fault_inside(path)
     if fault:

@@ -1,6 +1,6 @@
-"""Buckets that speak the S3 protocol: ``s3://BUCKET/FOLDER`` and, by its S3 endpoint, Alibaba's ``oss://BUCKET/FOLDER``.
+"""Buckets with the S3 protocol: ``s3://BUCKET/FOLDER`` and, through its S3 endpoint, Alibaba's ``oss://BUCKET/FOLDER``.
 
-The library of MinIO signs, lists and reads; its requests go the way of all sources.
+MinIO's library signs, lists and reads, with the HTTP session of all sources.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry,
 
 T = TypeVar("T")
 MD5 = re.compile(r"[0-9a-f]{32}")
-"""The ETag of an object that was uploaded in one piece. Of several pieces it ends with their number."""
+"""The ETag of an object uploaded in one piece. After an upload in several pieces, it ends with their number."""
 OPAQUE = ("aws:kms", "aws:kms:dsse")
-"""Encryption under which an ETag looks like an MD5 and is none."""
+"""Encryption with which an ETag looks like an MD5 but is not one."""
 BUSY = ("SlowDown", "RequestTimeout", "Throttling", "InternalError", "ServiceUnavailable")
 ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "IncorrectEndpoint")
-"""Codes for a bucket in another region."""
+"""Error codes for a bucket in another region."""
 UNREADABLE = "\ufffd"
-"""What stores list instead of a character that XML does not have."""
+"""The character that stores list in place of one that XML does not allow."""
 UNKNOWN_USER = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
 ALONE = re.compile(r"\[.*\]|[\d.]+|localhost")
-"""Hosts that no bucket's name can be put before."""
+"""Hosts to which a bucket's name cannot be prepended."""
 
 
 class Bucket:
@@ -55,7 +55,7 @@ class Bucket:
         chosen: bool,
         in_host: bool | None = None,
     ) -> None:
-        """``chosen``: whoever wrote the spec says where the store is."""
+        """``chosen``: whether the author of the spec chooses the store."""
         self._url, self._in_host, self._access = url, in_host, access
         self._bucket, self._prefix = keys.split(url)
         self._endpoint = urlsplit(endpoint)
@@ -68,7 +68,7 @@ class Bucket:
         self._client = self._opened(region)
 
     def listing(self, retry: Retry) -> Listing:
-        """See Source. Raises LoadError where there is nothing."""
+        """Lists the objects; see Source. Raises LoadError if there are none."""
         self._provider = retry(self._who)
         self._client = self._opened(self._region)
         cursor = Rows(self._rows)
@@ -80,7 +80,7 @@ class Bucket:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """Reads nothing of another version that appeared meanwhile."""
+        """Opens a listed object. Fails if it has been replaced since the listing."""
         raw = self._request(partial(self._object, entry, start), listed=True)
         try:
             yield http.HttpBody(raw, verifiable=not _encrypted(raw))
@@ -89,7 +89,7 @@ class Bucket:
             raw.release_conn()
 
     def _opened(self, region: str) -> Minio:
-        """Asks in a region. Raises LoadError for a bucket or an endpoint that the library does not take."""
+        """Creates a client for a region. Raises LoadError if the library rejects the bucket or the endpoint."""
         self._region = region
         try:
             check_bucket_name(self._bucket)
@@ -109,14 +109,14 @@ class Bucket:
         return client
 
     def _rows(self, last: str | None) -> Iterator[Object]:
-        # Not encoded: what cannot stand in XML is no name of a model's file.
+        # Not URL-encoded: a name that XML cannot contain is not the name of a model file.
         rows: Iterator[Object] = self._client.list_objects(
             self._bucket, keys.beginning(self._prefix), recursive=True, start_after=last, use_url_encoding_type=False
         )
         return rows
 
     def _object(self, entry: Entry, start: int) -> urllib3.BaseHTTPResponse:
-        """From ``start`` on; from 0 on where the store does not know this range."""
+        """Requests an object from ``start`` on, or from 0 if the store rejects the range."""
         match: dict[str, Any] = {"If-Match": entry.version} if entry.version else {}
         try:
             return self._client.get_object(self._bucket, entry.locator, start, request_headers=match)
@@ -126,7 +126,7 @@ class Bucket:
         return self._client.get_object(self._bucket, entry.locator, request_headers=match)
 
     def _request(self, question: Callable[[], T], *, listed: bool = False) -> T:
-        """Returns the library's answer. The first answer may be that the bucket is in another region. ``listed``:
+        """Calls the library and returns the result. Retries once if the bucket is in another region. ``listed``:
         whether the request is for an object of the listing."""
         try:
             for _unused in range(2):
@@ -176,7 +176,7 @@ class Bucket:
 
 
 class Rows:
-    """The rows of a listing in order. After a failure it continues behind the last one."""
+    """The rows of a listing, in order. After a failure it continues after the last one."""
 
     def __init__(self, start: Callable[[str | None], Iterator[Object]]) -> None:
         self._start = start
@@ -197,13 +197,13 @@ def _status(error: S3Error | HttpStatusError) -> int:
 
 
 def _encrypted(raw: urllib3.BaseHTTPResponse) -> bool:
-    """Whether the bucket keeps the object under a key, so that its ETag says nothing of its bytes."""
+    """Whether the object is encrypted with a key, so that its ETag does not depend only on its bytes."""
     by_customer = "x-amz-server-side-encryption-customer-algorithm" in raw.headers
     return by_customer or raw.headers.get("x-amz-server-side-encryption") in OPAQUE
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """The bucket's folder that an s3:// or oss:// URL names. Raises LoadError."""
+    """Opens the bucket folder of an s3:// or oss:// URL. Raises LoadError."""
     if url.startswith("oss://"):
         return _alibaba(url, env, access)
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
@@ -213,7 +213,7 @@ def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
 
 
 def _alibaba(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """It takes buckets in the host's name only."""
+    """Opens a bucket of Alibaba's store, which accepts the bucket's name only as part of the host."""
     region, endpoint = env.get("OSS_REGION", "").removeprefix("oss-"), env.get("OSS_ENDPOINT", "")
     missing = [name for name in ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET") if not env.get(name)]
     missing += [] if region or endpoint else ["OSS_REGION"]

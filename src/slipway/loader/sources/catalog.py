@@ -1,7 +1,7 @@
 """A model of another cluster's catalog: ``catalog://HOST[:PORT]/PATH@sha256:...``, an artifact in that one's registry.
 
-The depot, which the address names, has the catalog's credential and hands over a grant: where the artifact is, and a
-token that opens it for a few minutes. It is asked again when that has expired.
+The depot at this address has the catalog's credentials and returns a grant: the location of the artifact, and a token
+that is valid for a few minutes. An expired grant is requested again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slipway.loader.transport.source import Access, Listing, Retry, Source
 GRANT_BYTES = 1 << 18
 REASON_BYTES, REASON_CHARACTERS = 1 << 16, 600
 NOT_YET = 409
-"""Status of a model for which no entry was noted yet."""
+"""HTTP status for a model whose entry has not been recorded yet."""
 HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 REPOSITORY = re.compile(r"[a-z0-9]+([._/-]+[a-z0-9]+)*")
 
@@ -36,7 +36,7 @@ class Grant(msgspec.Struct, frozen=True):
     digest: str
     token: str
     ca: str = ""
-    """PEM; empty: the usual authorities."""
+    """CA certificate in PEM format; empty: the usual authorities."""
 
 
 class Imported(Artifact):
@@ -51,7 +51,7 @@ class Imported(Artifact):
         self._client = session(env, env.get(CA, ""))
 
     def listing(self, retry: Retry) -> Listing:
-        """See Source. Raises LoadError for a grant that is not what was asked for."""
+        """Lists the artifact's files; see Source. Raises LoadError if the grant is for something else."""
         grant = retry(self._grant)
         reference = Reference(grant.registry, grant.repository, digest=grant.digest)
         credentials = Credentials(granted=lambda: self._grant().token)
@@ -80,13 +80,13 @@ class Imported(Artifact):
 
 
 def _first_line(answer: requests.Response) -> str:
-    """What the depot says about it."""
+    """Returns the depot's reason."""
     line = http.content(answer, REASON_BYTES).decode("ascii", "replace").partition("\n")[0][:REASON_CHARACTERS]
     return line if line.isprintable() else ""
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """The artifact that a catalog:// URL names. Raises LoadError."""
+    """Opens the artifact of a catalog:// URL. Raises LoadError."""
     place, _at, digest = url.partition("://")[2].rpartition("@")
     if not DIGEST.fullmatch(digest) or not HOST.fullmatch(place.partition("/")[0]):
         raise LoadError(f"{url!r} does not name an artifact in a catalog: write catalog://HOST/PATH@sha256:...")

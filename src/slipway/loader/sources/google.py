@@ -1,4 +1,4 @@
-"""Google Cloud Storage: ``gs://BUCKET/FOLDER``, by its JSON API. The Google library only finds credentials."""
+"""Google Cloud Storage: ``gs://BUCKET/FOLDER``, through its JSON API. The Google library only provides credentials."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 FIELDS = "nextPageToken,items(name,size,md5Hash,crc32c,generation)"
 RAW = {"Accept-Encoding": "gzip"}
-"""Objects that are stored compressed come as they are stored: their size and hash are those of the listing."""
+"""Compressed objects are transferred as stored, because the listing has the size and hash of the stored form."""
 
 
 class GoogleAuth(AuthBase):
-    """Signs requests with credentials that renew themselves."""
+    """Signs requests with credentials that are renewed automatically."""
 
     def __init__(self, credentials: google.auth.credentials.Credentials, request: Request) -> None:
         self._credentials, self._request = credentials, request
@@ -54,7 +54,7 @@ class GoogleBucket:
         self._objects = f"{endpoint}/storage/v1/b/{quote(self._bucket, safe='')}/o"
 
     def listing(self, retry: Retry) -> Listing:
-        """See Source. Raises LoadError where there is nothing."""
+        """Lists the objects; see Source. Raises LoadError if there are none."""
         entries = bounded(self._entries(retry), self._url)
         if not entries:
             raise keys.no_files_error(self._url)
@@ -76,7 +76,7 @@ class GoogleBucket:
                 return
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """See Source. Reads only the listed generation of the object."""
+        """Opens the listed generation of an object; see Source."""
         return http.open_body(self._client, entry.locator, start, self._explain_read, RAW)
 
     def _entry(self, row: Mapping[str, str]) -> Entry | None:
@@ -88,7 +88,8 @@ class GoogleBucket:
         return Entry(path, locator, int(row["size"]), digest, row["generation"])
 
     def _explain_read(self, response: requests.Response) -> str:
-        """Raises LoadError if the object was deleted or replaced after the listing."""
+        """Returns the reason of an error response. Raises LoadError if the object was deleted or replaced after the
+        listing."""
         if response.status_code == 404:
             raise keys.changed_error(self._url)
         return self._explain(response)
@@ -105,7 +106,7 @@ class GoogleBucket:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """The bucket's folder that a gs:// URL names. Raises LoadError."""
+    """Opens the bucket folder of a gs:// URL. Raises LoadError."""
     emulator = env.get("STORAGE_EMULATOR_HOST", "")
     endpoint = emulator if "://" in emulator else f"http://{emulator}"
     address_policy = access.of(chosen=bool(emulator))
@@ -115,12 +116,12 @@ def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
 
 
 def _credentials(url: str, env: Mapping[str, str], access: Access) -> AuthBase | None:
-    """Those of the key file, or of the machine where it may be asked; None where there are none: a public bucket needs
-    none."""
+    """Returns the credentials of the key file, or of the machine if that is allowed; None without any, because a public
+    bucket needs none."""
     key_file = env.get(KEY_FILE, "")
     if not key_file and not access.node_identity:
         return None
-    # A key file names the addresses where it is exchanged for a token.
+    # A key file contains the URLs at which it is exchanged for a token.
     request = Request(http.session(env, address_policy=access.of(chosen=True))) if key_file else Request()
     try:
         credentials, _project = google.auth.default(scopes=[SCOPE], request=request)

@@ -1,8 +1,7 @@
 """The Hugging Face Hub, or a mirror of it: ``hf://ORG/REPO[/FOLDER][@REVISION]``.
 
-The hub's own library resolves the revision and lists the files. It checks of what it downloads the sizes only; so the
-bytes come the way of all sources, and the hash that the list tells of every file is checked: SHA-256 of large ones,
-git's of the others.
+The Hub's library resolves the revision and lists the files. Its downloads only check sizes; so the bytes are read like
+those of all sources, and verified with the hash in the list: SHA-256 for large files, git's hash for the others.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source, bounded
 
 CODING = ("content-encoding", "content-length", "transfer-encoding")
-"""Headers of a body that is not decoded yet."""
+"""Headers of a body before decoding."""
 PUBLIC = "https://huggingface.co"
 ASK: ContextVar[Callable[[httpx2.Request], httpx2.Response]] = ContextVar("ASK")
-"""How the library's requests are made while one thread lists a repository."""
+"""The function that sends the library's requests in this context."""
 
 
 class Way(httpx2.BaseTransport):
-    """The library has one client for all: it asks as whoever uses it at the moment wants it."""
+    """The library has a single client for all uses. This transport forwards each request to the function of the current
+    context."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Called by the library for each of its requests."""
+        """Sends a request; called by the library."""
         return ASK.get()(request)
 
 
@@ -44,13 +44,13 @@ set_client_factory(lambda: httpx2.Client(transport=Way()))
 
 
 class Answer(Protocol):
-    """What the clients of both libraries give."""
+    """The common part of both HTTP libraries' responses."""
 
     status_code: int
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By name, in any case."""
+        """Headers by name, in any case."""
 
 
 class HuggingFace:
@@ -61,10 +61,10 @@ class HuggingFace:
         self._has_token = bool(token)
         address_policy = access.of(chosen=bool(env.get("HF_ENDPOINT")))
         self._client = http.session(env, http.Bearer(token) if token else None, address_policy)
-        self._api = HfApi(self._endpoint, token=False)  # the session has it
+        self._api = HfApi(self._endpoint, token=False)  # the session has the token
 
     def listing(self, retry: Retry) -> Listing:
-        """See Source. Raises LoadError for a refusal, or where there are no files."""
+        """Lists the repository; see Source. Raises LoadError if access is denied or there are no files."""
         asking = ASK.set(lambda request: retry(partial(self._ask, urljoin(self._endpoint, str(request.url)))))
         try:
             info = self._api.model_info(self._repository, revision=self._revision)
@@ -83,11 +83,11 @@ class HuggingFace:
         return Listing(sha, entries, tasks=_tasks(info), licenses=_licenses(info))
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """See Source."""
+        """Opens a file; see Source."""
         return http.open_body(self._client, entry.locator, start, self._explain)
 
     def _ask(self, url: str) -> httpx2.Response:
-        """By the session of all sources, with its proxies, certificates, limits and failures."""
+        """Sends a request with the session of all sources, with its proxies, certificates, limits and errors."""
         if http.origin(url) != http.origin(self._endpoint):
             raise LoadError(f"{http.host_of(self._endpoint)} links to another host in a listing; not following")
         with http.send(self._client, "GET", url) as response:
@@ -127,7 +127,7 @@ class HuggingFace:
 
 
 def _tasks(info: ModelInfo) -> tuple[str, ...]:
-    """The one of the model's results where they name one, else the hub's own."""
+    """Returns the task in the model's results if they agree on one, otherwise the Hub's."""
     results = (info.card_data.eval_results if info.card_data else None) or ()
     tasks = {result.task_type for result in results if isinstance(result.task_type, str)}
     return tuple(tasks) if len(tasks) == 1 else tuple(filter(None, [info.pipeline_tag]))
@@ -140,7 +140,7 @@ def _licenses(info: ModelInfo) -> tuple[str, ...]:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """The repository that an hf:// URL names. Raises LoadError for a URL that names none."""
+    """Opens the repository of an hf:// URL. Raises LoadError if the URL is invalid."""
     reference, _at, revision = url.partition("://")[2].partition("@")
     organisation, _slash, rest = reference.strip("/").partition("/")
     name, _slash, folder = rest.partition("/")

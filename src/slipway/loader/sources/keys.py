@@ -1,4 +1,4 @@
-"""Which objects of a bucket a URL means, and where they go. Pure."""
+"""Keys: the bucket objects that a URL selects, and their paths in the folder. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from slipway.artifacts.files.soundness import parts_of
 from slipway.loader.transport.errors import LoadError
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""What may stand in a host's name without leading to another host."""
+"""Characters that a host name may contain without leading to another host."""
 
 
 def split(url: str) -> tuple[str, str]:
-    """Bucket, and prefix without slashes around it. Raises LoadError for a bucket that can be none."""
+    """Returns the bucket, and the prefix without surrounding slashes. Raises LoadError for an invalid bucket name."""
     scheme, _separator, rest = url.partition("://")
     bucket, _slash, prefix = rest.partition("/")
     if not BUCKET.fullmatch(bucket):
@@ -22,15 +22,15 @@ def split(url: str) -> tuple[str, str]:
 
 
 def beginning(prefix: str) -> str:
-    """How the keys begin that are to be listed: a file that is a part brings its other parts."""
+    """Returns the prefix of the keys to list. If the URL names one part of a split file, it covers all parts."""
     return PART.split(prefix)[0] if parts_of(prefix) else prefix
 
 
 def path_of_key(key: str, prefix: str) -> str | None:
-    """Returns the path in the folder of the object ``key``. If the prefix is a whole key, or a part of the same file,
-    it is the file's name alone.
+    """Returns the path in the folder for the object ``key``. If the prefix is a whole key, or a part of the same file,
+    the path is the file's name.
 
-    None for what is not meant: the mark of a folder, or a neighbour whose name only begins alike.
+    None for keys that are not selected: a folder's placeholder, or a neighbour whose name merely begins the same way.
     """
     if key.endswith("/"):
         return None

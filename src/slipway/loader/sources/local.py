@@ -1,4 +1,4 @@
-"""Files of the machine: ``file:///PATH`` of a file or of a folder, as a claim or a path of the node is mounted."""
+"""Local files: ``file:///PATH`` of a file or folder, such as a mounted claim or node path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LocalBody:
         self._stream = stream
 
     def read(self, size: int) -> bytes:
-        """See Body."""
+        """Reads from the file; see Body."""
         return self._stream.read(size)
 
 
@@ -34,7 +34,7 @@ class LocalFiles:
         self._path = path
 
     def listing(self, retry: Retry) -> Listing:  # noqa: ARG002 - a disk is not asked twice
-        """See Source. Raises LoadError for what cannot be read."""
+        """Lists the files; see Source. Raises LoadError if they cannot be read."""
         try:
             return Listing("", bounded(self._entries(), str(self._path)))
         except OSError as error:
@@ -42,7 +42,7 @@ class LocalFiles:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """A file that has changed since the listing is another one. Raises LoadError."""
+        """Opens a file. Raises LoadError if it has changed since the listing."""
         try:
             with open(entry.locator, "rb", buffering=0) as stream:
                 if _version(os.fstat(stream.fileno())) != entry.version:
@@ -63,13 +63,13 @@ class LocalFiles:
             folders.sort()
             for name in sorted(files):
                 path = Path(folder, name)
-                # A folder that a loader filled may be a source again.
+                # A folder that a loader filled may itself be a source.
                 if path.is_file() and not (name in (MARKER, NOTES) and path.parent == self._path):
                     yield _entry(path, path.relative_to(self._path).as_posix())
 
 
 def unreadable(path: Path, error: OSError) -> LoadError:
-    """Returns the message for a file that cannot be read."""
+    """Returns the error for a file that cannot be read."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return FaultError("SourceNotFound", f"{path} does not exist")
     return LoadError(f"cannot read {path}: {(error.strerror or type(error).__name__).lower()}")
@@ -89,5 +89,5 @@ def _version(status: os.stat_result) -> str:
 
 
 def open_source(url: str, _env: Mapping[str, str]) -> Source:
-    """The file or folder that a file:// URL names."""
+    """Opens the file or folder of a file:// URL."""
     return LocalFiles(Path(url.removeprefix(SCHEME)))

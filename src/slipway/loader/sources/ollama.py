@@ -1,6 +1,6 @@
-"""Ollama's library, or a mirror of it: ``ollama://NAME[:TAG]``, by the protocol of its registry.
+"""Ollama's library, or a mirror of it: ``ollama://NAME[:TAG]``, through its registry protocol.
 
-A model is one GGUF file. Every blob is known by its SHA-256, and checked by it.
+A model is a single GGUF file. Every blob is identified and verified by its SHA-256.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from slipway.loader.transport.selection import FaultError
 from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source
 
 ENDPOINT = "OLLAMA_ENDPOINT"
-"""Variable: address of a mirror."""
+"""Environment variable with the address of a mirror."""
 PUBLIC = "https://registry.ollama.ai"
 ACCEPT = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 PREFIX = "application/vnd.ollama.image."
 MODEL, TEMPLATE, LICENSE = f"{PREFIX}model", f"{PREFIX}template", f"{PREFIX}license"
 MOST_CONFIG, MOST_TEXT = 1 << 20, 256 << 10
-"""Bytes."""
+"""Maximum sizes in bytes."""
 REFERENCE = re.compile(r"(?:library/)?([A-Za-z0-9][A-Za-z0-9._-]{0,127})(?::([A-Za-z0-9][A-Za-z0-9._-]{0,127}))?")
 LICENSES: tuple[tuple[str, str], ...] = (
     ("Apache License", "Apache-2.0"),
     ("MIT License", "MIT"),
     ("Permission is hereby granted, free of charge", "MIT"),
 )
-"""What the first lines of a licence have -> its name for SPDX."""
+"""Text at the beginning of a licence -> its SPDX name."""
 TOOLS = ".Tools"
 EMBEDDING = "bert"
 
@@ -66,7 +66,7 @@ class Ollama:
         self._root = f"{self._endpoint}/v2/library/{name}"
 
     def listing(self, retry: Retry) -> Listing:
-        """See Source. Raises LoadError for what is no GGUF model."""
+        """Lists the model's file; see Source. Raises LoadError if it is not a GGUF model."""
         content = retry(self._manifest)
         try:
             manifest = decode_json(content, _Manifest, most=MOST_CONFIG)
@@ -97,7 +97,7 @@ class Ollama:
         )
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """See Source."""
+        """Opens the file; see Source."""
         return http.open_body(self._client, entry.locator, start, self._explain)
 
     def _entry(self, layer: _Layer) -> Entry:
@@ -110,7 +110,7 @@ class Ollama:
             return http.content(answer, MOST_CONFIG)
 
     def _blob(self, layer: _Layer, most: int) -> bytes:
-        """A small one. Raises LoadError for one that is not what its digest says."""
+        """Returns a small blob. Raises an error if it is too large or does not match its digest."""
         if layer.size > most:
             raise FaultError("UnsupportedSource", f"{self._shown()} has a configuration of {layer.size} bytes")
         with http.get(self._client, f"{self._root}/blobs/{layer.digest}", self._explain) as answer:
@@ -143,7 +143,7 @@ class Ollama:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """The model that an ollama:// URL names. Raises LoadError for a URL that names none."""
+    """Opens the model of an ollama:// URL. Raises LoadError if the URL is invalid."""
     match = REFERENCE.fullmatch(url.partition("://")[2])
     if match is None:
         raise LoadError(f"{url!r} does not name a model of Ollama's library: write ollama://NAME[:TAG]")

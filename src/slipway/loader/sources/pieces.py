@@ -1,8 +1,8 @@
-"""Pieces: a file that somebody uploaded, which lies in a registry as blobs, and the model in it, read where it lies.
+"""Pieces: an uploaded file, stored in a registry as several blobs, and the model in it.
 
-The upload's session is a manifest that lists the pieces in order. A GGUF file is a model by itself; of a zip or tar the
-files are the model's. Nothing is unpacked anywhere: of a compressed tar the small files are kept in memory, as they are
-wanted in another order than they have in it, and the big ones are read in theirs.
+The upload's session is a manifest that lists the pieces in order. A GGUF file is a complete model; a zip or tar
+contains a model's files. Nothing is unpacked to a disk: the small files of a compressed tar are kept in memory, because
+they are read in another order, and the big ones are read in the archive's order.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from slipway.loader.transport.selection import FaultError
 from slipway.loader.transport.source import CHUNK, Body, Entry, Listing, Retry
 
 KEPT, SMALL = 48 << 20, 16 << 20
-"""Bytes of small files of a compressed archive that are kept, and of one such file."""
+"""Maximum total size of small files of a compressed archive to keep, and maximum size of one such file."""
 
 
 class Session(msgspec.Struct, frozen=True):
     digest: str
-    """Of its manifest."""
+    """Digest of its manifest."""
     name: str
-    """Of the file that was uploaded."""
+    """Name of the uploaded file."""
     pieces: tuple[Descriptor, ...]
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return sum(piece.size for piece in self.pieces)
 
 
@@ -59,14 +59,14 @@ def session_of(registry: Registry, retry: Retry) -> Session | None:
 
 
 class Pieces:
-    """The file. See ``archives.Bytes``."""
+    """The uploaded file. See ``archives.Bytes``."""
 
     def __init__(self, registry: Registry, pieces: Sequence[Descriptor]) -> None:
         self._registry, self._pieces = registry, pieces
         self.size = sum(piece.size for piece in pieces)
 
     def stream(self, start: int) -> Iterator[bytes]:
-        """Raises LoadError or TransientError."""
+        """Yields the bytes from ``start`` on. Raises LoadError or TransientError."""
         for piece in self._pieces:
             if start >= piece.size:
                 start -= piece.size
@@ -86,7 +86,7 @@ class Pieces:
 
 
 class Upload:
-    """A source: the uploaded files. Read them one after another, not several at once."""
+    """A source with the files of an upload. Read them one after another, not concurrently."""
 
     def __init__(self, registry: Registry, session: Session) -> None:
         self._session, self._pieces = session, Pieces(registry, session.pieces)
@@ -96,7 +96,7 @@ class Upload:
         self._small: dict[str, bytes] = {}
 
     def listing(self, retry: Retry) -> Listing:
-        """See Source. Raises LoadError for what is no model."""
+        """Lists the files; see Source. Raises LoadError if the upload is not a model."""
         self._kind = archives.kind_of(retry(self._head))
         if self._kind is None:
             raise FaultError(
@@ -121,12 +121,12 @@ class Upload:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """See Source."""
+        """Opens a file; see Source."""
         offset, _space, path = entry.locator.partition(" ")
         yield _Body(self._chunks(int(offset), path, entry.size or 0, start), start)
 
     def _chunks(self, offset: int, path: str, size: int, start: int) -> Iterator[bytes]:
-        """The bytes of a file from ``start`` on. Raises ArchiveError."""
+        """Yields the bytes of a file from ``start`` on. Raises ArchiveError."""
         if path in self._small:
             yield self._small[path][start:]
         elif self._kind == "zip":
@@ -137,7 +137,7 @@ class Upload:
             forward = self._forward
             if forward is None or forward.tell() > offset + start:
                 forward = self._opened()
-            self._forward = None  # until this is where it should be
+            self._forward = None  # until the position is reached
             forward.seek(offset + start)
             self._forward = forward
             yield from _taken(forward, size - start)
@@ -156,13 +156,13 @@ class Upload:
         return list(archives.tar_members(forward, lambda member: self._keep(member, forward)))
 
     def _keep(self, member: Member, forward: Forward) -> None:
-        """Small files of an archive that cannot be read in another order."""
+        """Keeps a small file of an archive that cannot be read in any order."""
         kept = sum(map(len, self._small.values()))
         if self._kind != "tar" and member.size <= SMALL and kept + member.size <= KEPT:
             self._small[member.path] = b"".join(_taken(forward, member.size))
 
     def _opened(self) -> Forward:
-        """The archive as a tar, from its beginning."""
+        """Opens the archive as a tar, from its beginning."""
         return Forward(archives.unpacked(self._kind or "tar", self._pieces))
 
     def _zipped(self, number: int, start: int) -> Iterator[bytes]:
@@ -181,7 +181,7 @@ class _Body:
         self._forward, self.start = Forward(chunks), start
 
     def read(self, size: int) -> bytes:
-        """See Body. Raises FaultError for an archive that is not sound."""
+        """Reads from the file; see Body. Raises FaultError if the archive is invalid."""
         try:
             return self._forward.chunk(size)
         except ArchiveError as error:
@@ -200,6 +200,7 @@ def _gguf_name(name: str) -> str:
 
 
 def _common_folder(paths: Sequence[str]) -> str:
-    """The folder that all files lie in, as archives of a folder have it, with its slash; empty: they do not."""
+    """Returns the folder (with a slash) that contains all files, as in an archive of a folder; empty if there is
+    none."""
     tops = {path.partition("/")[0] for path in paths if not path.startswith("__MACOSX/")}
     return f"{tops.pop()}/" if len(tops) == 1 and all("/" in path for path in paths) else ""

@@ -1,7 +1,7 @@
-"""An artifact of an OCI registry: ``registry://HOST[:PORT]/REPOSITORY@sha256:...``, a model as ModelPack describes it.
+"""An artifact of an OCI registry: ``registry://HOST[:PORT]/REPOSITORY@sha256:...``, a model in ModelPack format.
 
-The manifest is checked by the digest that names it, and every layer by the manifest. Of a tar the whole is read and
-checked first, which tells the hash of each of its files.
+The manifest is verified by its digest in the URL, and every layer by the manifest. A tar is first read completely, to
+verify it and to compute the hash of each file in it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from slipway.loader.transport.source import CHUNK, Access, Body, Entry, Listing,
 
 LONGEST_NAME = 256
 LARGEST_TAR = 1 << 30
-"""Bytes of a tar of small files; ours have a few MB."""
+"""Maximum size of a tar of small files; those of Slipway have a few MB."""
 
 
 class Artifact:
-    """A source: the content of these layers in a registry."""
+    """A source with the content of these layers in a registry."""
 
     def __init__(self, registry: Registry, layers: Sequence[Layer] = (), digest: str = "") -> None:
-        """``digest``: of the manifest, where the layers are not known yet."""
+        """``digest``: of the manifest, if the layers are not known yet."""
         self._registry, self._layers, self._digest = registry, layers, digest
 
     @staticmethod
     def entry(layer: Layer) -> Entry:
-        """A layer that is one file."""
+        """Returns the entry of a layer that is a single file."""
         value = layer.digest.partition(":")[2]
         return Entry(layer.path, layer.digest, layer.size, Digest(Kind.SHA256, value), layer.digest)
 
     def listing(self, retry: Retry) -> Listing:
-        """See Source. Raises LoadError for what is no model."""
+        """Lists the files; see Source. Raises LoadError if the artifact is not a model."""
         manifest = retry(lambda: self._registry.manifest(self._digest))
         if manifest is None:
             raise FaultError("SourceNotFound", f"{self._registry.host} has nothing with the digest {self._digest}")
@@ -61,7 +61,7 @@ class Artifact:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """See Source. Of a file in a tar the locator has the place."""
+        """Opens a file; see Source. The locator of a file in a tar contains its offset."""
         digest, _plus, place = entry.locator.partition("+")
         offset = int(place or 0)
         with self._registry.blob(digest, offset + start) as body:
@@ -71,7 +71,7 @@ class Artifact:
             yield _Part(body, offset, start, entry.size or 0)
 
     def _unpacked(self, layer: Layer) -> list[Entry]:
-        """The files of a tar, once all of it was read and is what its digest says."""
+        """Reads a whole tar and verifies its digest. Returns its files."""
         if layer.size > LARGEST_TAR:
             raise FaultError("UnsupportedSource", f"the layer {layer.path} has {layer.size} bytes, more than the limit")
         with self._registry.blob(layer.digest) as body:
@@ -106,7 +106,7 @@ def _sha256(stream: Forward, size: int) -> str:
 
 
 class _Checked:
-    """A body that is hashed as it is read, and has an end."""
+    """A body of known length that is hashed while it is read."""
 
     def __init__(self, body: Body, size: int) -> None:
         self._body, self._size, self._sha256 = body, size, hashlib.sha256()
@@ -114,7 +114,7 @@ class _Checked:
 
     @property
     def digest(self) -> str:
-        """As registries write it."""
+        """The digest in a registry's format."""
         return f"sha256:{self._sha256.hexdigest()}"
 
     def chunks(self) -> Iterator[bytes]:
@@ -126,7 +126,7 @@ class _Checked:
 
 
 class _Part:
-    """A file inside of a blob."""
+    """A file inside a blob."""
 
     verifiable = True
 
@@ -139,14 +139,14 @@ class _Part:
             skip -= len(chunk)
 
     def read(self, size: int) -> bytes:
-        """See Body."""
+        """Reads from the file; see Body."""
         chunk = self._body.read(min(size, self._remaining)) if self._remaining else b""
         self._remaining -= len(chunk)
         return chunk
 
 
 def reference_of(url: str) -> Reference:
-    """Raises LoadError if the text does not name an artifact by its digest."""
+    """Parses a registry:// URL. Raises LoadError if it does not name an artifact by digest."""
     try:
         reference = references.parse(url.partition("://")[2])
     except ValueError as error:
@@ -157,6 +157,6 @@ def reference_of(url: str) -> Reference:
 
 
 def open_source(url: str, env: Mapping[str, str], _access: Access) -> Source:
-    """The artifact that a registry:// URL names. Raises LoadError."""
+    """Opens the artifact of a registry:// URL. Raises LoadError."""
     reference = reference_of(url)
     return Artifact(Registry(reference, env), digest=reference.digest)

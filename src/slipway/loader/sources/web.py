@@ -1,4 +1,5 @@
-"""A single file at a web address: ``http(s)://HOST/PATH/FILE``. User and password in it are given to that host only."""
+"""A single file at a web address: ``http(s)://HOST/PATH/FILE``. A user and password in the URL are sent only to that
+host."""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ class WebFile:
         self._url, self._client = url, http.session(env, address_policy=access.of(chosen=True))
 
     def listing(self, retry: Retry) -> Listing:
-        """The answer's headers describe the file; its bytes are left unread here. A part of a file that is split brings
-        the others from the same folder, unless its address is signed, because a signature opens no other file.
+        """Describes the file from the response's headers, without reading its body. For a part of a split file, the
+        other parts in the same folder are included, unless the URL is signed, because a signature is valid for one file
+        only.
 
-        Raises LoadError where the URL names no file.
+        Raises LoadError if the URL does not name a file.
         """
         parts = urlsplit(self._url)
         signed = any(name != "download" for name, _value in parse_qsl(parts.query, keep_blank_values=True))
@@ -48,7 +50,7 @@ class WebFile:
         return tag, Entry(name, url, size, digest, "" if tag.startswith("W/") else tag)
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """With If-Range another version of the file comes from its beginning."""
+        """Opens a file. Because of If-Range, another version of it is sent from its beginning."""
         headers = {"If-Range": entry.version} if start and entry.version else None
         return http.open_body(self._client, entry.locator, start, partial(_explain, entry.locator), headers)
 
@@ -65,5 +67,5 @@ def _explain(url: str, response: requests.Response) -> str:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """The file that an http(s):// URL names."""
+    """Opens the file of an http(s):// URL."""
     return WebFile(url, env, access)

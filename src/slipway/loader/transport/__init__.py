@@ -1,1 +1,1 @@
-"""The contract of a source, and what all sources share: connections, proxies, limits, address policy."""
+"""The contract of a source, and the common parts of all sources: connections, proxies, limits, address policy."""

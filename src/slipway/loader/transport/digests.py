@@ -1,4 +1,4 @@
-"""What sources promise about the content of a file, and how it is computed while bytes pass by."""
+"""Digests that sources declare for a file, and their computation while the bytes are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Kind(Enum):
 class Digest(msgspec.Struct, frozen=True):
     kind: Kind
     value: str
-    """Lower-case hex."""
+    """Lower-case hexadecimal digits."""
 
 
 class Hasher(Protocol):
@@ -29,14 +29,14 @@ class Hasher(Protocol):
         """Adds the next part of the content."""
 
     def hexdigest(self) -> str:
-        """Of all that it took, in lower case."""
+        """Returns the hash of all content so far, in lower case."""
 
 
 class _Unchecked:
-    """For content of which nothing is promised."""
+    """Hasher for content without a declared digest."""
 
     def update(self, data: bytes, /) -> None:
-        """Nothing to compute."""
+        """Does nothing."""
 
     def hexdigest(self) -> str:
         return ""
@@ -44,7 +44,7 @@ class _Unchecked:
 
 class _Crc32c:
     def __init__(self) -> None:
-        # Only one source promises it: the others shall not wait for the import.
+        # Only one source uses this checksum, so the others do not wait for the import.
         import google_crc32c
 
         self._checksum = google_crc32c.Checksum()
@@ -58,7 +58,7 @@ class _Crc32c:
 
 
 def hasher(digest: Digest | None, size: int | None) -> Hasher:
-    """A fresh one for content of ``size`` bytes; a git blob's id covers its size too."""
+    """Returns a new hasher for content of ``size`` bytes, which a git blob's hash also covers."""
     match digest.kind if digest else None:
         case Kind.SHA256:
             return hashlib.sha256()
@@ -73,7 +73,7 @@ def hasher(digest: Digest | None, size: int | None) -> Hasher:
 
 
 def from_base64(kind: Kind, text: str) -> Digest | None:
-    """A digest as Google writes it; None when it is none."""
+    """Parses a digest in Google's format; None if it is invalid."""
     try:
         return Digest(kind, base64.b64decode(text, validate=True).hex())
     except binascii.Error:
@@ -81,5 +81,5 @@ def from_base64(kind: Kind, text: str) -> Digest | None:
 
 
 def of_google(md5: str, crc32c: str) -> Digest | None:
-    """The stronger of what Cloud Storage promises. Composite objects have no MD5."""
+    """Returns the stronger of Cloud Storage's two digests. Composite objects have no MD5."""
     return (from_base64(Kind.MD5, md5) if md5 else None) or (from_base64(Kind.CRC32C, crc32c) if crc32c else None)

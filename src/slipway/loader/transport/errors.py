@@ -1,10 +1,10 @@
-"""Why a load ends early. Messages are for people: none contains a secret or a signed address."""
+"""Errors that end a load. Their messages are for people and contain neither secrets nor signed URLs."""
 
 from __future__ import annotations
 
 
 class LoadError(Exception):
-    """The load ends. The message has the reason and the fix."""
+    """Ends the load. The message has the reason and the fix."""
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -13,12 +13,12 @@ class LoadError(Exception):
 
 
 class TransientError(Exception):
-    """A failure that another attempt may overcome: a lost connection, a busy server."""
+    """A failure that may disappear with another attempt: a lost connection, a busy server."""
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds to wait, as the server asked."""
+        """Seconds to wait, as the server requested."""
 
 
 class StoppedError(Exception):

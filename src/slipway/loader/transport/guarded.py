@@ -1,7 +1,7 @@
-"""Connections to places that somebody named in a spec: made only where the address policy allows them.
+"""Guarded connections to hosts that a spec names: they are made only to addresses that the policy allows.
 
-The addresses of a name are looked at when a connection is made, and the one that was looked at is connected to, so that
-no name can lead somewhere else a moment later. The same goes for every host that a redirect leads to.
+The addresses of a name are checked when a connection is made, and the connection uses a checked address, so a name
+cannot change its meaning in between. The same applies to every host of a redirect.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ HINT = "ask the operator to allow it"
 
 
 class GuardedAdapter(HTTPAdapter):
-    """Makes connections to addresses that the policy allows. Through a proxy, which looks names up itself, it can only
-    refuse those that are addresses."""
+    """Connects only to addresses that the policy allows. A proxy resolves names itself, so through a proxy only literal
+    addresses can be refused."""
 
     def __init__(self, policy: AddressPolicy, connections: int) -> None:
         self._policy = policy
         super().__init__(pool_connections=connections, pool_maxsize=connections, max_retries=0)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
-        """Called by requests: makes pools whose connections are checked."""
+        """Creates pools whose connections are checked; called by requests."""
         self.poolmanager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **options)
         self.poolmanager.pool_classes_by_scheme = _pools(self._policy)
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> ProxyManager:
-        """Called by requests: checks connections to proxies only where the policy says so."""
+        """Checks connections to proxies only if the policy requires it; called by requests."""
         manager: ProxyManager = super().proxy_manager_for(proxy, **options)
         if self._policy.proxies:
             manager.pool_classes_by_scheme = _pools(self._policy)
         return manager
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Raises FaultError for a host that is itself an address which is not allowed."""
+        """Sends a request. Raises FaultError if the host is itself a forbidden address."""
         host = urlsplit(request.url or "").hostname or ""
         refused = self._policy.refusal_of_name(_canonical(host))
         if refused:
@@ -54,7 +54,7 @@ class GuardedAdapter(HTTPAdapter):
 
 
 def _canonical(host: str) -> str:
-    """An IPv4 address in the usual form, if it is one in any: ``2130706433`` is 127.0.0.1."""
+    """Returns an IPv4 address in its usual form, from any of its forms: ``2130706433`` is 127.0.0.1."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except OSError:
@@ -80,8 +80,8 @@ def _pools(address_policy: AddressPolicy) -> dict[str, type[HTTPConnectionPool]]
 
 
 def _connected(connection: HTTPConnection, address_policy: AddressPolicy) -> socket.socket:
-    """A socket to the first address that answers. One that is refused refuses all: a name leads to one place or another
-    as its owner likes."""
+    """Returns a socket connected to the first address that answers. A single forbidden address makes it refuse all of
+    them, because the name's owner decides which one is returned."""
     host = connection.host.removeprefix("[").removesuffix("]")
     try:
         addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)

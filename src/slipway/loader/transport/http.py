@@ -1,6 +1,6 @@
-"""What the sources that speak plain HTTP share: one pooled session, bodies from a position on, failures in words.
+"""HTTP functions shared by sources: a pooled session, bodies from a position on, error messages.
 
-Messages of the HTTP libraries quote whole addresses, signatures included; so none of them is passed on.
+Messages of the HTTP libraries quote complete URLs including signatures, so they are not passed on.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from slipway.loader.transport.guarded import GuardedAdapter
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and to wait for the next byte."""
 LARGEST_DOCUMENT = 64 << 20
-"""Bytes of a list of files, or of a page of one."""
+"""Maximum size of a list of files, or of a page of it."""
 PIECE = 1 << 16
-"""Bytes of such a list that are read at a time."""
+"""Bytes of such a list to read at a time."""
 CONNECTIONS = 32
-"""Kept open between requests."""
+"""Connections kept open between requests."""
 MOST_REDIRECTS = 5
 PROOFS = ("authorization", "cookie", "proxy-authorization", "x-auth-token", "x-vault-token")
 SIGNED = ("x-amz-", "x-goog-", "x-oss-", "x-aws-", "x-ms-")
-"""How headers begin that are part of a signature, or hold a token."""
+"""Prefixes of headers that are part of a signature or hold a token."""
 CONTENT_RANGE = re.compile(r"bytes (\d+)-")
 Explain = Callable[[requests.Response], str]
-"""What to tell a person about an answer that refuses for good."""
+"""Returns the message for a permanent error response."""
 
 
 class Bearer(AuthBase):
-    """A token, given to the host that it is for only: a redirect to another takes it off."""
+    """Sends a token. It is only for the original host; redirects to another host remove it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -52,27 +52,28 @@ class Bearer(AuthBase):
 
 
 class Session(requests.Session):
-    """Gives what proves who asks to nobody but the origin that it is meant for."""
+    """A session that sends credentials only to the origin for which they are intended."""
 
     stays = False
-    """Whether a redirect to another origin is given back as it is, instead of being followed."""
+    """Whether to return a redirect to another origin as the response instead of following it."""
     trusted = ""
-    """File with the only authorities whose certificates are taken, whatever the variables say; empty: as they say."""
+    """File with the only trusted certificate authorities, whatever the environment says; empty: those of the
+    environment."""
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
-        """Called by requests, which takes the variables' authorities rather than the session's."""
+        """Applies ``trusted``; called by requests, which gives the environment precedence over the session."""
         settings = super().merge_environment_settings(url, proxies, stream, verify, cert)
         return {**settings, "verify": self.trusted} if self.trusted else settings
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Called by requests; None keeps it from following a redirect."""
+        """Returns the target of a redirect, or None to not follow it; called by requests."""
         target: str | None = super().get_redirect_target(resp)
         if target and self.stays and origin(urljoin(resp.url, target)) != origin(resp.url):
             return None
         return target
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """The library takes one header off, of several that may prove something."""
+        """Removes all headers with credentials; the library removes only one of them."""
         if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
             for name in list(prepared_request.headers):
                 if name.lower() in PROOFS or name.lower().startswith(SIGNED):
@@ -87,8 +88,8 @@ def session(
     *,
     stays: bool = False,
 ) -> Session:
-    """One for all threads of a load. Proxies and certificates come from the usual variables. ``address_policy`` is
-    asked at every connection, those of redirects among them; ``stays``: see Session."""
+    """Returns a session for all threads of a load. The usual environment variables define proxies and certificates.
+    ``address_policy`` is checked for every connection, including those of redirects; ``stays``: see Session."""
     client = Session()
     client.auth, client.stays, client.max_redirects = auth, stays, MOST_REDIRECTS
     client.headers.update({"User-Agent": f"slipway-loader/{__version__}", "Accept-Encoding": "identity"})
@@ -113,7 +114,7 @@ class HttpBody:
         self._raw = raw
 
     def read(self, size: int) -> bytes:
-        """See Body."""
+        """Reads from the response; see Body."""
         with connected():
             return self._raw.read1(size, decode_content=False)
 
@@ -128,7 +129,8 @@ def connected() -> Iterator[None]:
 
 
 def content(response: requests.Response, most: int = LARGEST_DOCUMENT) -> bytes:
-    """Returns the whole body. Raises LoadError if it has more than ``most`` bytes, TransientError if it breaks off."""
+    """Returns the whole body. Raises LoadError if it exceeds ``most`` bytes, TransientError if the connection
+    breaks."""
     body = bytearray()
     with connected():
         for piece in response.iter_content(PIECE):
@@ -171,7 +173,8 @@ def send(
 def get(
     client: requests.Session, url: str, explain: Explain, headers: Mapping[str, str] | None = None
 ) -> Iterator[requests.Response]:
-    """The answer to a GET, its body not read yet. Raises LoadError or TransientError for any that is no success."""
+    """Sends a GET request and yields the response before its body is read. Raises LoadError or TransientError unless it
+    succeeds; status 416 is left to the caller."""
     with send(client, "GET", url, headers) as response:
         if not response.ok and response.status_code != 416:
             raise LoadError(explain(response))
@@ -186,8 +189,7 @@ def open_body(
     explain: Explain,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[HttpBody]:
-    """Opens the body of an address from ``start`` on, or from 0 if the server does not support ranges or rejects this
-    one.
+    """Opens the body of a URL from ``start`` on, or from 0 if the server does not support the range.
 
     Raises LoadError or TransientError.
     """
@@ -203,7 +205,7 @@ def open_body(
 
 
 def document(client: requests.Session, url: str, explain: Explain) -> Any:
-    """Returns the JSON document of an address. Raises TransientError for an invalid one."""
+    """Returns the JSON document at a URL. Raises TransientError if it is invalid."""
     with get(client, url, explain) as response:
         try:
             return decode_json(content(response), most=LARGEST_DOCUMENT)
@@ -212,17 +214,17 @@ def document(client: requests.Session, url: str, explain: Explain) -> Any:
 
 
 def host_of(url: str) -> str:
-    """Host and port, without user information."""
+    """Returns host and port, without user information."""
     return url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port."""
+    """Returns scheme, host and port."""
     return f"{url.partition('://')[0]}://{host_of(url)}".lower()
 
 
 def _retry_after(response: requests.Response) -> float:
-    """Seconds; a date is not read: no server that weights come from sends one."""
+    """Returns the seconds to wait. Dates are ignored, because no server of weights sends one."""
     value = response.headers.get("Retry-After", "")
     return float(value) if value.isdigit() else 0.0
 

@@ -1,7 +1,8 @@
-"""As whom a pod asks AWS: keys in its environment, a service account's role, a pod identity, or the machine's role.
+"""Identity: the AWS credentials of a pod, from keys in its environment, a service account's role, a pod identity, or
+the machine's role.
 
-The S3 library finds them; this says which it may look for, and what a failure means. A public bucket is read by nobody
-in particular.
+The S3 library finds them; this module decides which of these it may try, and explains failures. Public buckets are read
+anonymously.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from slipway.loader.transport.source import Access
 TOKEN, ROLE = "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"
 POD = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 QUICK = (1.0, 1.0)
-"""Seconds: the machine's own service is near, or there is none."""
+"""Seconds; the machine's metadata service is either fast or missing."""
 AGENTS = ("169.254.170.23", "fd00:ec2::23", "169.254.170.2", "127.0.0.0/8", "::1")
-"""Where AWS has agents that know a pod by its own token. They are not the machine's metadata service."""
+"""Addresses of AWS agents that authenticate a pod by its own token. They are not the machine's metadata service."""
 NO_IDENTITY_HINT = (
     "use a Secret with keys, or a service account with its own role, or ask the operator to allow the"
     " node's identity (sources.nodeIdentity)"
@@ -34,15 +35,15 @@ Failure = Callable[[Exception], Exception]
 
 
 class Identity(Provider):
-    """Credentials that renew themselves, for one thread at a time. The library's messages quote addresses with tokens
-    in them; so none of them is passed on."""
+    """Credentials that are renewed automatically, for one thread at a time. The library's messages quote URLs with
+    tokens, so they are not passed on."""
 
     def __init__(self, provider: Provider, failure: Failure) -> None:
         self._provider, self._failure = provider, failure
         self._lock = threading.Lock()
 
     def retrieve(self) -> Credentials:
-        """Current credentials. Raises what ``failure`` makes of an error."""
+        """Returns current credentials. Raises the error that ``failure`` returns."""
         with self._lock:
             try:
                 return self._provider.retrieve()
@@ -51,10 +52,10 @@ class Identity(Provider):
 
 
 def find(env: Mapping[str, str], region: str, access: Access) -> Provider | None:
-    """Returns the provider that the environment names, in the order of AWS's own libraries; None if there is none.
+    """Returns the provider that the environment selects, in the order of AWS's libraries; None if there is none.
 
-    The machine's role is its nodes', not the pod's: it is asked for only where ``access`` says so. Raises LoadError or
-    TransientError.
+    The machine's role belongs to the node, not to the pod, and is tried only if ``access`` allows it. Raises LoadError
+    or TransientError.
     """
     key, secret = env.get("AWS_ACCESS_KEY_ID", ""), env.get("AWS_SECRET_ACCESS_KEY", "")
     if key or secret:

@@ -1,4 +1,5 @@
-"""How the library for S3 asks: by the session of all sources, with its proxies, certificates, limits and failures."""
+"""Pool: sends the S3 library's requests with the session of all sources, with its proxies, certificates, limits and
+errors."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from slipway.loader.transport.errors import LoadError
 
 SUCCESS = (200, 204, 206)
 ELSEWHERE = (301, 307, 400, 403)
-"""Status of answers that may name the bucket's region."""
+"""Status of responses that may name the bucket's region."""
 REGION = "x-amz-bucket-region"
 NAMED_REGION = re.compile(rb"<Region>([a-z0-9-]{1,64})</Region>")
-"""The region in the body of an answer: other stores than AWS may name it only there."""
+"""The region in the body of a response: stores other than AWS may name it only there."""
 XML = "application/xml"
 LARGEST_PAGE = 16 << 20
-"""Bytes of one page of a listing, or of any other answer that is read whole: a thousand files have a tenth of it."""
+"""Maximum size of a page of a listing, or of any other response that is read completely: a thousand files need a tenth
+of it."""
 
 
 class WrongRegionError(Exception):
@@ -40,7 +42,8 @@ class HttpStatusError(Exception):
 
 
 class Pool(urllib3.PoolManager):
-    """The connection pool that the library uses. ``region``: where it asks; WrongRegionError names another one."""
+    """The connection pool that the library uses. ``region``: the region of the requests; WrongRegionError names the
+    correct one."""
 
     def __init__(self, client: requests.Session, region: str = "", timeout: tuple[float, float] = http.TIMEOUT) -> None:
         super().__init__(num_pools=1)
@@ -55,8 +58,9 @@ class Pool(urllib3.PoolManager):
         body: str | bytes | None = None,
         preload_content: bool = True,
     ) -> urllib3.BaseHTTPResponse:
-        """Sends a request. Raises WrongRegionError, HttpStatusError (no XML), LoadError, TransientError."""
-        # Host and agent are the client's own to say: after a redirect the host is another one.
+        """Sends a request. Raises WrongRegionError, HttpStatusError (for an error without XML), LoadError or
+        TransientError."""
+        # The session sets host and agent: after a redirect the host is different.
         kept = {name: value for name, value in (headers or {}).items() if name not in ("Host", "User-Agent")}
         response = http.send(self._client, method, url, kept, body, self._timeout)
         raw: urllib3.BaseHTTPResponse = response.raw
@@ -78,7 +82,7 @@ class Pool(urllib3.PoolManager):
 
 
 def _named_region(raw: urllib3.BaseHTTPResponse) -> str:
-    """The bucket's region according to a refusal; empty if the answer names none."""
+    """Returns the bucket's region from an error response; empty if it does not name one."""
     if raw.status not in ELSEWHERE:
         return ""
     named = NAMED_REGION.search(raw.data)

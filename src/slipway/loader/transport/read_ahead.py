@@ -1,4 +1,5 @@
-"""Read ahead: one thread reads bytes while another uses earlier ones, so network, CPU and disk work at once."""
+"""Read ahead: one thread reads bytes while another processes earlier ones, so network, CPU and disk work
+concurrently."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from contextlib import suppress
 from slipway.loader.transport.source import CHUNK
 
 AHEAD = 8
-"""Chunks that wait to be used, at most."""
+"""Maximum number of chunks in the queue."""
 
 
 class Ahead:
@@ -24,7 +25,7 @@ class Ahead:
         self._thread.start()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Raises what reading raised."""
+        """Yields the chunks. Raises any exception of the reading thread."""
         while True:
             chunk = self._queue.get()
             if isinstance(chunk, BaseException):
@@ -41,7 +42,7 @@ class Ahead:
                 self._queue.get_nowait()
 
     def stop(self) -> None:
-        """Stops reading, and returns when the thread has ended."""
+        """Stops reading, and waits until the thread has ended."""
         self._stopped.set()
         while self._thread.is_alive():
             with suppress(queue.Empty):
@@ -66,7 +67,7 @@ class Ahead:
 
 
 def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in larger chunks: each is handed from thread to thread, which costs more than a few bytes do."""
+    """Combines chunks into larger ones, because passing a chunk between threads costs more than a few more bytes."""
     held: list[bytes] = []
     size = 0
     for chunk in chunks:

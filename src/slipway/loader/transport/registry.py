@@ -1,7 +1,7 @@
-"""Registry: one repository of an OCI registry, asked by the session that all sources use.
+"""Registry: accesses one repository of an OCI registry with the session that all sources use.
 
-Blobs go both ways as streams of any length. An upload that is cut goes on at the offset that the registry tells. Who
-asks is shown to the registry by a token that its token service gives for five minutes, as Docker's protocol has it.
+Blobs are streamed in both directions, at any length. An interrupted upload continues at the offset that the registry
+reports. The registry's token service issues tokens for five minutes, according to Docker's protocol.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ from slipway.loader.transport.selection import FaultError
 from slipway.loader.transport.source import Body
 
 CA = "SLIPWAY_REGISTRY_CA"
-"""Variable: the certificate of the authority that the registry and its token service are trusted by, as PEM text."""
+"""Environment variable with the CA certificate of the registry and its token service, in PEM format."""
 TOKEN_FILE = "SLIPWAY_DEPOT_TOKEN_FILE"  # noqa: S105 - the variable's name
-"""Variable: file with the token of the pod's service account, which the token service takes."""
+"""Environment variable: file with the token of the pod's service account, for the token service."""
 REALM = "SLIPWAY_REGISTRY_REALM"
-"""Variable: host and port of the token service, where it is neither the registry nor of the same namespace."""
+"""Environment variable: host and port of the token service, if it is neither the registry itself nor in its
+namespace."""
 STREAM = (30.0, 120.0)
-"""Seconds to connect, or to wait until the registry takes more bytes; and to wait for its answer."""
+"""Seconds to connect or to wait until the registry accepts more bytes, and to wait for its response."""
 COMMIT = (30.0, 3600.0)
-"""The same for the end of an upload: the registry may read all of it once more."""
+"""The same for the end of an upload, when the registry may read all of it again."""
 READ_ONLY_SECONDS = 3600.0
-"""A registry that collects garbage takes nothing meanwhile; who pushes waits for so long."""
+"""How long to wait for a registry that is read-only during garbage collection."""
 READ_ONLY_PAUSE = 5.0
 LARGEST_MANIFEST = 16 << 20
-"""Bytes. Registries take 4 MiB; a session of uploads is the longest of ours."""
+"""Maximum size of a manifest. Registries accept 4 MiB; the largest of ours are upload sessions."""
 LARGEST_ANSWER = 1 << 16
 FRESH = 60.0
-"""Seconds that a token has to be valid still, for a request to begin with it."""
+"""Remaining seconds of validity that a token needs when a request starts."""
 MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.oci.image.index.v1+json",
@@ -56,33 +57,34 @@ MANIFESTS = (
 OCTETS = "application/octet-stream"
 MISSING = (HTTPStatus.NOT_FOUND,)
 GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
-"""What a registry says of an upload that it does not know, or not as it was expected."""
+"""Status codes for an upload that the registry does not know, or knows in another state."""
 FULL = ("no space left on device", "disk quota exceeded", "quota exceeded")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 
 
 class UploadGoneError(Exception):
-    """The registry does not know an upload, or has another state of it: it starts again."""
+    """The registry does not know the upload, or has another state of it, so it must start again."""
 
 
 class BlobsGoneError(LoadError):
-    """A manifest names blobs that the registry does not have, as when they were collected before it came."""
+    """A manifest refers to blobs that the registry does not have, for example because they were garbage collected
+    before."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
     content: bytes
     digest: str
-    """As computed here."""
+    """The digest as computed from the content."""
     media_type: str
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """An upload under way."""
+    """An upload in progress."""
 
     location: str
     offset: int
-    """Bytes that the registry has."""
+    """Number of bytes that the registry has."""
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -92,12 +94,12 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """The credentials for a token service; none: anonymous."""
+    """The credentials for a token service; empty: anonymous."""
 
     token_file: str = ""
-    """Read for each token, as Kubernetes renews it."""
+    """Read again for each token, because Kubernetes renews it."""
     granted: Callable[[], str] | None = None
-    """Gives a token for the registry itself, where somebody else asks for it."""
+    """Returns a token for the registry itself, if another service issues it."""
 
     def header(self) -> dict[str, str]:
         """Returns the header for the token service. Raises LoadError if the file cannot be read."""
@@ -111,8 +113,8 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """May be used from several threads at once. Methods raise LoadError for a refusal, TransientError for what another
-    attempt may overcome."""
+    """Can be used from several threads at once. Methods raise LoadError for a rejection, TransientError for errors that
+    may disappear with another attempt."""
 
     def __init__(
         self,
@@ -125,7 +127,8 @@ class Registry:
         stop: threading.Event | None = None,
         note: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        """``ca``: PEM, in place of the variable's. ``note`` is told what it waits for."""
+        """``ca``: CA certificate in PEM format, replaces the environment's. ``note`` receives the reason while it
+        waits."""
         self.host, self.repository = reference.host, reference.repository
         scheme = "http" if loopback(self.host) else "https"
         self._base = f"{scheme}://{self.host}"
@@ -140,20 +143,20 @@ class Registry:
         self._scopes: dict[str, set[str]] = defaultdict(set)
 
     def size(self, digest: str) -> int | None:
-        """Returns the bytes of a blob; None if the registry has none with this digest."""
+        """Returns the size of a blob; None if the registry has none with this digest."""
         with self._request("HEAD", f"blobs/{digest}", allowed=MISSING) as answer:
             length = answer.headers.get("Content-Length", "")
             return int(length) if answer.ok and length.isdigit() else None
 
     @contextmanager
     def blob(self, digest: str, start: int = 0) -> Iterator[Body]:
-        """The bytes of a blob from ``start`` on."""
+        """Opens a blob from ``start`` on."""
         headers = {"Range": f"bytes={start}-"} if start else {}
         with self._request("GET", f"blobs/{digest}", headers) as answer:
             yield http.HttpBody(answer.raw)
 
     def mount(self, digest: str, repository: str) -> bool:
-        """Whether the blob is here now, taken over from another repository of the registry."""
+        """Mounts a blob from another repository of the registry. Returns whether the registry did so."""
         query = urlencode({"mount": digest, "from": repository})
         with self._request("POST", f"blobs/uploads/?{query}") as answer:
             if answer.status_code == HTTPStatus.CREATED:
@@ -163,23 +166,23 @@ class Registry:
         return False
 
     def begin(self) -> str:
-        """Location of a new upload."""
+        """Starts a new upload. Returns its location."""
         with self._request("POST", "blobs/uploads/", {"Content-Length": "0"}) as answer:
             return self._location(answer)
 
     def progress(self, location: str) -> Progress:
-        """How far an upload is. Raises UploadGoneError."""
+        """Returns the progress of an upload. Raises UploadGoneError."""
         with self._request("GET", self._checked(location), allowed=GONE) as answer:
             if not answer.ok:
                 raise UploadGoneError
             match = _RANGE.fullmatch(answer.headers.get("Range", ""))
-            # One byte and none look the same: an upload of one byte is refused later, and begins anew.
+            # One byte and none look the same: an upload of one byte is rejected later, and starts again.
             last = int(match[1]) if match else 0
             return Progress(self._location(answer), last + 1 if last else 0)
 
     def send(self, upload: Progress, body: Iterator[bytes], size: int) -> Progress:
-        """Sends ``size`` bytes. Raises UploadGoneError where there is no such upload, TransientError where the registry
-        is at another offset."""
+        """Sends ``size`` bytes. Raises UploadGoneError if there is no such upload, TransientError if the registry is at
+        another offset."""
         end = upload.offset + size
         headers = {"Content-Type": OCTETS, "Content-Range": f"{upload.offset}-{end - 1}"}
         stream = _Stream(body, size)
@@ -191,7 +194,7 @@ class Registry:
             return Progress(self._location(answer), end)
 
     def commit(self, location: str, digest: str) -> None:
-        """The upload becomes a blob. Raises UploadGoneError where it is not what its digest says, or is gone."""
+        """Turns the upload into a blob. Raises UploadGoneError if it does not match its digest, or no longer exists."""
         place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
         headers = {"Content-Length": "0", "Content-Type": OCTETS}
         with self._request("PUT", place, headers, allowed=GONE, timeout=COMMIT) as answer:
@@ -199,17 +202,17 @@ class Registry:
                 raise UploadGoneError
 
     def cancel(self, location: str) -> None:
-        """Nothing is left of an upload."""
+        """Deletes an upload."""
         with self._request("DELETE", self._checked(location), allowed=GONE):
             pass
 
     def put_blob(self, content: bytes, digest: str) -> None:
-        """A small blob at once."""
+        """Uploads a small blob, unless it exists."""
         if self.size(digest) is None:
             self.commit(self.send(Progress(self.begin(), 0), iter([content]), len(content)).location, digest)
 
     def manifest(self, version: str) -> Manifest | None:
-        """Returns the manifest with a tag or a digest, which is checked; None if there is none."""
+        """Returns the manifest for a tag or a digest; digests are verified. None if there is none."""
         headers = {"Accept": ", ".join(MANIFESTS)}
         with self._request("GET", f"manifests/{version}", headers, allowed=MISSING) as answer:
             if not answer.ok:
@@ -221,13 +224,13 @@ class Registry:
             return Manifest(content, digest, answer.headers.get("Content-Type", "").partition(";")[0])
 
     def put_manifest(self, version: str, content: bytes, media_type: str) -> None:
-        """Under a tag or its digest. Raises BlobsGoneError where it names what is not there."""
+        """Writes a manifest under a tag or its digest. Raises BlobsGoneError if it refers to missing blobs."""
         headers = {"Content-Type": media_type}
         with self._request("PUT", f"manifests/{version}", headers, content):
             pass
 
     def delete_manifest(self, digest: str) -> bool:
-        """Whether there was one."""
+        """Deletes a manifest. Returns whether it existed."""
         with self._request("DELETE", f"manifests/{digest}", allowed=MISSING) as answer:
             return answer.ok
 
@@ -243,7 +246,7 @@ class Registry:
         timeout: tuple[float, float] = http.TIMEOUT,
     ) -> Iterator[requests.Response]:
         """Sends a request and yields the response: a success, or one of the ``allowed`` statuses. Waits while a
-        registry is read-only. A body that is a stream is sent once: if that fails, TransientError is raised."""
+        registry is read-only. A streamed body is sent once: if that fails, TransientError is raised."""
         url, began, authorized = urljoin(self._root, path), time.monotonic(), False
         while True:
             self._renew()
@@ -287,8 +290,8 @@ class Registry:
         return self._checked(urljoin(answer.url, answer.headers.get("Location", "")))
 
     def _checked(self, location: str) -> str:
-        """As a path of this registry: one behind a proxy names itself as it likes. Raises LoadError for one that is of
-        no upload here."""
+        """Returns an upload's location as a URL of this registry, which may call itself differently behind a proxy.
+        Raises LoadError if it is not an upload of this repository."""
         parts = urlsplit(urljoin(self._base, location))
         if not parts.path.startswith(f"/v2/{self.repository}/blobs/uploads/") or ".." in parts.path.split("/"):
             raise LoadError(f"{self.host} sent an address that is of no upload to {self.repository}")
@@ -298,13 +301,13 @@ class Registry:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _renew(self) -> None:
-        """A new token before the old one expires: a stream that is refused has been sent in vain."""
+        """Renews the token before it expires, because a rejected stream has been sent in vain."""
         with self._lock:
             if self._challenge and time.monotonic() > self._until - FRESH:
                 self._fetch()
 
     def _authorize(self, response: requests.Response) -> None:
-        """Asks for a token as the registry wants it. Raises LoadError where it wants something else."""
+        """Requests a token as the registry demands. Raises LoadError for an unsupported scheme."""
         if self._credentials.granted is not None:
             with self._lock:
                 self._token = self._credentials.granted()
@@ -337,11 +340,12 @@ class Registry:
             except DecodingError as error:
                 raise TransientError(f"{http.host_of(realm)} did not answer with a token") from error
         self._token = reply.token or reply.access_token
-        # One that lives shorter than this would be renewed before every request.
+        # A token with a shorter lifetime would be renewed before every request.
         self._until = time.monotonic() + max(reply.expires_in, 2 * FRESH)
 
     def _check_realm(self, realm: str) -> None:
-        """A registry says where tokens are to be had: who answers in its place must not get the pod's."""
+        """Raises LoadError for an untrusted token service: an attacker who answers in the registry's place must not get
+        the pod's token."""
         parts = urlsplit(realm)
         secure = parts.scheme == "https" or (parts.scheme == "http" and loopback(parts.netloc))
         trusted = parts.netloc in self._realms or _neighbours(parts.hostname or "", urlsplit(self._base).hostname or "")
@@ -353,7 +357,7 @@ class Registry:
 
 
 class _Stream:
-    """A body whose length is known. The HTTP library reads what has a ``read`` in small pieces; this has none."""
+    """A body of known length. It has no ``read``, which would make the HTTP library send small pieces."""
 
     def __init__(self, chunks: Iterator[bytes], size: int) -> None:
         self._chunks, self._size = chunks, size
@@ -366,7 +370,7 @@ class _Stream:
 
 
 def session(env: Mapping[str, str], ca: str, address_policy: AddressPolicy | None = None) -> http.Session:
-    """``ca``: PEM of the only authority that is trusted; empty: as the variables say."""
+    """Returns a session. ``ca``: the only trusted CA certificate in PEM format; empty: those of the environment."""
     client = http.session(env, address_policy=address_policy)
     client.hooks["response"].append(_room)
     if ca:
@@ -377,7 +381,7 @@ def session(env: Mapping[str, str], ca: str, address_policy: AddressPolicy | Non
 
 
 def _room(response: requests.Response, **_options: Any) -> None:
-    """Called for each answer. Raises FaultError where the registry's storage is full."""
+    """Raises FaultError if the registry's storage is full; called for each response."""
     if response.status_code < 500:
         return
     text = response.raw.read(LARGEST_ANSWER, decode_content=True) or b""
@@ -404,11 +408,11 @@ class _Errors(msgspec.Struct, frozen=True):
 
 
 def loopback(host: str) -> bool:
-    """Whether the host is this machine, which is contacted without TLS as by other clients."""
+    """Whether the host is this machine, which is contacted without TLS, as other clients do."""
     return (urlsplit(f"//{host}").hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 
 def _neighbours(one: str, other: str) -> bool:
-    """Whether both are Services of one namespace."""
+    """Whether both hosts are Services of the same namespace."""
     first, second = one.partition(".")[2], other.partition(".")[2]
     return bool(first) and first == second and (first.endswith(".svc") or ".svc." in first)

@@ -1,6 +1,6 @@
-"""Selection: a source of which only some files are wanted, one under another name, or of a hash that is expected.
+"""Selection: a source limited to some of its files, optionally under another name or with an expected hash.
 
-The main file's SHA-256 is found out on the way, so that nothing is read twice for it where that can be.
+The main file's SHA-256 is computed during the download if possible, so that it need not be read again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source
 from slipway.spelling import did_you_mean
 
 LONGEST_ETAG = 200
-"""Characters that are told; servers' own are shorter."""
+"""Maximum length of a reported ETag in characters; servers' own are shorter."""
 
 
 class FaultError(LoadError):
@@ -38,13 +38,13 @@ class Chosen(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
     """Paths or patterns, the main one first; empty: all."""
     stored_as: str = ""
-    """Name of the one file that there is; empty: files keep their paths."""
+    """Name for the only file; empty: files keep their paths."""
     sha256: str = ""
-    """Of the main file, lower-case hex; empty: whatever it has."""
+    """Expected hash of the main file in lower-case hex; empty: any."""
 
     def of(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        """The wanted ones, the main file first, under the paths that they get. Raises FaultError where something that
-        is wanted is not there."""
+        """Returns the selected entries with their final paths, main file first. Raises FaultError if a selected file is
+        missing."""
         matches: dict[str, Entry] = {}
         for pattern in self.files or ("**",):
             fitting = sorted((entry for entry in entries if fits(entry.path, pattern)), key=lambda entry: entry.path)
@@ -67,7 +67,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 def with_parts(selection: Sequence[Entry], entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The same, with the other parts of files that are split: no engine reads one part alone."""
+    """Adds the other parts of split files, because no engine can read a single part."""
     there = {entry.path: entry for entry in entries}
     complete = dict.fromkeys(entry.path for entry in selection)
     for entry in selection:
@@ -76,14 +76,14 @@ def with_parts(selection: Sequence[Entry], entries: Sequence[Entry]) -> tuple[En
 
 
 def check_first(main: str) -> None:
-    """Raises FaultError where the main file is a part of a GGUF file, and not the first: engines begin with that."""
+    """Raises FaultError if the main file is a part of a GGUF file but not the first one, with which engines begin."""
     parts = parts_of(main)
     if parts and main != parts[0] and main.lower().endswith(GGUF):
         raise FaultError("InvalidFileSet", f"{main} is one of {len(parts)} parts: name the first one, {parts[0]}")
 
 
 def part_name(stored_as: str, path: str) -> str:
-    """What a part of a file is called where the file is stored under this name."""
+    """Returns the name of a part if the whole file is stored as ``stored_as``."""
     part = PART.search(path)
     stem, dot, ending = PART.sub("", stored_as).rpartition(".")
     return f"{stem}{part[0] if part else ''}{dot}{ending}"
@@ -96,23 +96,23 @@ class Selection:
         self._source, self._chosen = source, chosen
         self._promised = self._whole = ""
         self.selected = Listing("", ())
-        """The last listing."""
+        """The latest listing."""
         self.main = ""
-        """Path of the main file. Empty: all files are as good."""
+        """Path of the main file; empty: no file is special."""
 
     @property
     def sha256(self) -> str:
-        """Of the main file: as its source promises, which is checked elsewhere, or as it came by. Empty: it was not
+        """SHA-256 of the main file: the source's (verified elsewhere), or the computed one. Empty: the file was not
         read from its beginning."""
         return self._promised or self._whole
 
     @property
     def came(self) -> str:
-        """The same of what came by, to its end."""
+        """SHA-256 of the main file as received, once it was read to its end."""
         return self._whole
 
     def listing(self, retry: Retry) -> Listing:
-        """The selected entries. Raises FaultError where the source lacks one or promises another hash."""
+        """Lists the selected entries. Raises FaultError if the source lacks one or declares another hash."""
         whole = self._source.listing(retry)
         entries = self._chosen.of(whole.entries)
         if self._chosen.files or self._chosen.stored_as or len(entries) == 1:
@@ -122,7 +122,7 @@ class Selection:
         return self.selected
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """As the source's; the main file is hashed on the way."""
+        """Opens a file of the source; the main file is hashed while it is read."""
         if entry.path != self.main or self._promised:
             return self._source.read(entry, start)
         return self._watched(entry, start)
@@ -135,7 +135,7 @@ class Selection:
             self._whole = watched.sha256
 
     def _expected(self, entry: Entry) -> Entry:
-        """The main file with the hash that it must have."""
+        """Returns the main file with its expected hash. Raises FaultError if the source declares another one."""
         promised = entry.digest.value if entry.digest and entry.digest.kind is Kind.SHA256 else ""
         expected = self._chosen.sha256
         if promised and expected and promised != expected:
@@ -146,7 +146,7 @@ class Selection:
 
 
 class _Watched:
-    """A body whose hash is known at its end."""
+    """A body that is hashed while it is read."""
 
     def __init__(self, body: Body) -> None:
         self.start, self.verifiable = body.start, body.verifiable
@@ -155,7 +155,7 @@ class _Watched:
         self._hash = hashlib.sha256() if body.start == 0 else None
 
     def read(self, size: int) -> bytes:
-        """As the body's, hashed on the way."""
+        """Reads from the body and hashes the bytes."""
         data = self._body.read(size)
         if self._hash is not None:
             self._hash.update(data)
@@ -165,7 +165,8 @@ class _Watched:
 
 
 def fits(path: str, pattern: str) -> bool:
-    """Whether a pattern means a path. A star stays within a folder; what is in brackets may stand for itself."""
+    """Whether a path matches a pattern. A star does not match slashes; a path always matches itself, even with
+    brackets."""
     if pattern in ("**", path):
         return True
     parts, pattern_parts = path.split("/"), pattern.split("/")
@@ -173,7 +174,8 @@ def fits(path: str, pattern: str) -> bool:
 
 
 def etag(entries: Iterable[Entry]) -> str:
-    """Tells these bytes from any others, as far as their source does: empty where it does not."""
+    """Returns a text that identifies the content of these files, if their source has versions or digests for all of
+    them; otherwise empty."""
     versions = [(entry.path, entry.version or (entry.digest.value if entry.digest else "")) for entry in entries]
     if not versions or not all(version for _path, version in versions):
         return ""

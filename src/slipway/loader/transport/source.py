@@ -1,4 +1,4 @@
-"""Source: what every place that weights come from offers, and which place a URL names."""
+"""Source: the interface of every source of weights, and the source for a URL."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from slipway.loader.transport.digests import Digest
 from slipway.loader.transport.errors import LoadError
 
 CHUNK = 1 << 20
-"""Bytes that are read, hashed and written at a time, at most: past the size where the work per call counts."""
+"""Maximum bytes to read, hash and write at a time. At this size, the overhead per call no longer matters."""
 MOST_FILES = 100_000
-"""Of one source. No model has as many; the listing of a bucket that was named by mistake would fill the memory."""
+"""Maximum files of one source. No model has as many, but the listing of a bucket named by mistake would fill the
+memory."""
 T = TypeVar("T")
 URL = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<rest>\S+)")
 SCHEMES = {
@@ -33,42 +34,44 @@ SCHEMES = {
     "ollama": "ollama",
     "catalog": "catalog",
 }
-"""Scheme -> module of ``slipway.loader.sources``, which has ``open_source(url, env, access)``. Only one is imported."""
+"""Scheme -> module in ``slipway.loader.sources`` with ``open_source(url, env, access)``. Only the required module is
+imported."""
 
 
 class Entry(msgspec.Struct, frozen=True):
     """One file of a source."""
 
     path: str
-    """Where it goes in the folder: relative, ``/`` between its parts."""
+    """Relative path in the folder, with ``/`` as separator."""
     locator: str
-    """By what the source finds it."""
+    """Identifies the file in the source."""
     size: int | None
-    """None: the source does not say."""
+    """Size in bytes; None: unknown."""
     digest: Digest | None = None
     version: str = ""
-    """Tells this content from any other that the locator may stand for. Empty: unknown, so it is never resumed."""
+    """Distinguishes this content from other contents of the same locator. Empty: unknown, so that downloads are never
+    resumed."""
 
 
 class Listing(msgspec.Struct, frozen=True):
     revision: str
-    """What a person knows this state of the source by, such as a commit; may be empty."""
+    """Name of this state of the source for people, such as a commit; may be empty."""
     entries: tuple[Entry, ...]
     name: str = ""
-    """What the source calls all of it; empty: as its address does."""
+    """The source's name for the whole model; empty: the one in its URL."""
     tasks: tuple[str, ...] = ()
-    """That the source declares the model to be for, in its own words."""
+    """Tasks of the model as the source declares them."""
     features: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes of all files with a known size."""
+        """Total size of all files with a known size."""
         return sum(entry.size or 0 for entry in self.entries)
 
 
 def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
-    """Returns all entries, read one after another. Raises LoadError if there are too many."""
+    """Collects all entries. Raises LoadError if there are too many."""
     files = tuple(islice(entries, MOST_FILES + 1))
     if len(files) > MOST_FILES:
         raise LoadError(f"{name} has more than {MOST_FILES} files, more than the limit: name a folder in it")
@@ -76,16 +79,17 @@ def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The addresses and the identity that a source may use. The caller of the loader decides, not a spec."""
+    """The addresses and the identity that a source may use. The loader's caller decides about them, not a spec."""
 
     address_policy: AddressPolicy | None = None
-    """Of the addresses that a spec, or a Secret beside it, names; None: they are asked wherever they are."""
+    """Policy for addresses that a spec, or its Secret, names; None: all addresses are allowed."""
     node_identity: bool = False
-    """Whether it may ask as the machine it runs on, where nobody else is named. Else no metadata service is asked."""
+    """Whether it may use the machine's identity if there are no other credentials. Otherwise no metadata service is
+    contacted."""
 
     def of(self, *, chosen: bool, allowed: tuple[str, ...] = ()) -> AddressPolicy | None:
-        """The policy of a connection. ``chosen``: whoever wrote the spec says where it leads; ``allowed``: places where
-        it leads by design."""
+        """Returns the policy for a connection. ``chosen``: whether the author of the spec chooses its target;
+        ``allowed``: addresses that it needs by design."""
         given = self.address_policy if chosen else None
         if given is not None and allowed:
             given = msgspec.structs.replace(given, allowed=(*given.allowed, *allowed))
@@ -93,39 +97,40 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Body(Protocol):
-    """Bytes on their way. ``read`` raises TransientError when they stop coming."""
+    """The bytes of a file while they are received. ``read`` raises TransientError if the connection breaks."""
 
     start: int
-    """Position in the file of the first byte; 0 when the source cannot start elsewhere."""
+    """Position of the first byte in the file; 0 if the source cannot start elsewhere."""
     verifiable: bool
-    """False where the digest that was promised turns out to be of something else than these bytes."""
+    """False if the declared digest turns out not to apply to these bytes."""
 
     def read(self, size: int) -> bytes:
         """Returns at most ``size`` bytes, as soon as there are some; none at the end."""
 
 
 class Retry(Protocol):
-    """Calls a function until it does not raise TransientError, within limits; then LoadError is raised."""
+    """Calls a function until it no longer raises TransientError, within limits; after that, raises LoadError."""
 
     def __call__(self, function: Callable[[], T], /) -> T:
-        """Returns the function's last result."""
+        """Returns the function's result."""
 
 
 class Source(Protocol):
-    """Calls raise LoadError or TransientError and may come from several threads at once."""
+    """A place with weights. Calls raise LoadError or TransientError, and may come from several threads at once."""
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists all files as they are now. Each request is wrapped in ``retry``: a page that fails affects no other
-        one."""
+        """Lists all current files. Each request is wrapped in ``retry``, so that only a failed page is requested
+        again."""
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """The bytes of a file from ``start`` on."""
+        """Opens a file from ``start`` on."""
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access | None = None) -> Source:
     """Opens the source of a URL, with the credentials of ``env``. Raises LoadError for an invalid URL.
 
-    ``access``: by default any address is asked, and none as the machine."""
+    ``access``: by default all addresses are allowed, but not the machine's identity.
+    """
     match = URL.fullmatch(url)
     if match is None or match["scheme"] not in SCHEMES:
         schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
