@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit status: 0 after a signal, 1 if it cannot continue, 2 for invalid settings or keys."""
+    """Runs the command. Returns 0 after a signal, 1 if it cannot continue, 2 for invalid settings or keys."""
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     status: int = arguments.run(arguments)
@@ -112,10 +112,10 @@ async def _ensured(names: Names, kubeconfig: str) -> list[str]:
 
 
 class Keys:
-    """The content of the folder of keys."""
+    """The content of the key directory."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises OSError, or ValueError naming the file that holds no such thing."""
+        """Reads the keys. Raises OSError, or ValueError with the name of the invalid file."""
         self.certificate = server.Certificate(settings.key("tls.crt"), settings.key("tls.key"))
         self.hmac = settings.key("hmac").read_bytes()
         if len(self.hmac) != depot_token.KEY_BYTES:
@@ -159,12 +159,12 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
         ready = False
         uploads.stop()
         for task in ended:
-            task.result()  # what ends by itself ends the process
+            task.result()  # a task that ends unexpectedly ends the process
     return 0
 
 
 def _doors(settings: Settings, keys: Keys, client: Client, models: Informer, registry: Registry) -> list[Door]:
-    """All but that for uploads. ``models``: those of the cluster."""
+    """Returns all doors except the one for uploads. ``models``: the cluster-scoped models."""
     tokens = Tokens(settings, keys.signer, keys.hmac, client)
     source = settings.catalog_sources
     return [

@@ -25,7 +25,7 @@ Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][-A-Za-z0-9.]{0,252}\Z
 
 
 class ModelKind(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A kind of models, and its path at the API server."""
+    """A kind of models, and its path on the API server."""
 
     group: Word
     version: Word
@@ -37,97 +37,97 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """The operator's settings. Times are whole seconds."""
 
     namespace: Namespace
-    """The depot's own, in which models of the cluster are published."""
+    """The depot's own namespace, in which cluster-scoped models are published."""
     registry: HostPort
-    """``host:port`` of the registry, over TLS."""
+    """``host:port`` of the registry, which uses TLS."""
     model: ModelKind
-    """Models with a namespace."""
+    """Kind of namespaced models."""
     cluster_model: ModelKind
-    """Models of the cluster."""
+    """Kind of cluster-scoped models."""
     listen: Listen = ":8443"
-    """Address of the doors, over TLS."""
+    """Address for clients, with TLS."""
     operations_listen: Listen = ":8081"
-    """Address of health and metrics."""
+    """Address for health and metrics."""
     keys: str = "/etc/slipway-depot"
-    """Folder with ``tls.crt``, ``tls.key``, ``token.key``, ``hmac`` and ``ca.crt``."""
+    """Directory with ``tls.crt``, ``tls.key``, ``token.key``, ``hmac`` and ``ca.crt``."""
     registry_ca: str = ""
-    """File with the authority of the registry's certificate; empty: ``ca.crt`` of the keys."""
+    """File with the CA certificate of the registry; empty: ``ca.crt`` in the key directory."""
     registry_plain: bool = False
-    """Whether the registry speaks HTTP without TLS, for tests on one machine."""
+    """Whether the registry uses HTTP without TLS, for tests on a single machine."""
     issuer: Word = "slipway-depot"
-    """Issuer of registry tokens, and the audience of the service account tokens that are taken for one."""
+    """Issuer of registry tokens, and the audience of service account tokens that are exchanged for one."""
     service: Word = "slipway-registry"
     """Audience of registry tokens: the registry's ``service``."""
     token_seconds: Annotated[int, msgspec.Meta(ge=60, le=3600)] = 300
-    """For how long a registry token is good."""
+    """Lifetime of a registry token."""
     capacity_limit: str = ""
-    """What all artifacts and uploads may have together, such as ``500Gi``; empty: without limit."""
+    """Maximum total size of all artifacts and uploads, such as ``500Gi``; empty: unlimited."""
     namespace_share: Annotated[int, msgspec.Meta(ge=1, le=100)] = 90
     """Percentage of ``capacity_limit`` that the models of one namespace can use."""
     copies: Annotated[int, msgspec.Meta(ge=1, le=2)] = 1
-    """How often the registry has the files of each artifact: twice where it is published as an image, too."""
+    """How often the registry stores the files of each artifact: twice if it is also published as an image."""
     upload_limit: Annotated[str, msgspec.Meta(min_length=1)] = "2Ti"
-    """What one upload may have."""
+    """Maximum size of an upload."""
     uploads_at_once: Positive = 8
-    """Uploads that a replica takes at a time."""
+    """Maximum concurrent uploads per replica."""
     requests_at_once: Positive = 128
-    """Requests that a replica answers at a time, uploads among them."""
+    """Maximum concurrent requests per replica, including uploads."""
     connections: Annotated[int, msgspec.Meta(ge=16)] = 256
-    """Clients that are connected to a replica at a time."""
+    """Maximum client connections per replica."""
     idle_seconds: Positive = 60
     """How long an upload may be silent."""
     registry_seconds: Positive = 3600
-    """How long an upload waits for a registry that is away, or read-only while it is tidied up."""
+    """How long an upload waits for a registry that is unavailable, or read-only during garbage collection."""
     collector: Word = "slipway-registry-collection"
-    """CronJob in the depot's namespace that frees the registry's storage; there need be none."""
+    """Optional CronJob in the depot's namespace that frees the registry's storage."""
     catalog: Literal["", "public"] = ""
-    """``public``: models of the cluster are shown to who has a credential, and may be pulled."""
+    """``public``: holders of a credential can list and pull cluster-scoped models."""
     catalog_keys: str = "/etc/slipway-depot-catalog"
-    """Folder with a file for each credential: its name, and the token in it."""
+    """Directory with a file for each credential: the file's name is its name, its content the token."""
     catalog_registry: Annotated[str, msgspec.Meta(pattern=rf"\A({_HOST_PORT})?\Z")] = ""
-    """``host:port`` by which other clusters reach the registry; empty: as pods here do."""
+    """``host:port`` by which other clusters reach the registry; empty: the one that pods use."""
     catalog_source: ModelKind | None = None
-    """The kind that says which catalogs of other clusters there are; none: nothing is imported from them."""
+    """The kind of the resources with catalogs of other clusters; None: no imports."""
     blocked_networks: tuple[str, ...] = ()
     """Networks that are never contacted for a grant."""
 
     @property
     def models(self) -> Kind:
-        """Models with a namespace."""
+        """Kind of namespaced models."""
         return _kind(self.model, namespaced=True)
 
     @property
     def cluster_models(self) -> Kind:
-        """Models of the cluster."""
+        """Kind of cluster-scoped models."""
         return _kind(self.cluster_model, namespaced=False)
 
     @property
     def catalog_sources(self) -> Kind | None:
-        """The kind that says which catalogs of other clusters there are, if any."""
+        """Kind of the resources with catalogs of other clusters, if any."""
         return _kind(self.catalog_source, namespaced=False) if self.catalog_source else None
 
     @property
     def capacity_bytes(self) -> int:
-        """0: without limit."""
+        """Maximum total size in bytes; 0: unlimited."""
         return math.floor(amount(self.capacity_limit)) if self.capacity_limit else 0
 
     @property
     def share_bytes(self) -> int:
-        """What the models of one namespace can use; 0: without limit."""
+        """Maximum size of the models in one namespace; 0: unlimited."""
         return self.capacity_bytes * self.namespace_share // 100
 
     @property
     def upload_bytes(self) -> int:
-        """What one upload may have."""
+        """Maximum size of an upload in bytes."""
         return math.floor(amount(self.upload_limit))
 
     def key(self, name: str) -> Path:
-        """The file of a key, such as ``tls.crt``."""
+        """Returns the path of a key's file, such as ``tls.crt``."""
         return Path(self.keys) / name
 
 
 def load(path: Path) -> Settings:
-    """Reads the settings file. Raises ValueError, which names the field; OSError."""
+    """Reads the settings file. Raises ValueError with the name of the field, or OSError."""
     try:
         return parse_settings(decode_yaml(path.read_text(), most=SETTINGS_BYTES) or {})
     except (DecodingError, msgspec.ValidationError, ValueError) as error:
@@ -135,7 +135,7 @@ def load(path: Path) -> Settings:
 
 
 def parse_settings(document: Any) -> Settings:
-    """Returns the settings of decoded YAML. Raises ValueError."""
+    """Converts decoded YAML to settings. Raises ValueError."""
     settings = msgspec.convert(document, Settings)
     for field, quantity in (("capacityLimit", settings.capacity_limit), ("uploadLimit", settings.upload_limit)):
         if quantity and not _positive(quantity):

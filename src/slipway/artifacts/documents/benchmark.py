@@ -1,4 +1,4 @@
-"""The loader's summary of a benchmark of genai-bench, as its container's termination message.
+"""The loader's summary of a genai-bench benchmark, as its container's termination message.
 
 A run is one scenario at one level of concurrency. The table of all runs must fit into a termination message, so a run
 is a row without names. It is part of a pod's status, so an invalid summary counts as missing.
@@ -24,14 +24,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     scenario: Annotated[str, msgspec.Meta(max_length=SCENARIO_CHARACTERS)]
     concurrency: Count
-    """Requests under way at a time; of embeddings the texts in each request."""
+    """Concurrent requests; for embeddings the number of texts in each request."""
     requests: Count
     failed: Count
-    """Of these requests."""
+    """How many of these requests failed."""
     seconds: Figure
-    """That the run took."""
+    """Duration of the run."""
     requests_per_second: Figure
-    """Those that succeeded."""
+    """Successful requests per second."""
     input_tokens_per_second: Figure
     output_tokens_per_second: Figure
     first_token_seconds: Figure
@@ -47,19 +47,19 @@ NAMES = {
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """All runs together."""
+    """The totals of all runs."""
 
     requests: Count = 0
     failed: Count = 0
     error: Annotated[str, msgspec.Meta(max_length=ERROR_CHARACTERS)] = ""
-    """What the first request that failed was told."""
+    """Error message of the first failed request."""
     runs: tuple[Run, ...] = ()
     omitted: Count = 0
-    """Runs for which the message had no room; the numbers above count them."""
+    """Runs omitted because the message had no room; the totals include them."""
 
 
 def encode_summary(summary: Summary) -> bytes:
-    """Encodes a summary as JSON of at most LONGEST bytes. If there are too many runs, the last ones are left out."""
+    """Encodes a summary as JSON of at most LONGEST bytes. If there are too many runs, the last ones are omitted."""
     runs = summary.runs
     while True:
         excerpt = msgspec.structs.replace(summary, runs=runs, omitted=len(summary.runs) - len(runs))
@@ -78,7 +78,7 @@ def parse_summary(message: str) -> Summary | None:
 
 
 def details(summary: Summary) -> str:
-    """JSON for people and programs: each run with the names of its figures."""
+    """Returns JSON for people and programs: each run with the names of its figures."""
     runs = [{name: getattr(run, field) for field, name in NAMES.items()} for run in summary.runs]
     document = {"requests": summary.requests, "failed": summary.failed, "runs": runs}
     return msgspec.json.encode(document | ({"omitted": summary.omitted} if summary.omitted else {})).decode()

@@ -28,7 +28,7 @@ SUFFIXES = (
     "Model",
 )
 TOOLS = re.compile(r"{%-?\s*if\s+tools|for\s+tool\s+in\s+tools|<tools>|tool_call|\.Tools\b")
-"""What a template for chats has that lets a model call tools."""
+"""Text in chat templates of models that can call tools."""
 CONTEXT = (
     "max_position_embeddings",
     "model_max_length",
@@ -46,19 +46,19 @@ class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     format: Format
     tasks: tuple[str, ...] = ()
-    """As the source declares them."""
+    """Tasks as the source declares them."""
     features: tuple[str, ...] = ()
     configuration: Mapping[str, Any] = {}
-    """config.json, or model_index.json."""
+    """Content of config.json or model_index.json."""
     files: tuple[str, ...] = ()
     tensors: Mapping[str, int] = {}
-    """Type -> numbers in all safetensors files; none: not all could be counted."""
+    """Type -> number of values in all safetensors files; empty: not all could be counted."""
     shapes: Mapping[str, tuple[str, Sequence[int]]] = {}
-    """The tensors themselves, with their types and shapes."""
+    """Tensor name -> type and shape."""
     headers: tuple[tuple[Gguf, ...], ...] = ()
-    """Of each GGUF model, of each of its parts."""
+    """The headers of each GGUF model, one per part."""
     template: str = ""
-    """For chats."""
+    """The chat template."""
 
 
 def derive_facts(metadata: ModelMetadata) -> Facts:
@@ -101,7 +101,7 @@ def _safetensors(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
 
 
 def _gguf(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
-    """Of several models in one source only what is the same for all."""
+    """Returns the facts shared by all GGUF models in a source."""
     firsts = [parts[0] for parts in metadata.headers if parts]
     if not firsts:
         return Facts(format="GGUF"), ()
@@ -131,7 +131,7 @@ def _diffusers(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
 
 
 def quantization(configuration: Mapping[str, Any]) -> str:
-    """``gptq-4bit``, ``bnb-nf4``, ``fp8``; empty for weights as they were trained."""
+    """Returns the quantization, such as ``gptq-4bit``, ``bnb-nf4`` or ``fp8``; empty for unquantized weights."""
     quantization_config = configuration.get("quantization_config") or configuration.get("compression_config")
     if not isinstance(quantization_config, Mapping):
         return ""
@@ -165,7 +165,7 @@ def _family(architecture: str) -> str:
 
 
 def _same(values: Sequence[Any]) -> Any:
-    """What all of them are; None where they differ."""
+    """Returns the common value; None if the values differ."""
     return values[0] if values and all(value == values[0] for value in values) else None
 
 

@@ -1,5 +1,5 @@
-"""ModelPack: the manifest and configuration of a model in an OCI registry, as the CNCF specifies them, and the same
-files as an ordinary image, which Kubernetes can mount. Equal content gives equal bytes. Pure."""
+"""ModelPack: the manifest and configuration of a model in an OCI registry, in the CNCF's format, and the same files as
+an ordinary image, which Kubernetes can mount. Equal content gives equal bytes. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ UNTESTED = "org.cncf.model.file.mediatype.untested"
 TITLE = "org.opencontainers.image.title"
 REVISION, SOURCE = "org.opencontainers.image.revision", "org.opencontainers.image.source"
 FACTS = "slipway.inference/facts"
-"""Annotation of a manifest: what is known of the model, exact numbers among it."""
+"""Annotation of a manifest: the facts about the model, including exact numbers."""
 SMALL_FILES = "small-files.tar"
-"""Title of the layer that has them all; its path is the model's folder itself."""
+"""Title of the layer with all small files; its path is the model's directory itself."""
 MOST_BYTES = 4 << 20
-"""Of a manifest, as registries have it."""
+"""Maximum size of a manifest, as in registries."""
 MOST_LAYERS = 20_000
 LAYER_TYPE = r"\Aapplication/vnd\.cncf\.model\.(weight|weight\.config|dataset|code|doc)\.v1\.(raw|tar)\Z"
 MODE = 0o644
@@ -46,24 +46,24 @@ PRECISIONS: Mapping[str, str] = {
     "I8": "int8",
     "U8": "uint8",
 }
-"""Types of tensors -> the specification's words."""
+"""Data types of tensors -> their names in the specification."""
 INPUTS: Mapping[str, str] = {"VisionInput": "image", "AudioInput": "audio", "VideoInput": "video"}
 OUTPUTS: Mapping[str, str] = {"AudioOutput": "audio", "ImageOutput": "image", "VideoOutput": "video"}
 EMBEDDING = ("Embeddings", "Rerank")
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A file, or the small ones as a tar."""
+    """A single file, or the small files as a tar."""
 
     path: str
-    """Relative to the model's folder; ``.``: a tar of several."""
+    """Path relative to the model's directory; ``.`` for a tar of several files."""
     media_type: str
     digest: str
     size: int
 
     @property
     def packed(self) -> bool:
-        """Whether it is a tar."""
+        """Whether the layer is a tar."""
         return self.media_type.endswith(".tar")
 
 
@@ -74,7 +74,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     revision: str = ""
     licenses: tuple[str, ...] = ()
-    """SPDX."""
+    """SPDX names."""
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -94,17 +94,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
     @property
     def blobs(self) -> dict[str, int]:
-        """Digest -> bytes of each blob. A registry stores a blob once, however often a manifest names it."""
+        """Digest -> size of each blob. A registry stores a blob once, however often a manifest names it."""
         return {blob.digest: blob.size for blob in (self.config, *self.layers)}
 
     @property
     def size(self) -> int:
-        """Bytes of all blobs that it describes."""
+        """Total size of all blobs."""
         return sum(self.blobs.values())
 
 
 def raw_type(*, weights: bool) -> str:
-    """Of a layer that is one file."""
+    """Returns the media type of a layer with a single file."""
     return f"application/vnd.cncf.model.{'weight' if weights else 'weight.config'}.v1.raw"
 
 
@@ -112,7 +112,7 @@ TAR_TYPE = "application/vnd.cncf.model.weight.config.v1.tar"
 
 
 def configuration(facts: Facts, origin: Origin, precisions: Sequence[str], layers: Sequence[Layer]) -> bytes:
-    """``precisions``: types of the tensors, as safetensors call them."""
+    """Returns the configuration of an artifact. ``precisions``: data types of the tensors, named as in safetensors."""
     precision = ",".join(PRECISIONS[name] for name in precisions if name in PRECISIONS)
     inputs = [word for feature, word in INPUTS.items() if feature in facts.supported_features]
     outputs = [word for feature, word in OUTPUTS.items() if feature in facts.supported_features]
@@ -167,7 +167,7 @@ def manifest(config: bytes, facts: Facts, origin: Origin, layers: Sequence[Layer
 
 
 def image(layers: Sequence[Layer]) -> tuple[bytes, bytes]:
-    """Configuration and manifest of an image of these layers, which are tar archives."""
+    """Returns the configuration and manifest of an image with these layers, which are tar archives."""
     config = msgspec.json.encode(
         {
             "architecture": "amd64",
@@ -203,7 +203,8 @@ def parse_manifest(content: bytes) -> Manifest:
 
 
 def layers_of(oci_manifest: Manifest) -> tuple[Layer, ...]:
-    """Raises DecodingError if the manifest is not a model's, or has a layer that is not one of its files."""
+    """Returns the layers of a model. Raises DecodingError if the manifest is not a model's, or has a layer that is not
+    one of its files."""
     if oci_manifest.artifact_type != ARTIFACT and oci_manifest.config.media_type != CONFIG:
         raise DecodingError("it is not a model: it has a different type")
     layers = []
@@ -216,7 +217,7 @@ def layers_of(oci_manifest: Manifest) -> tuple[Layer, ...]:
 
 
 def facts_of(oci_manifest: Manifest) -> Facts:
-    """Returns the facts about a model at its publication; empty if they are missing or invalid."""
+    """Returns the facts stored with the publication; empty if they are missing or invalid."""
     try:
         return decode_json(oci_manifest.annotations.get(FACTS, "{}"), Facts, most=MOST_BYTES)
     except DecodingError:
@@ -224,12 +225,12 @@ def facts_of(oci_manifest: Manifest) -> Facts:
 
 
 def digest(content: bytes) -> str:
-    """As registries write it."""
+    """Returns the digest in a registry's format."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def descriptor(media_type: str, content: bytes) -> Descriptor:
-    """Of a blob."""
+    """Returns the descriptor of a blob."""
     return Descriptor(media_type=media_type, digest=digest(content), size=len(content))
 
 
@@ -258,7 +259,7 @@ def _is_layer(media_type: str) -> bool:
 
 
 def _size(parameters: int) -> str:
-    """``8.0b``: at most one digit behind the point."""
+    """Formats the number of parameters, such as ``8.0b``, with at most one decimal."""
     for unit, letter in UNITS:
         if parameters >= unit:
             return f"{parameters / unit:.1f}".removesuffix(".0") + letter.lower()

@@ -1,4 +1,4 @@
-"""Publication: the artifact that a registry has now, and the facts about its model.
+"""Publication: the artifact that is now in a registry, and the facts about its model.
 
 The loader writes it as its container's termination message, like a :class:`slipway.artifacts.documents.report.Report`.
 Its content comes from untrusted files, so an invalid one counts as missing.
@@ -34,7 +34,7 @@ ENDPOINT_TYPES = (
     "VideoGeneration",
     "AudioGeneration",
 )
-"""Kinds of requests that a model may be for."""
+"""Kinds of requests that a model may support."""
 FEATURES = (
     "VisionInput",
     "AudioInput",
@@ -45,7 +45,7 @@ FEATURES = (
     "MultiModalInput",
     "ToolCalling",
 )
-"""What a model may take and give beside text."""
+"""Inputs and outputs that a model may support besides text."""
 Digest = Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 
 
@@ -58,32 +58,32 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     parameters: Count = 0
     quantization: Word = ""
     context: Count = 0
-    """Tokens."""
+    """Context length in tokens."""
     tasks: Words = ()
-    """As the source has them."""
+    """Tasks in the source's terms."""
     features: Words = ()
-    """As the source has them."""
+    """Features in the source's terms."""
     endpoint_types: Words = ()
-    """The tasks as :data:`ENDPOINT_TYPES`."""
+    """The tasks, mapped to :data:`ENDPOINT_TYPES`."""
     supported_features: Words = ()
-    """The features as :data:`FEATURES`."""
+    """The features, mapped to :data:`FEATURES`."""
     partial: bool = False
-    """Whether something that ought to be known is not."""
+    """Whether a fact that should be known is missing."""
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A complete artifact in the registry, of which each blob was checked by its digest."""
+    """A complete artifact in the registry, whose blobs have all been verified by digest."""
 
     digest: Digest
-    """Of the manifest."""
+    """Digest of the manifest."""
     media_type: Word
     """The manifest's artifact type."""
     size: Annotated[int, msgspec.Meta(ge=1)]
-    """Bytes of all that the manifest describes."""
+    """Total size of everything that the manifest describes, in bytes."""
     revision: Annotated[str, msgspec.Meta(max_length=256)] = ""
-    """Of the source: a commit, or a digest."""
+    """Revision of the source: a commit or a digest."""
     image: Annotated[str, msgspec.Meta(pattern=r"\A(sha256:[0-9a-f]{64})?\Z")] = ""
-    """Digest of the same files as an ordinary image, where one was asked for."""
+    """Digest of the same files as an ordinary image, if one was requested."""
     facts: Facts = Facts()
 
 

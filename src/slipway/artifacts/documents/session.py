@@ -1,7 +1,8 @@
-"""Session: the parts of an upload in the registry, as the manifest with the tag ``session`` of its repository. Pure.
+"""Session: the parts of an upload in the registry, stored as the manifest with the tag ``session`` in its repository.
+Pure.
 
-Each part is a blob, and the manifest's layers are the parts in order. A part has at most :data:`PIECE_BYTES`, and may
-be shorter: where a request ended, or was slow.
+Each part is a blob, and the manifest's layers are the parts in order. A part has at most :data:`PIECE_BYTES`. It is
+shorter if a request ended or was slow.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 ARTIFACT_TYPE: Final = "application/vnd.slipway.upload.v1+json"
 PIECE_TYPE = "application/octet-stream"
 FILE_NAME, LENGTH, COMPLETE = "slipway.inference/file-name", "slipway.inference/length", "slipway.inference/complete"
-"""Annotations of the manifest. The last is ``true`` when all bytes are there."""
+"""Annotations of the manifest. The last one is ``true`` once all bytes are stored."""
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
-"""The manifest's configuration, of which there is nothing to say."""
+"""The manifest's empty configuration."""
 EMPTY_DIGEST = f"sha256:{hashlib.sha256(EMPTY).hexdigest()}"
 PIECE_BYTES = 64 << 20
 MOST_PIECES = 20_000
 MANIFEST_BYTES = 4 << 20
-"""As many as a registry takes."""
+"""Maximum size of a manifest in a registry."""
 HEAD_BYTES = 512
-"""Of a file, by which :func:`kind_of` tells what it is."""
+"""Number of bytes from which :func:`kind_of` detects the kind of a file."""
 LONGEST_NAME = 200
 KINDS = ("gguf", "zip", "tar", "tar.gz", "tar.zst")
 
@@ -37,7 +38,7 @@ _TAR_MAGIC = slice(257, 262)
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A blob of some bytes of the file."""
+    """A blob with a part of the file."""
 
     digest: str
     size: int
@@ -48,21 +49,21 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     file_name: str
     length: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
     pieces: tuple[Piece, ...] = ()
 
     @property
     def offset(self) -> int:
-        """Bytes that are there."""
+        """Number of stored bytes."""
         return sum(piece.size for piece in self.pieces)
 
     @property
     def complete(self) -> bool:
-        """Whether all bytes are there."""
+        """Whether all bytes are stored."""
         return self.offset == self.length
 
     def followed_by(self, piece: Piece) -> Session:
-        """The session with one piece more."""
+        """Returns the session with one more piece."""
         return msgspec.structs.replace(self, pieces=(*self.pieces, piece))
 
 
@@ -108,7 +109,7 @@ def parse_session(text: bytes) -> Session:
 
 
 def kind_of(head: bytes) -> str:
-    """One of KINDS, by a file's first HEAD_BYTES, or all of it where it has fewer; empty: none of them."""
+    """Returns one of KINDS from a file's first HEAD_BYTES (or the whole file, if it is shorter); empty: unsupported."""
     if head.startswith(b"GGUF"):
         return "gguf"
     if head.startswith(b"PK\x03\x04"):
@@ -121,7 +122,8 @@ def kind_of(head: bytes) -> str:
 
 
 def _is_gzip(head: bytes) -> bool:
-    """What its first bytes unpack to may be too short to tell a tar."""
+    """Whether a file is a gzip file of a tar, as far as its first bytes show. They may be too few to recognize the
+    tar."""
     try:
         start = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
     except zlib.error:
@@ -130,7 +132,7 @@ def _is_gzip(head: bytes) -> bool:
 
 
 def name_for(given: str, kind: str) -> str:
-    """The name of a file of this kind, whatever a stranger called it: one that stands for itself in a folder."""
+    """Returns a file name for this kind, from an untrusted name, that is valid within a directory."""
     last = given.replace("\\", "/").rpartition("/")[2]
     kept = "".join(character for character in last if character.isprintable()).strip().lstrip(".")
     short = kept.encode(errors="ignore")[-LONGEST_NAME:].decode(errors="ignore")

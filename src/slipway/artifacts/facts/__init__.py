@@ -1,1 +1,1 @@
-"""What the files of a model say about it: configuration, parameters and capabilities. Pure."""
+"""The facts in a model's files: configuration, parameters and capabilities. Pure."""

@@ -1,4 +1,4 @@
-"""Capabilities: what a model can do, according to its configuration. Pure."""
+"""Capabilities: the tasks that a model supports, according to its configuration. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIPELINES: Mapping[str, Sequence[str]] = {
     TEXT_TO_VIDEO: ("texttovideo", "t2v"),
     IMAGE_TEXT_TO_VIDEO: ("video",),
 }
-"""Capability -> what the name of a diffusion pipeline's class has in it. The first that applies."""
+"""Capability -> parts of the class names of diffusion pipelines that have it; the first match counts."""
 SPEECH = ("whisper", "wav2vec2", "hubert", "forctc", "forspeechtotext")
 ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "text-generation": (("Chat", "TextGeneration"), ()),
@@ -37,7 +37,7 @@ ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "image-to-video": (("VideoGeneration",), ("VisionInput", "VideoOutput")),
     "video-to-video": (("VideoGeneration",), ("VideoInput", "VideoOutput")),
 }
-"""Task -> the kinds of endpoints that serve it, and what goes in and out of them beside text."""
+"""Task -> the endpoint types that serve it, and its inputs and outputs besides text."""
 SAME_TASKS: Mapping[str, str] = {
     "text2text-generation": "text-generation",
     "summarization": "text-generation",
@@ -59,7 +59,7 @@ SAME_TASKS: Mapping[str, str] = {
     "image-text-to-image": "image-to-image",
     "video-generation": "text-to-video",
 }
-"""Task -> the one above that means the same."""
+"""Task -> the equivalent task above."""
 TASKS: Mapping[str, str] = {
     TEXT_TO_TEXT: "text-generation",
     EMBEDDING: "feature-extraction",
@@ -71,12 +71,12 @@ TASKS: Mapping[str, str] = {
     IMAGE_TEXT_TO_VIDEO: "image-to-video",
 }
 ANY = "any-to-any"
-"""A task that says nothing: sources give it to models that their files describe better."""
+"""An uninformative task: sources use it for models whose files describe them better."""
 GENERATES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
 def endpoints(tasks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Kinds of endpoints, and features, of a model for these tasks; of a task that nobody knows there are none."""
+    """Returns the endpoint types and features of a model with these tasks; unknown tasks have none."""
     kinds: dict[str, None] = {}
     features: dict[str, None] = {}
     for task in tasks:
@@ -87,19 +87,19 @@ def endpoints(tasks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def usual(task: str) -> str:
-    """A task as most sources spell it."""
+    """Returns a task in its most common spelling."""
     return task.lower().strip().replace("_", "-").replace(" ", "-")
 
 
 def of_pipeline(class_name: str) -> tuple[str, ...]:
-    """Of a diffusion pipeline; none where the name of its class says nothing."""
+    """Returns the capabilities of a diffusion pipeline; empty if its class name is unknown."""
     name = class_name.lower()
     return next(((capability,) for capability, words in PIPELINES.items() if _has(name, words)), ())
 
 
 def of_model(model_type: str, architecture: str, *, sees: bool = False, embeds: bool = False) -> tuple[str, ...]:
-    """Of a model of transformers. ``sees``: it has a part for images; ``embeds``: its files say that it is for
-    embeddings, whatever it is called."""
+    """Returns the capabilities of a transformers model. ``sees``: it has a vision component; ``embeds``: its files
+    declare it as an embedding model, whatever its name."""
     type_, name = model_type.lower(), architecture.lower()
     both = f"{type_} {name}"
     if "nemotronh_nano" in both:
@@ -121,8 +121,8 @@ def of_model(model_type: str, architecture: str, *, sees: bool = False, embeds: 
 
 
 def task_of(capabilities: Sequence[str], architecture: str) -> str:
-    """The task of a model that declares none, by its capabilities. That a model of transformers writes text is taken
-    for granted where nothing else is known: here the name of its class has to say so. Empty: none."""
+    """Returns the task of a model that declares none, from its capabilities; empty: unknown. Text generation is the
+    default capability, so it only counts if the class name confirms it."""
     first = next((capability for capability in capabilities if capability in TASKS), "")
     if first == TEXT_TO_TEXT and architecture and not architecture.endswith(GENERATES):
         return ""

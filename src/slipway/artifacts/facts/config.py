@@ -18,38 +18,38 @@ from slipway.decoding import decode_json
 
 CONFIG, PIPELINE = "config.json", "model_index.json"
 FOLDERS = ("", "safetensors/", "pytorch_model/", "model/")
-"""Where a model has its configuration, in this order, before any other folder."""
+"""Directories that may contain the configuration, in this order, before all others."""
 EMBEDDING_FILES = ("modules.json", "config_sentence_transformers.json")
-"""What models for sentence-transformers have beside config.json."""
+"""Files next to config.json in models for sentence-transformers."""
 MOST_BYTES = 4 << 20
-"""Of a configuration. Most have a few KB; some name thousands of classes."""
+"""Maximum size of a configuration. Most have a few KB; some list thousands of classes."""
 MOST_COMPONENTS = 32
 LONGEST = 128
-"""Characters that are kept of a text."""
+"""Number of characters to keep of a text."""
 MOST_TOKENS = (1 << 31) - 1
 CONTEXT = ("seq_length", "max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "n_ctx")
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Where models of several parts describe the one for text. A part may have parts itself."""
+"""Fields with which multimodal models describe their text component. A component may be nested."""
 POSITIONS = ("rope_scaling", "rope_parameters")
-"""How a model's positions are stretched, as transformers wrote it before version 5, and since."""
+"""Fields for the scaling of positions, before transformers 5 and since."""
 EYES = ("vision_config", "vision_tower", "mm_vision_tower", "img_processor", "visual")
-"""What the configurations of models have that take images."""
+"""Fields in configurations of models with image input."""
 ARCHITECTURES: Mapping[str, str] = {
     "deepseek_vl_v2": "DeepseekVLV2ForCausalLM",
     "multi_modality": "MultiModalityCausalLM",
 }
-"""Of types whose repositories leave it out."""
+"""Architectures of model types whose repositories omit it."""
 QUANTIZATION_FILES: Mapping[str, str] = {
     "hf_quant_config.json": "modelopt",
     "quantize_config.json": "gptq",
     "quant_config.json": "awq",
 }
-"""What some methods leave beside a config.json that says nothing of them -> the method."""
+"""Files that some methods use instead of a statement in config.json -> the method."""
 SAFETENSORS, SAFETENSORS_VERSION = "safetensors", "1.0.0"
 PYTORCH = "pytorch"
 GGUF, PROJECTOR = ".gguf", "mmproj"
 OTHER_FORMATS: Mapping[str, str] = {".bin": PYTORCH, ".pt": PYTORCH, ".pth": PYTORCH, ".onnx": "onnx"}
-"""Ending of a file -> the format of models that have no safetensors."""
+"""File extension -> the format of models without safetensors."""
 PARTS: Mapping[str, str] = {
     "scheduler": "scheduler",
     "text_encoder": "textEncoder",
@@ -57,10 +57,10 @@ PARTS: Mapping[str, str] = {
     "transformer": "transformer",
     "vae": "vae",
 }
-"""Parts of a diffusion pipeline -> their names in a model's spec; others stand in additionalComponents."""
+"""Components of a diffusion pipeline -> their names in a model's spec; others are in additionalComponents."""
 _NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"?|-?Infinity|NaN', re.DOTALL)
-"""What JSON does not have, and texts, which may have the same in them. One without an end is one, too: looked for again
-and again, its end would cost the square of its length."""
+"""Matches numbers that JSON does not allow, and strings, which may contain the same text. It also matches an
+unterminated string, because searching for its end repeatedly would take quadratic time."""
 
 
 class Named(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,36 +68,36 @@ class Named(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     version: str = ""
-    """Empty: none is said."""
+    """Empty: not declared."""
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Facts about a model. Empty, 0 and None: unknown."""
 
     model_type: str = ""
-    """As transformers name it, or llama.cpp: ``llama``."""
+    """The name in transformers or llama.cpp, such as ``llama``."""
     architecture: str = ""
-    """``LlamaForCausalLM``."""
+    """The class name, such as ``LlamaForCausalLM``."""
     format: Named | None = None
     framework: Named | None = None
     parameter_size: str = ""
-    """``8.03B``."""
+    """Formatted number of parameters, such as ``8.03B``."""
     parameters: int = 0
     exact: bool = False
-    """Whether the parameters were counted, rather than estimated."""
+    """Whether the parameters were counted instead of estimated."""
     stored_size: str = ""
-    """``4.65B``: the numbers in all tensors. Fewer than the parameters where several weights share a number, and more
-    where scales are among them."""
+    """Formatted number of values in all tensors, such as ``4.65B``. It is lower than the parameters if several weights
+    share a value, and higher if it includes scales."""
     max_tokens: int = 0
     quantization: str = ""
     capabilities: tuple[str, ...] = ()
     diffusion_pipeline: Mapping[str, Any] | None = None
-    """Of a diffusion model, as a model's spec has it."""
+    """The components of a diffusion model, as in a model's spec."""
 
 
 def described_by(files: Collection[str]) -> str:
-    """Which of a model's files, paths relative to its folder, describes it: a model_index.json, a GGUF file where there
-    are no safetensors, of several parts the first, or a config.json. Empty: none."""
+    """Returns the file that describes a model, from paths relative to its directory: a model_index.json, a GGUF file
+    (the first part) if there are no safetensors, or a config.json. Empty: none."""
     index = sorted((path for path in files if _called(path, PIPELINE)), key=_depth)
     gguf = sorted(path for path in files if path.endswith(GGUF) and not path.rpartition("/")[2].startswith(PROJECTOR))
     safetensors = any(path.endswith(f".{SAFETENSORS}") for path in files)
@@ -107,8 +107,8 @@ def described_by(files: Collection[str]) -> str:
 
 
 def parse_config(text: bytes) -> Mapping[str, Any]:
-    """Parses a configuration. Python writes numbers that JSON does not have: infinity becomes 1e308, NaN null. Raises
-    DecodingError."""
+    """Parses a configuration. Python writes numbers that JSON does not allow: infinity becomes 1e308, and NaN becomes
+    null. Raises DecodingError."""
     plain = text.decode("utf-8", "replace") if len(text) <= MOST_BYTES else ""
     if "Infinity" in plain or "NaN" in plain:
         text = _NUMBERS.sub(_json_number, plain).encode()
@@ -122,11 +122,11 @@ def facts_of(
     tensors: Mapping[str, int] | None = None,
     shapes: Shapes | None = None,
 ) -> ModelFacts:
-    """By a config.json, or a model_index.json, which has a ``_class_name``.
+    """Returns the facts in a config.json, or in a model_index.json, which has a ``_class_name``.
 
-    ``files``: all that the model has; none: they are safetensors. ``tensors``: type such as ``BF16`` -> the numbers of
-    that type in the headers of all its safetensors files; none: the parameters are estimated. ``shapes``: the tensors
-    themselves, where their names are known; by types alone scales are only told from weights where their types differ.
+    ``files``: all files of the model; empty: safetensors only. ``tensors``: type such as ``BF16`` -> number of values
+    in the headers of all safetensors files; empty: the parameters are estimated. ``shapes``: the tensors themselves, if
+    their names are known; types alone distinguish scales from weights only if their types differ.
     """
     if _text(configuration.get("_class_name")):
         return _of_pipeline(configuration, tensors or {})
@@ -155,8 +155,8 @@ def facts_of(
 
 
 def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
-    """By the header of a GGUF file, or of each part of one, the first one first. Its quantization is left out: engines
-    of this format read it whatever it is, and it would keep the model from what serves those without one."""
+    """Returns the facts in the header of a GGUF file, or of all its parts in order. The quantization is omitted:
+    engines of this format support all of them, and it would exclude runtimes for models without one."""
     first, parameters = headers[0], [header.parameters for header in headers]
     total = sum(parameters) if all(parameters) else 0
     return ModelFacts(
@@ -172,18 +172,18 @@ def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
 
 
 def counted_in(configuration: Mapping[str, Any], tensors: Mapping[str, int], shapes: Shapes | None) -> Counted:
-    """The parameters in tensors, as far as the configuration defines what they hold."""
+    """Counts the parameters in tensors, as far as the configuration defines their encoding."""
     scheme = scheme_of(configuration, _parts(configuration))
     return by_names(scheme, shapes) if scheme is not None and shapes else by_types(scheme, tensors)
 
 
 def text_part(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part about text of a model of several parts; of another one all of it."""
+    """Returns the text component of a multimodal model, or the whole configuration of any other."""
     return next(iter(_parts(configuration)), configuration)
 
 
 def completed(configuration: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """A config.json with the quantization that one of QUANTIZATION_FILES states, unless it states one itself."""
+    """Returns a config.json with the quantization from one of QUANTIZATION_FILES, unless it already declares one."""
     if stated(configuration, _parts(configuration)):
         return configuration
     for name, method in QUANTIZATION_FILES.items():
@@ -257,9 +257,10 @@ def _method(config: Mapping[str, Any]) -> str:
 
 
 def _context(config: Mapping[str, Any]) -> int:
-    """Tokens that a model takes. With YaRN they may be more than its positions: these are from before it."""
+    """Returns the model's context length in tokens. With YaRN it may exceed the number of positions, which then is the
+    original one."""
     scalings = [scaling for name in POSITIONS if isinstance(scaling := config.get(name), Mapping)]
-    # Models with several kinds of attention have one for each kind.
+    # Models with several kinds of attention have a scaling for each.
     scalings += [inner for scaling in scalings for inner in scaling.values() if isinstance(inner, Mapping)]
     stretched = max(map(_stretched, scalings), default=0)
     return min(max(number(config, *CONTEXT), stretched), MOST_TOKENS)
@@ -284,7 +285,7 @@ def _embeds(config: Mapping[str, Any], files: Collection[str]) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A text on one line, without what a terminal would obey; empty for anything else."""
+    """Returns a text on one line, without control characters; empty for anything else."""
     words = " ".join(value[: 4 * LONGEST].split()) if isinstance(value, str) else ""
     return "".join(character for character in words if character.isprintable())[:LONGEST]
 

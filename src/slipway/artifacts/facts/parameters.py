@@ -1,7 +1,7 @@
-"""Parameters of a model, estimated from the dimensions in its config.json. Pure.
+"""Parameters: estimates a model's number of parameters from the dimensions in its config.json. Pure.
 
 An estimate adds up the matrices of a transformer with these dimensions. It omits biases and norms, which are less than
-a hundredth of it.
+one percent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 MOST = 1 << 24
-"""Of any dimension; no model has nearly as many."""
+"""Maximum of any dimension; no model comes close."""
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 
 HIDDEN = ("hidden_size", "d_model", "n_embd", "dim")
@@ -25,7 +25,7 @@ INNER = ("intermediate_size", "ffn_hidden_size", "ff_intermediate_size", "n_inne
 VOCABULARY = ("vocab_size", "padded_vocab_size", "n_vocab")
 EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 NESTED = ("attn_config", "ffn_config")
-"""Objects in which some configurations keep dimensions."""
+"""Objects in which some configurations nest dimensions."""
 TIED = (
     "gemma",
     "gemma2",
@@ -39,9 +39,9 @@ TIED = (
     "phi3small",
     "bert",
 )
-"""Types whose input and output share one embedding where their configuration says nothing."""
+"""Model types that use one embedding for input and output unless their configuration says otherwise."""
 PLAIN = ("bert", "roberta", "gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "falcon", "mpt", "phi", "clip")
-"""Types whose feed-forward layers have two matrices; others have three."""
+"""Model types whose feed-forward layers have two matrices; others have three."""
 LLAMA: Mapping[str, int] = {
     "hidden_size": 4096,
     "num_hidden_layers": 32,
@@ -49,11 +49,11 @@ LLAMA: Mapping[str, int] = {
     "intermediate_size": 11008,
     "vocab_size": 32000,
 }
-"""What a configuration of Llama leaves out where it is so."""
+"""Defaults that configurations of Llama omit."""
 
 
 def in_words(count: int) -> str:
-    """``8.03B``, ``350M``; empty for none."""
+    """Formats a number, such as ``8.03B`` or ``350M``; empty for 0."""
     for unit, letter in UNITS:
         if count >= unit:
             return f"{count / unit:.2f}".rstrip("0").rstrip(".") + letter
@@ -61,7 +61,8 @@ def in_words(count: int) -> str:
 
 
 def estimated(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
-    """By a config.json, and the part of it that is about text; they may be the same. 0: it does not say enough."""
+    """Estimates the parameters from a config.json and its text component, which may be the same. 0: not enough
+    information."""
     shape = _shape(text)
     if shape is None:
         return 0
@@ -73,7 +74,7 @@ def estimated(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
 
 
 def number(config: Mapping[str, Any], *names: str) -> int:
-    """The first of these fields that has a whole number above 0 and within reason; 0: none has."""
+    """Returns the first of these fields with a positive integer within limits; 0: none."""
     for name in names:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST:
@@ -112,7 +113,7 @@ def _shape(text: Mapping[str, Any]) -> _Shape | None:
 
 
 def _attention(shape: _Shape, text: Mapping[str, Any]) -> int:
-    """Of one layer."""
+    """Returns the parameters of one attention layer."""
     hidden, heads = shape.hidden, shape.heads
     latent, plain, turned = (number(text, name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"))
     if latent and plain:
@@ -127,7 +128,7 @@ def _attention(shape: _Shape, text: Mapping[str, Any]) -> int:
 
 
 def _feed_forward(shape: _Shape, text: Mapping[str, Any]) -> int:
-    """Of all layers: some, or all, have experts."""
+    """Returns the parameters of all feed-forward layers, some or all of which have experts."""
     hidden, inside = shape.hidden, text.get("ffn_config")
     matrices = 2 if shape.type in PLAIN else 3
     experts = number(text, *EXPERTS) or number(inside if isinstance(inside, Mapping) else {}, *EXPERTS)

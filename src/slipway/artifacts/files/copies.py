@@ -1,7 +1,8 @@
-"""Copies: which files are the model, if a source contains its weights several times. Pure.
+"""Copies: selects the model's files if a source contains its weights several times. Pure.
 
-A source may have the same weights in their maker's own layout, in several precisions, in one file and in parts, or as
-PyTorch files. The model is what an index names, or else the files with the usual names in the configuration's folder.
+A source may also have the same weights in the vendor's layout, in several precisions, in one file and in parts, or as
+PyTorch files. The model consists of the files in an index or, without one, of the files with the usual names in the
+configuration's directory.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 
 PART = re.compile(r"-([0-9]{1,6})-of-([0-9]{1,6})(?=\.[A-Za-z0-9]+\Z)")
-"""Of most models both numbers have five digits, but of some they have fewer, or six."""
+"""In most models both numbers have five digits, in some fewer, or six."""
 PRECISIONS = r"fp16|bf16|fp32|fp8|fp4|int8|int4|float16|bfloat16|float32|float8|half|non_ema|ema"
 VARIANT = re.compile(
     rf"[.](?:{PRECISIONS})(?=[.-])|[_-](?:{PRECISIONS})(?=(?:-[0-9]+-of-[0-9]+)?\.safetensors\Z)", re.IGNORECASE
@@ -20,20 +21,20 @@ FOLDER = re.compile(
     r"|(?:checkpoint|global_step)[-_]?[0-9]+)",
     re.IGNORECASE,
 )
-"""A folder that has the model once more, in another precision or from an earlier step of its training."""
+"""A directory with a copy of the model in another precision, or from an earlier training step."""
 LAYOUT = re.compile(r"consolidated(?:[.-].*)?\.safetensors", re.IGNORECASE)
-"""What makers call the weights in their own layout."""
+"""File names of weights in a vendor's own layout."""
 USUAL = re.compile(r"(?:pytorch_)?model(?:-[0-9]{1,6}-of-[0-9]{1,6})?\.safetensors", re.IGNORECASE)
 BESIDE = re.compile(r"mmproj|imatrix|^adapter_", re.IGNORECASE)
-"""Files that come with a model and are not the model: projectors, importance matrices, adapters."""
+"""Files that accompany a model: projectors, importance matrices, adapters."""
 SAFETENSORS = ".safetensors"
 
 
 def without(
     weights: Collection[str], paths: Collection[str], *, indexed: Collection[str] = (), pipeline: bool = False
 ) -> frozenset[str]:
-    """The weights of a model without what they are copies of. ``paths``: of all files; ``indexed``: the weights that
-    indexes name; ``pipeline``: a diffusion pipeline, each folder of which is a part of it."""
+    """Returns the weights of a model without copies. ``paths``: all files; ``indexed``: the weights listed in indexes;
+    ``pipeline``: whether it is a diffusion pipeline, in which each directory is a component."""
     kept = set(weights)
     top = {path for path in kept if "/" not in path}
     if not pipeline and any(not BESIDE.search(path) for path in top):
@@ -48,15 +49,15 @@ def without(
 
 
 def stem(path: str) -> str:
-    """Returns the common name of all parts of a split file; another file's own name."""
+    """Returns the common name of all parts of a split file; any other file's own name."""
     return PART.sub("", path)
 
 
 def _copies(beside: Collection[str], paths: frozenset[str], indexed: frozenset[str]) -> set[str]:
-    """Among the weights of one folder."""
+    """Returns the copies among the weights of one directory."""
     sets = _sets(beside)
     copied = {path for path in beside if VARIANT.search(name := _name(path)) and _plain(path, name) in sets}
-    # Another index than its own names it: it is a part of the model.
+    # A file listed in the index of other weights is part of the model.
     copied -= {path for path in copied & indexed if f"{stem(path)}.index.json" not in paths}
     for whole, by_total in sets.items():
         copied |= _further(whole, by_total, paths, indexed)
@@ -68,7 +69,7 @@ def _copies(beside: Collection[str], paths: frozenset[str], indexed: frozenset[s
 
 
 def _sets(beside: Collection[str]) -> dict[str, dict[str, set[str]]]:
-    """Stem -> number of parts -> the parts. The number of a file that is not split is empty."""
+    """Returns stem -> number of parts -> the parts. The number for an unsplit file is empty."""
     sets: dict[str, dict[str, set[str]]] = {}
     for path in beside:
         part = PART.search(path)
@@ -79,7 +80,7 @@ def _sets(beside: Collection[str]) -> dict[str, dict[str, set[str]]]:
 def _further(
     whole: str, by_total: Mapping[str, set[str]], paths: frozenset[str], indexed: frozenset[str]
 ) -> frozenset[str]:
-    """The copies among a file and its parts, which may be there in several numbers."""
+    """Returns the copies among a file and its parts, which may exist in several splits."""
     parts = frozenset[str]().union(*(files for total, files in by_total.items() if total))
     if "" in by_total and (whole in indexed or f"{whole}.index.json" not in paths):
         return parts - indexed
@@ -93,7 +94,7 @@ def _laid_out(beside: Collection[str]) -> set[str]:
 
 
 def _plain(path: str, name: str) -> str:
-    """The file, or all parts of it, without the word for its precision."""
+    """Returns the file, or the stem of all its parts, without the precision in its name."""
     return stem(path[: len(path) - len(name)] + VARIANT.sub("", name))
 
 

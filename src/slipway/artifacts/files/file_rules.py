@@ -1,7 +1,8 @@
-"""File rules: which files of a source make up a model, and which format it has. Pure.
+"""File rules: selects a source's files that make up a model, and detects its format. Pure.
 
-Engines read weights, configurations and tokenizers. Pictures, documents and further copies of the weights are skipped
-silently, and small unknown files are kept. A file that can only do harm, or hides its content, fails the publication.
+Engines read weights, configurations and tokenizers. Images, documents and further copies of the weights are skipped
+silently, and small unknown files are kept. A file that can only be harmful, or hides its content, fails the
+publication.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ REJECTED = (
     *(".so", ".dll", ".dylib", ".exe", ".jar", ".class", ".wasm"),
     *(".zip", ".tar", ".tgz", ".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".7z", ".rar", ".lz4"),
 )
-"""Programs, and archives that nobody looks into."""
+"""Programs, and archives, whose content is not inspected."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 KEPT_NAMES = re.compile(
     r"(?:generation_config|tokenizer.*|special_tokens_map|preprocessor_config|processor_config|added_tokens|vocab|params"
@@ -48,17 +49,17 @@ DROPPED_ENDINGS = (
     *(".pdiparams", ".ggml", ".llamafile", ".safetensors", ".gguf", ".part", ".incomplete", ".lock"),
     *(".md5", ".sha256", ".sha512", ".asc", ".sig", ".pem", ".key", ".crt", ".p12", ".env", ".bak", ".orig", ".rej"),
 )
-"""Documents, pictures, recordings, data, code, weights in other formats, and what is left over from copying them."""
+"""Documents, images, recordings, data, code, weights in other formats, and remains of copying."""
 SMALL = 16 << 20
-"""Bytes of a file that enters though nothing is known of it: it may be a tokenizer of a kind that is new."""
+"""Maximum size of an unknown file that is kept, because it may be a new kind of tokenizer."""
 DROPPED_NAMES = re.compile(
     r"(?:readme|license|licence|notice|copying|changelog|use_policy|requirements|dockerfile|makefile|citation|authors)\b.*",
     re.IGNORECASE,
 )
 OTHER_INDEX = re.compile(r".*\.(?:bin|h5|msgpack|pt|pth)\.index\.json")
-"""Names the parts of weights that stay behind."""
+"""Indexes of weights that are skipped."""
 DIFFUSERS_BIN = re.compile(r"(?:diffusion_)?(?:pytorch_)?model.*\.bin")
-"""Weights of a part of a pipeline that are not safetensors."""
+"""Weights of a pipeline component that are not safetensors."""
 
 
 class UnsupportedError(ValueError):
@@ -72,15 +73,15 @@ class Chosen(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> frozenset[str]:
-        """All that enter."""
+        """All selected files."""
         return self.weights | self.companions
 
 
 def choose(
     paths: Collection[str], *, sizes: Mapping[str, int | None] | None = None, indexed: Collection[str] = ()
 ) -> Chosen:
-    """Raises UnsupportedError. ``sizes``: of the files, in bytes, where they are known; large files that nothing is
-    known of stay behind. ``indexed``: the weights that indexes name."""
+    """Selects the files. Raises UnsupportedError. ``sizes``: the files' sizes in bytes, if known; large unknown files
+    are skipped. ``indexed``: the weights listed in indexes."""
     model_paths = [path for path in paths if not in_dropped_folder(path)]
     for path in sorted(model_paths):
         if path.lower().endswith(REJECTED):
@@ -105,8 +106,8 @@ def choose(
 
 
 def weights_of(paths: Collection[str], *, indexed: Collection[str] = ()) -> frozenset[str]:
-    """The files of weights that count, of whatever format, if a whole source is loaded. Files in folders for other
-    things and copies of the same weights do not."""
+    """Returns the weights that count, in any format, if a whole source is loaded: without those in directories for
+    other purposes, and without copies."""
     model_paths = [path for path in paths if not in_dropped_folder(path)]
     candidates = [path for path in model_paths if path.lower().endswith(soundness.WEIGHTS)]
     return copies.without(candidates, model_paths, indexed=indexed, pipeline=INDEX in paths)
@@ -143,7 +144,7 @@ def _is_weight(path: str, format_: Format) -> bool:
 
 
 def is_companion(path: str, size: int | None) -> bool:
-    """Whether an engine may read a file that is not weights. ``size``: None: unknown."""
+    """Whether an engine may read a file that is not weights. ``size``: None if unknown."""
     name = path.rpartition("/")[2].lower()
     if OTHER_INDEX.fullmatch(name):
         return False
@@ -155,6 +156,6 @@ def is_companion(path: str, size: int | None) -> bool:
 
 
 def in_dropped_folder(path: str) -> bool:
-    """Whether a file is hidden, or in a folder that engines do not read."""
+    """Whether a file is hidden, or in a directory that engines do not read."""
     *folders, name = path.split("/")
     return name.startswith(".") or any(part.startswith(".") or part.lower() in DROPPED_FOLDERS for part in folders)

@@ -1,7 +1,7 @@
 """Soundness: detects files that are not weights, and missing files of a set. Pure.
 
-The content decides, not the file name's ending. A repository that was copied without Git LFS has pointers instead of
-weights, a server that requires a login returns a page, and a model of several files may lack one.
+The content decides, not the file extension. A repository copied without Git LFS has pointer files instead of weights, a
+server that requires a login returns a web page, and a model with several files may lack one.
 """
 
 from __future__ import annotations
@@ -13,47 +13,47 @@ from typing import Any
 from slipway.artifacts.files.copies import BESIDE, PART, SAFETENSORS
 
 BLANKS = b"\xef\xbb\xbf \t\r\n"
-"""What may stand before a text, or behind it."""
+"""Bytes that may precede or follow a text."""
 HEAD = 512
-"""Bytes of a file that tell what it is instead of weights."""
+"""Number of bytes that show what a file really is."""
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx")
 READ = (*WEIGHTS, ".json", ".model", ".tiktoken", ".jinja", ".spm", ".vocab")
-"""Endings of what engines read. Other files are read as well, as each tokenizer has its own names."""
+"""Extensions of files that engines read. They also read other files, because each tokenizer has its own names."""
 POINTER_BYTES = 1024
-"""No pointer and no error message is longer."""
+"""Maximum size of pointer files and error messages."""
 POINTERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
     re.compile(rb"version https://git-lfs\.github\.com/spec/"): ("Git LFS", "git lfs pull"),
     re.compile(rb"# xet version "): ("git-xet", "git xet checkout"),
     re.compile(rb"(?:(?:\.\./)*\.git)?/annex/objects/"): ("git-annex", "git annex get ."),
 }
-"""How a pointer begins -> the program that it is of, and the command that fetches the file."""
+"""Beginning of a pointer file -> its program, and the command that fetches the real file."""
 PAGES = (b"<!doctype html", b"<html", b"<head", b"<body")
 COMMENT = b"<!--"
-"""Pages begin with it, but templates and XML do as well."""
+"""Web pages may begin with it, but so do templates and XML."""
 OBJECTS = (b"<?xml", b"<error", b'{"error', b'{"message', b'{"detail')
-"""With ``SENTENCES``: how errors of servers begin in place of weights, in lower case."""
+"""Beginnings (in lower case) of server errors stored in place of weights; see also ``SENTENCES``."""
 SENTENCES = re.compile(
     rb"(?:error:? *)?(?:http/\d[\d.]* *)?(?:[45]\d\d:? +)?(?:(?:entry |file |page |repository |model )?not found"
     rb"|access denied|access to model|invalid (?:username or password|credentials)|unauthori[sz]ed|forbidden"
     rb"|too many requests|bad gateway|service unavailable|gateway time-?out|internal server error)\b[.!]?"
 )
 ERROR = re.compile(rb'\{\s*"error"\s*:\s*"[^"]*"\s*\}')
-"""The same in place of JSON, which may have any keys."""
+"""A server error in place of a JSON file, which may have any keys."""
 JSON = frozenset(("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json"))
-"""What every engine reads next to safetensors, as JSON."""
+"""JSON files that every engine reads in addition to safetensors."""
 TAIL = 64
-"""Bytes at the end of such a file that show whether it is all there."""
+"""Number of bytes at the end of such a file that show whether it is complete."""
 MOST_PARTS = 1000
 GGUF = ".gguf"
 INDEX = ".safetensors.index.json"
 PICKLE_INDEX = ".bin.index.json"
 MODEL = re.compile(rf"(?!.*(?:{BESIDE.pattern})).*(?:\.safetensors|\.gguf)|pytorch_model.*\.bin", re.IGNORECASE)
-"""Names of weights that are a model by themselves."""
+"""Names of a model's own weights, as opposed to adapters and projectors."""
 
 
 def fault_of(path: str, head: bytes, size: int | None, *, as_json: bool = False) -> str:
-    """What a file that an engine may read is instead, by its first bytes; empty: nothing that shows. ``size``: None: it
-    is not known. ``as_json``: whether it is one of ``json_of``."""
+    """Returns what is wrong with a file that an engine may read, judging by its first bytes; empty: nothing detected.
+    ``size``: None if unknown. ``as_json``: whether it is in ``json_of``."""
     weights = path.lower().endswith(WEIGHTS)
     what = "the weights" if weights else "the file itself"
     begin = head[:HEAD].lstrip(BLANKS).lower()
@@ -70,7 +70,8 @@ def fault_of(path: str, head: bytes, size: int | None, *, as_json: bool = False)
 
 
 def _is_answer(begin: bytes, length: int, *, weights: bool, as_json: bool) -> bool:
-    """Of files that are neither weights nor JSON only those that have nothing but the message."""
+    """Whether a file is a server's error message. Files that are neither weights nor JSON count only if they contain
+    nothing else."""
     if weights:
         return begin.startswith(OBJECTS) or bool(SENTENCES.match(begin))
     if as_json and begin.startswith(b"<"):
@@ -80,8 +81,8 @@ def _is_answer(begin: bytes, length: int, *, weights: bool, as_json: bool) -> bo
 
 
 def json_of(weights: Collection[str]) -> frozenset[str]:
-    """The paths of the files that the engine of these weights reads as JSON, if they are there. None where the engine
-    is not certain to read them: next to GGUF, pickles and adapters, and in other folders."""
+    """Returns the files that the engine of these weights reads as JSON, if they exist. Empty if that is not certain:
+    next to GGUF, pickles and adapters, and in other directories."""
     if any(path.lower().endswith(GGUF) for path in weights):
         return frozenset()
     models = (path for path in weights if path.lower().endswith(SAFETENSORS) and "/" not in path)
@@ -89,7 +90,7 @@ def json_of(weights: Collection[str]) -> frozenset[str]:
 
 
 def fault_of_json(path: str, head: bytes, tail: bytes) -> str:
-    """What is wrong with such a file, by its first and its last bytes; empty: nothing that shows."""
+    """Returns what is wrong with a JSON file, judging by its first and last bytes; empty: nothing detected."""
     begin, end = head[:HEAD].lstrip(BLANKS), tail[-TAIL:].rstrip(BLANKS)
     if not begin:
         return ""
@@ -101,7 +102,7 @@ def fault_of_json(path: str, head: bytes, tail: bytes) -> str:
 
 
 def missing_part(paths: Collection[str]) -> str:
-    """The first part that these files lack of weights that are split: ``model-00002-of-00002.safetensors``."""
+    """Returns the first missing part of split weights, such as ``model-00002-of-00002.safetensors``; empty: none."""
     parts: dict[tuple[str, str, str], list[str]] = {}
     for path in paths:
         part = PART.search(path)
@@ -117,26 +118,26 @@ def missing_part(paths: Collection[str]) -> str:
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """Returns all parts of a split file, the first one first; empty for a file that is not a part."""
+    """Returns all parts of a split file, in order; empty for a file that is not a part."""
     part = PART.search(path)
     if part is None or not path.lower().endswith(WEIGHTS) or not 1 < int(part[2]) <= MOST_PARTS:
         return ()
     begin, width, end = path[: part.start()], len(part[1]), path[part.end() :]
-    # Files that are counted from 0 end with "2 of 2" as the others do.
+    # Files numbered from 0 also end with the total: "2 of 2".
     first = min(int(part[1]), 1)
     return tuple(f"{begin}-{number:0{width}}-of-{part[2]}{end}" for number in range(first, int(part[2]) + 1))
 
 
 def named_by(index: str, content: Mapping[str, Any]) -> list[str]:
-    """The paths of the files that an index of weights names; ``index``: its own path."""
+    """Returns the paths of the files listed in an index of weights; ``index``: its own path."""
     named, folder = content.get("weight_map"), index.rpartition("/")[0]
     files = {one for one in named.values() if isinstance(one, str)} if isinstance(named, Mapping) else set()
     return sorted(f"{folder}/{one}" if folder else one for one in files)
 
 
 def belongs_to_other_model(index: str, content: Mapping[str, Any], paths: Collection[str]) -> bool:
-    """Whether an index of weights belongs to another model: its folder has weights, but none that it names. Quantized
-    and merged models often still have the index of the model that they were made from."""
+    """Whether an index belongs to another model: its directory has weights, but none of those listed. Quantized and
+    merged models often still have the index of the original model."""
     folder, named = index.rpartition("/")[0], named_by(index, content)
     if not named or any(path in paths for path in named):
         return False
@@ -146,24 +147,23 @@ def belongs_to_other_model(index: str, content: Mapping[str, Any], paths: Collec
 
 
 def missing_of_index(index: str, content: Mapping[str, Any], paths: Collection[str]) -> str:
-    """The first file that an index of weights names and that is not among these. An index that was left over counts for
-    nothing."""
+    """Returns the first missing file that an index lists; empty: none. A leftover index is ignored."""
     if belongs_to_other_model(index, content, paths):
         return ""
     return next((path for path in named_by(index, content) if path not in paths), "")
 
 
 def cut_off(path: str, size: int, promised: int) -> str:
-    """Returns the message that a file has another size than its header declares."""
+    """Returns the message for a file whose size differs from the one in its header."""
     return f"{path} has {size} bytes, but its header promises {promised}: copy the file again"
 
 
 def unreadable(path: str, reason: object) -> str:
-    """Returns the message that the content of a file does not match its name."""
+    """Returns the message for a file whose content does not match its name."""
     return f"{path} is not a valid file of its type: {reason}: copy the file again"
 
 
 def incomplete(missing: str, by: str = "") -> str:
-    """Returns the message that a file is missing. ``by``: what names it."""
+    """Returns the message for a missing file. ``by``: the file that lists it."""
     named = f"{by} names it" if by else "other parts of it are there"
     return f"{missing[:256]} is missing, but {named[:300]}: copy the whole model again"

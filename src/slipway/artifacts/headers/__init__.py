@@ -1,1 +1,1 @@
-"""Headers of files with weights: GGUF and Safetensors. Pure."""
+"""Headers of weight files: GGUF and Safetensors. Pure."""

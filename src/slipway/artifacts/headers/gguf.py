@@ -1,7 +1,7 @@
 """GGUF headers: the metadata of a llama.cpp file, read from its first bytes. Versions 1 to 3, either byte order.
 
 The metadata is a list of keys and typed values. The few that users need are kept. The others, above all the tokenizer's
-long lists, are skipped: numbers without reading them, texts by their lengths.
+long lists, are skipped: numbers without reading them, strings by their lengths.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from slipway.artifacts.headers.range_reader import (
 MAGIC = b"GGUF"
 VERSIONS = (1, 2, 3)
 MOST_BYTES = 32 << 20
-"""Read of one header: several times the longest tokenizer."""
+"""Maximum bytes to read of a header: several times the longest tokenizer."""
 MOST_KEYS = 1 << 14
 MOST_TEXTS = 1 << 21
-"""In all lists of one header. A tokenizer of 256 Ki pieces has fewer than half as many, its merges among them."""
+"""Maximum strings in all lists of a header. A tokenizer with 256 Ki tokens has fewer than half as many, including
+merges."""
 MOST_TENSORS = 1 << 17
 MOST_DIMENSIONS = 8
 MOST_LISTS = 1 << 12
-"""That are elements of lists; no file has any."""
+"""Maximum number of nested lists; real files have none."""
 LONGEST_KEY = 1 << 16
 LONGEST_TEXT = 128
-"""Characters that are kept of a value."""
+"""Number of characters to keep of a value."""
 DEEPEST = 4
-"""Arrays of arrays; no file has any."""
+"""Maximum nesting of arrays; real files have none."""
 LARGEST = (1 << 63) - 1
-"""What a status can hold."""
+"""The largest number that fits in a status."""
 
 
 class Type(IntEnum):
-    """Types of values, as the file numbers them."""
+    """Numbers of the value types in the file format."""
 
     UINT8 = 0
     INT8 = 1
@@ -108,17 +109,17 @@ QUANTIZATIONS: Mapping[int, str] = {
     37: "TQ2_0",
     38: "MXFP4_MOE",
 }
-"""``general.file_type`` -> the name that people know. The others are no longer in use."""
+"""``general.file_type`` -> common name. Other numbers are obsolete."""
 BLOCKS: Mapping[int, Mapping[int, int]] = {
     1: {0: 4, 1: 2, 24: 1, 25: 2, 26: 4, 27: 8, 28: 8, 30: 2},
     32: {2: 18, 3: 20, 6: 22, 7: 24, 8: 34, 20: 18, 39: 17},
     256: {10: 84, 11: 110, 12: 144, 13: 176, 14: 210, 15: 292, 16: 66, 17: 74, 18: 98, 19: 50, 21: 110, 22: 82}
     | {23: 136, 29: 56, 34: 54, 35: 66},
 }
-"""Weights in a block -> type of a tensor, as the file numbers it -> bytes of a block."""
+"""Weights per block -> number of the tensor type in the file format -> bytes per block."""
 BYTES = {type_: (weights, size) for weights, types in BLOCKS.items() for type_, size in types.items()}
 ALIGNMENT, USUAL_ALIGNMENT = "general.alignment", 32
-"""Key of the number that the beginning of the tensors is a multiple of."""
+"""Key and default of the alignment of tensor data."""
 PART = re.compile(r"-\d{5}-of-\d{5}(?=\.gguf\Z)", re.IGNORECASE)
 GENERAL = ("general.architecture", "general.name", "general.file_type", "general.license")
 OF_ARCHITECTURE = ("context_length", "embedding_length", "block_count", "attention.head_count")
@@ -138,14 +139,14 @@ class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     block_count: int = 0
     head_count: int = 0
     parameters: int = 0
-    """In all tensors, where they were counted."""
+    """Number of weights in all tensors, if they were counted."""
 
 
 def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
-    """Parses the header of the file that ``read`` reads. Raises MalformedFileError for an invalid one.
+    """Parses the header of the file that ``read`` reads. Raises MalformedFileError if it is invalid.
 
-    ``count``: whether the list of tensors is read as well, which follows it, to count the parameters. ``size``: of the
-    file, in bytes; with ``count`` a file that is too short for its tensors is none. 0: any.
+    ``count``: also read the list of tensors after the metadata, to count the parameters. ``size``: of the file in
+    bytes; with ``count`` a file that is too short for its tensors is invalid. 0: any size.
     """
     reader = _Reader(RangeReader(read, MOST_BYTES))
     tensors, keys = reader.count("the number of tensors"), reader.count("the number of keys")
@@ -169,7 +170,7 @@ def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
 
 
 def whole(name: str) -> str:
-    """Returns the common name of all parts of a split model; another file's own name."""
+    """Returns the common name of all parts of a split model; any other file's own name."""
     return PART.sub("", name)
 
 
@@ -202,14 +203,14 @@ def _number(value: int | str | None, missing: int = 0) -> int:
 
 
 class _Reader:
-    """Reads consecutive values, in the byte order and the widths of the file's version."""
+    """Reads consecutive values with the byte order and widths of the file's version."""
 
     def __init__(self, reader: RangeReader) -> None:
         if reader.take(4, "the first four bytes") != MAGIC:
             raise MalformedFileError("it does not begin with GGUF")
         self._reader = reader
         word = reader.take(4, "the version")
-        # Version 3 may be written by a machine of the other byte order, which shows in the version itself.
+        # Version 3 may be in the other byte order, which the version number itself shows.
         self._order = "<" if word[2:] == b"\0\0" else ">"
         self.version = self._unpack("I", word)
         if self.version not in VERSIONS:
@@ -218,11 +219,11 @@ class _Reader:
         self._texts, self._lists = MOST_TEXTS, MOST_LISTS
 
     def count(self, what: str) -> int:
-        """The next number of entries."""
+        """Reads a number of entries."""
         return self._number(self._length, what)
 
     def type(self, key: str) -> Type:
-        """The next type. Raises MalformedFileError for an unknown one; ``key`` is named in the message."""
+        """Reads a type. Raises MalformedFileError for an unknown one; the message contains ``key``."""
         number = self._number("I", key)
         try:
             return Type(number)
@@ -230,14 +231,14 @@ class _Reader:
             raise MalformedFileError(f"{key} has the unknown type {number}") from None
 
     def text(self, longest: int, what: str) -> str:
-        """The next text of at most ``longest`` bytes. Raises UnreadableError for a longer one."""
+        """Reads a text of at most ``longest`` bytes. Raises UnreadableError if it is longer."""
         size = self.count(what)
         if size > longest:
             raise UnreadableError(f"{what} has {size} bytes, more than {longest}")
         return self._reader.take(size, what).decode("utf-8", "replace")
 
     def value(self, kind: Type, key: str, depth: int = 0) -> int | str | None:
-        """A whole number or the beginning of a text; None for others, which are passed over."""
+        """Reads an integer or the beginning of a text; skips other values and returns None."""
         if kind is Type.STRING:
             size = self.count(key)
             kept = self._reader.take(min(size, 4 * LONGEST_TEXT), key)
@@ -250,17 +251,17 @@ class _Reader:
         return value if isinstance(value, int) else None
 
     def ends(self) -> None:
-        """Raises MalformedFileError where what was passed over last is not all there."""
+        """Raises MalformedFileError if the file ends before the last skipped value does."""
         self._reader.position -= 1
         self._reader.take(1, "its last value")
 
     @property
     def position(self) -> int:
-        """Bytes before the next value."""
+        """Position of the next value in bytes."""
         return self._reader.position
 
     def parameters(self, tensors: int) -> tuple[int, int]:
-        """What the next entries of the list of tensors add up to, and the bytes that their data has at least. Raises
+        """Reads the list of tensors. Returns their total number of weights, and the minimum size of their data. Raises
         MalformedFileError."""
         if tensors > MOST_TENSORS:
             raise UnreadableError(f"it declares {tensors} tensors, more than the limit")

@@ -1,7 +1,7 @@
 """Range reader: reads the beginning of a local or remote file in pieces, up to a limit. Pure.
 
-The parser of a header requests bytes, and the caller supplies them, from a disk or with a range request. Headers are
-untrusted: a length is trusted only as far as there are bytes.
+A header's parser requests bytes, and the caller supplies them, from a disk or with a range request. Headers are
+untrusted: a length is accepted only if the bytes actually exist.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import struct
 from collections.abc import Callable
 
 Read = Callable[[int, int], bytes]
-"""``read(offset, size)``: at most ``size`` bytes from ``offset`` on; fewer, or none, at the end of the file."""
+"""``read(offset, size)`` returns up to ``size`` bytes from ``offset`` on; fewer, or none, at the end of the file."""
 PIECE = 1 << 20
-"""Bytes to request at a time, at least: a request costs more than its bytes."""
+"""Minimum bytes per request, because a request costs more than its bytes."""
 FARTHEST = 1 << 62
-"""No file system goes further."""
+"""An offset beyond the limit of every file system."""
 
 
 class MalformedFileError(ValueError):
@@ -22,24 +22,24 @@ class MalformedFileError(ValueError):
 
 
 class TruncatedError(MalformedFileError):
-    """The file ends before what its header promises. The message names the place."""
+    """The file ends earlier than its header declares. The message names the place."""
 
 
 class UnreadableError(MalformedFileError):
-    """The file may be sound, but it is too much, or too far away, to be read. The message has the reason."""
+    """The file may be valid, but is too large, or too far away, to be read. The message has the reason."""
 
 
 class RangeReader:
-    """A position in a file, and the piece of it that was read last."""
+    """A position in a file, and the last piece read."""
 
     def __init__(self, read: Read, most: int) -> None:
-        """``most``: bytes that are read in all."""
+        """``most``: limit for the total number of bytes read."""
         self._read, self._remaining = read, most
         self._piece, self._start = b"", 0
         self.position = 0
 
     def take(self, size: int, what: str) -> bytes:
-        """Returns the next ``size`` bytes. Raises MalformedFileError if the file has no more, or a header is too
+        """Returns the next ``size`` bytes. Raises MalformedFileError if the file ends earlier or the header is too
         long."""
         begin = self.position - self._start
         if begin < 0 or begin + size > len(self._piece):
@@ -49,16 +49,16 @@ class RangeReader:
         return self._piece[begin : begin + size]
 
     def skip(self, size: int, what: str) -> None:
-        """Go on behind ``size`` bytes, which are not read. That they are there shows when something is read behind.
+        """Skips ``size`` bytes without reading them. Whether they exist is detected by the next read after them.
 
-        Raises MalformedFileError beyond any file's end.
+        Raises MalformedFileError for a position that no file can have.
         """
         self.position += size
         if self.position > FARTHEST:
             raise MalformedFileError(f"{what} would end beyond the largest possible file")
 
     def skip_texts(self, count: int, length: struct.Struct, what: str) -> None:
-        """Go on behind ``count`` texts, of which each is told by its ``length`` before it. There may be a million."""
+        """Skips ``count`` texts, each preceded by its length in the format ``length``. There may be a million."""
         piece, begin, size = self._piece, self.position - self._start, length.size
         for _unused in range(count):
             if not 0 <= begin <= len(piece) - size:

@@ -15,7 +15,7 @@ from slipway.artifacts.headers.range_reader import MalformedFileError, RangeRead
 from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 16 << 20
-"""Bytes of the documents that are read here."""
+"""Maximum size of the JSON document."""
 LONGEST_OF_FORMAT = 100_000_000
 LENGTH = 8
 METADATA = "__metadata__"
@@ -25,7 +25,8 @@ TYPE = re.compile(r"[A-Z][A-Z0-9_]{0,15}")
 MOST_TYPES = 16
 MOST_BYTES = 64 << 20
 MOST_FIELDS = 1 << 20
-"""Of all headers of one source. A tensor has four fields: the largest models have a hundred thousand tensors."""
+"""Maximum fields in all headers of one source. A tensor has four; the largest models have a hundred thousand
+tensors."""
 
 
 class _Tensor(msgspec.Struct, frozen=True):
@@ -39,20 +40,20 @@ class Safetensors(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
     tensor_count: int
     parameters: Mapping[str, int]
-    """Type such as ``BF16`` -> numbers of that type in all tensors."""
+    """Type such as ``BF16`` -> number of values of this type in all tensors."""
     size: int
-    """Bytes that the whole file has."""
+    """Size of the whole file in bytes."""
 
 
 class Budget:
-    """What reading the headers of one source may cost. It counts what is there rather than the time that it takes, so
-    that a slow machine says the same of a model as a fast one."""
+    """A limit for reading the headers of one source. It counts content instead of time, so that the result is the same
+    on slow and fast machines."""
 
     def __init__(self) -> None:
         self._bytes, self._fields = MOST_BYTES, MOST_FIELDS
 
     def spend(self, document: bytes) -> None:
-        """To be called before a document is parsed. Raises MalformedFileError where all together are too much."""
+        """Deducts a document; call it before parsing. Raises MalformedFileError if the limit is exceeded."""
         self._bytes -= len(document)
         self._fields -= document.count(b":")
         if self._bytes < 0 or self._fields < 0:
@@ -62,11 +63,11 @@ class Budget:
 def parse(
     read: Read, budget: Budget | None = None, shapes: dict[str, tuple[str, Sequence[int]]] | None = None
 ) -> Safetensors:
-    """The header of the file that ``read`` reads. Raises MalformedFileError for one that is not sound, and
-    UnreadableError for one that is beyond the limits here.
+    """Parses the header of the file that ``read`` reads. Raises MalformedFileError if it is invalid, and
+    UnreadableError if it exceeds the limits here.
 
-    ``size`` is what the header promises: a file of another size is cut off or has something else behind. ``budget``: of
-    the source, where the file is one of several. ``shapes`` gets the types and shapes of its tensors, by their names.
+    ``size`` of the result is the declared size: a file of another size is truncated or has extra bytes. ``budget``:
+    shared by the files of a source. ``shapes`` receives the types and shapes of the tensors, by name.
     """
     reader = RangeReader(read, LENGTH + LONGEST)
     length = int.from_bytes(reader.take(LENGTH, "the length of its header"), "little")
@@ -87,7 +88,7 @@ def parse(
             raise MalformedFileError(f"the tensor {name[:64]!r} has an impossible shape")
         if not TYPE.fullmatch(tensor.dtype):
             raise MalformedFileError(f"the tensor {name[:64]!r} has the unknown type {tensor.dtype[:64]!r}")
-        # A shape with a zero in it may have a product of thousands of digits on the way there.
+        # The product of a shape with a zero may have thousands of digits in between.
         count = 0 if 0 in tensor.shape else math.prod(tensor.shape)
         if count > LARGEST:
             raise MalformedFileError(f"the tensor {name[:64]!r} has an impossible shape")
@@ -114,7 +115,7 @@ def _tensors(document: bytes) -> dict[str, _Tensor]:
 
 
 def _data_size(tensors: Mapping[str, _Tensor]) -> int:
-    """Bytes behind the header. Tensors lie one behind the other, each where the one before ends."""
+    """Returns the bytes after the header. Tensors must follow one another without gaps."""
     end = 0
     for begin, following in sorted(tensor.data_offsets for tensor in tensors.values()):
         if begin != end or following < begin:

@@ -1,8 +1,9 @@
-"""Address policy: which addresses a loader may connect to for a file that a spec names (against request forgery). Pure.
+"""Address policy: the addresses to which a loader may connect for a file that a spec names (protects against request
+forgery). Pure.
 
-Without it, an author could make a pod reach what only the cluster can: the cloud's metadata service, the API server, a
-neighbour's database. Every address that a name resolves to is therefore checked when a connection is made, and only
-public ones are allowed unless the operator allows others.
+Without it, an author could make a pod access what only the cluster can reach: the cloud's metadata service, the API
+server, another tenant's database. So every address of a name is checked when a connection is made, and only public ones
+are allowed unless the operator allows others.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ BLOCKED: tuple[tuple[str, str], ...] = (
     ("fec0::/10", "a private address"),
     ("ff00::/8", "a multicast address"),
 )
-"""Network -> what it is, narrower networks first."""
+"""Network -> its description, narrower networks first."""
 METADATA = ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")
-"""Cloud metadata services, which hand out a machine's identity."""
+"""Cloud metadata services, which return the machine's credentials."""
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 EMBEDDING = (("::/96", 0), ("::ffff:0:0:0/96", 0), ("64:ff9b::/96", 0), ("2002::/16", 80))
-"""Networks of IPv6 addresses with an IPv4 address in them, and the bits behind that one."""
+"""IPv6 networks whose addresses contain an IPv4 address, and the number of bits after it."""
 
 HOST = re.compile(r"(\*\.)?\w([\w.-]*[\w.])?")
 
@@ -61,17 +62,17 @@ _V6: tuple[tuple[IPv6Network, str], ...] = tuple((IPv6Network(net), word) for ne
 
 
 class AddressPolicy(msgspec.Struct, frozen=True):
-    """The operator's exceptions: only public addresses are allowed otherwise."""
+    """The operator's exceptions to the rule that only public addresses are allowed."""
 
     allowed: tuple[str, ...] = ()
     """``host``, ``*.domain``, an address, or a network such as ``10.1.0.0/16``."""
     blocked: tuple[str, ...] = ()
-    """Networks that are always refused: the owner of an allowed name decides where it resolves to."""
+    """Networks that are always refused, because the owner of an allowed name decides about its addresses."""
     proxies: bool = False
-    """Whether this applies to proxies as well, where specs choose them."""
+    """Whether the policy also applies to proxies, because specs can choose them."""
 
     def refusal(self, host: str, address: str) -> str | None:
-        """Returns why ``address``, to which ``host`` resolves, is refused; None: it is allowed."""
+        """Returns why ``address`` of ``host`` is refused; None: allowed."""
         ip = _address(address)
         if ip is None:
             return f"{address!r} is not an address"
@@ -88,7 +89,7 @@ class AddressPolicy(msgspec.Struct, frozen=True):
         return None if word is None or self._allows(host, address) else word
 
     def refusal_of_name(self, host: str) -> str | None:
-        """The same for a host that is itself an address; None for a name, which is not resolved here."""
+        """Returns the same for a host that is itself an address; None for a name, which is not resolved here."""
         return self.refusal(host, bare(host)) if _address(bare(host)) else None
 
     def _allows(self, host: str, address: IPv4Address | IPv6Address) -> bool:
@@ -96,23 +97,23 @@ class AddressPolicy(msgspec.Struct, frozen=True):
 
 
 def bare(host: str) -> str:
-    """A host in the form in which it is compared: lower case, without brackets and final dot."""
+    """Returns a host in the form for comparisons: lower case, without brackets and trailing dot."""
     return host.removeprefix("[").removesuffix("]").rstrip(".").lower()
 
 
 def faults(rules: Sequence[str]) -> list[str]:
-    """The exceptions that are neither a host, a ``*.domain``, an address nor a network."""
+    """Returns the exceptions that are neither a host, a ``*.domain``, an address nor a network."""
     return [rule for rule in rules if not (HOST.fullmatch(rule.strip()) or _network(rule.strip()))]
 
 
 def network_faults(networks: Sequence[str]) -> list[str]:
-    """Those that are neither a network nor an address."""
+    """Returns the texts that are neither a network nor an address."""
     return [network for network in networks if _network(network.strip()) is None]
 
 
 def without_metadata(policy: AddressPolicy | None) -> AddressPolicy:
-    """``policy``, or one that allows everything, without the clouds' metadata services: what asks as a tenant is not
-    to be taken for the machine that it runs on."""
+    """Returns ``policy``, or one that allows everything, without cloud metadata services: a tenant's request must not
+    get the machine's identity."""
     given = policy or AddressPolicy(allowed=EVERYWHERE)
     return msgspec.structs.replace(given, blocked=(*given.blocked, *METADATA))
 
@@ -138,7 +139,7 @@ def _holds(network: IPv4Network | IPv6Network | None, address: IPv4Address | IPv
 
 
 def _forms(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """The address, and the IPv4 address in it that it leads to."""
+    """Yields the address, and any embedded IPv4 address to which it leads."""
     yield address
     for network, behind in _EMBEDDING:
         if address in network and address not in IPv6Network("::/127"):
@@ -146,7 +147,8 @@ def _forms(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Add
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Without a zone. An IPv4 address that is mapped into IPv6 is the IPv4 address, as the system connects to that."""
+    """Parses an address, without its zone. An IPv4-mapped IPv6 address becomes the IPv4 address, because the system
+    connects to that one."""
     try:
         ip = ip_address(text.partition("%")[0])
     except ValueError:

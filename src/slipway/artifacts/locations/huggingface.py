@@ -1,5 +1,4 @@
-"""The Hugging Face Hub as a source: references to it, a process's variables for it, and the meaning of its errors.
-Pure."""
+"""The Hugging Face Hub as a source: references to it, environment variables for it, and its error codes. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ import msgspec
 from slipway.artifacts.locations.paths import fault_inside
 
 TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
-"""The variable that llama.cpp and today's clients of the hub read."""
+"""The variable that llama.cpp and current clients of the Hub read."""
 OLD_TOKEN = "HUGGINGFACE_HUB_TOKEN"  # noqa: S105 - the variable's name
-"""The variable of older clients of the hub; llama.cpp does not read it."""
+"""The variable of older clients of the Hub; llama.cpp does not read it."""
 SECRET_KEYS = ("token", TOKEN, "HUGGING_FACE_HUB_TOKEN")
-"""Keys under which a Secret may have a token; the first that it has counts."""
+"""Possible keys for the token in a Secret; the first existing one counts."""
 CANDIDATE = "SLIPWAY_HUB_TOKEN_"
-"""Prefix of the variables of a loader with what those keys have, by their place: a container's variable has one source,
-and no default."""
+"""Prefix of a loader's variables with the values of these keys, numbered in their order, because a variable of a
+container has a single source and no fallback."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,254}")
 SOME_REPOSITORY = "a repository such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
@@ -30,9 +29,9 @@ OTHER_HOSTS = re.compile(
     r"|hf-mirror\.com)|localhost:[0-9]{1,5}",
     re.IGNORECASE | re.ASCII,
 )
-"""Where images, code and models of others are: no owner on the hub has such a name. ``localhost`` alone can be one."""
+"""Hosts of images, code and other models; none of them is a valid owner on the Hub. Only ``localhost`` could be one."""
 NOT_MODELS = ("datasets", "spaces", "api", "docs", "models", "blog", "papers", "collections", "settings", "join")
-"""First parts of the hub's addresses that are no owner's name."""
+"""First path components of the Hub that are not owners."""
 FILE_PAGES = ("resolve", "blob", "raw")
 
 
@@ -42,19 +41,19 @@ OTHER_WORDS = re.compile(
     rf"(?P<repository>{NAME_PART}/{NAME_PART})(?::(?P<quantization>[\w.-]{{1,64}}))?(?:[/?#@].*)?",
     re.IGNORECASE | re.ASCII,
 )
-"""How browsers, llama.cpp and Ollama write the name of a repository: with its host, and with a quantization."""
+"""The syntax of browsers, llama.cpp and Ollama for a repository: with its host, or with a quantization."""
 LONGEST_NAME = 1024
 
 
 class ForeignName(msgspec.Struct, frozen=True):
-    """The meaning of a name in the syntax of another tool."""
+    """The parts of a name in another tool's syntax."""
 
     repository: str
     quantization: str = ""
 
 
 def parse_foreign_name(text: str) -> ForeignName | None:
-    """Parses a name in the syntax of another tool. Returns None if it has no such syntax or no meaning."""
+    """Parses a name in another tool's syntax. Returns None if it has no such syntax or no meaning."""
     match = OTHER_WORDS.fullmatch(text) if len(text) <= LONGEST_NAME else None
     if match is None or text == match["repository"] or is_host(match["repository"].partition("/")[0]):
         return None
@@ -62,12 +61,12 @@ def parse_foreign_name(text: str) -> ForeignName | None:
 
 
 def is_host(word: str) -> bool:
-    """Whether the first part of a name is the hub itself, and no owner."""
+    """Whether the first part of a name is the Hub's host instead of an owner."""
     return word.partition(":")[0].rstrip(".").lower() in HOSTS
 
 
 def fault_of_host(text: str) -> str:
-    """The sentence that a name begins with a host that is not the hub; empty: it does not."""
+    """Returns the message for a name that begins with a host other than the Hub; empty: it does not."""
     host = text.removeprefix("hf://").partition("/")[0]
     name, colon, port = host.partition(":")
     other = any(OTHER_HOSTS.fullmatch(one) for one in (name.rstrip("."), f"{name.rstrip('.')}{colon}{port}"))
@@ -75,8 +74,8 @@ def fault_of_host(text: str) -> str:
 
 
 def what_to_write(text: str, before: str = "") -> str:
-    """The end of a message about a name in the words of another tool; empty: it is none. ``before``: what a name begins
-    with in this field."""
+    """Returns the end of a message that suggests the correct name, for a name in another tool's syntax; empty for any
+    other. ``before``: prefix of names in this field."""
     name = parse_foreign_name(text)
     if name is None:
         return ""
@@ -85,7 +84,7 @@ def what_to_write(text: str, before: str = "") -> str:
 
 
 class HuggingFaceFile(msgspec.Struct, frozen=True):
-    """One file of a model repository at its default branch."""
+    """A file in a model repository, in its default branch."""
 
     repository: str
     """``owner/name``."""
@@ -96,8 +95,8 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
         return f"hf:{self.repository}/{self.file}"
 
     def fault(self, repository: str, file: str) -> str | None:
-        """What is wrong with this name, or None; by the names of the two fields that have it. Caught here, as engines
-        report it only after minutes or not at all."""
+        """Returns what is wrong with the name, or None; the message uses the given names of the two fields. Checked
+        here, because engines report it only after minutes or never."""
         if elsewhere := fault_of_host(self.repository):
             return f"{repository}: {elsewhere}."
         if not REPOSITORY.fullmatch(self.repository) or is_host(self.repository.partition("/")[0]):
@@ -110,14 +109,14 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
 
 
 def environment(endpoint: str, home: str = "") -> dict[str, str]:
-    """Returns variables that place the hub's cache below ``home`` and, if ``endpoint`` is set, use a mirror of the
-    hub."""
+    """Returns variables that store the Hub's cache below ``home`` and, if ``endpoint`` is set, use a mirror of the
+    Hub."""
     place = {"HOME": home, "HF_HOME": f"{home}/huggingface"} if home else {}
     return {**place, "HF_ENDPOINT": endpoint} if endpoint else place
 
 
 def candidates(secret_keys: Sequence[str] = SECRET_KEYS) -> dict[str, str]:
-    """Variable -> key of the Secret."""
+    """Returns variable -> key of the Secret."""
     return {f"{CANDIDATE}{place}": key for place, key in enumerate(secret_keys)}
 
 
@@ -128,7 +127,7 @@ def chosen_token(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class HubReference(msgspec.Struct, frozen=True):
-    """A repository of the hub, or one of its files."""
+    """A repository of the Hub, or a file in it."""
 
     repository: str
     """``owner/name``."""
@@ -143,8 +142,8 @@ class HubReference(msgspec.Struct, frozen=True):
 
 
 def reference(words: Sequence[str], shown: str) -> HubReference:
-    """``owner``, ``name[@revision]``, then the path of a file, which may end with ``@revision`` instead. Raises
-    ValueError; ``shown``: the text that all this comes from."""
+    """Parses the path components ``owner``, ``name[@revision]`` and a file's path, which may end with ``@revision``
+    instead. Raises ValueError; ``shown``: the original text for messages."""
     if is_host(words[0]):
         words = page_of("/".join(words[1:]), shown) or words
     if elsewhere := fault_of_host("/".join(words)):
@@ -171,8 +170,8 @@ def reference(words: Sequence[str], shown: str) -> HubReference:
 
 
 def page_of(path: str, shown: str) -> list[str] | None:
-    """What the address of a page says, as ``reference`` takes it: of a repository, or of one of its files. None: a
-    file of a repository that has no owner. Raises ValueError."""
+    """Converts the path of a web page, of a repository or a file, to the components for ``reference``. None: a file of
+    a repository without an owner. Raises ValueError."""
     words = [unquote(part) for part in path.strip("/").split("/")]
     if len(words) > 1 and words[1] in FILE_PAGES and words[0] not in NOT_MODELS:
         return None
@@ -191,16 +190,16 @@ REFUSALS = (
     (404, "the hub has no such repository or file. Check their names in the spec"),
     (429, "the hub limits requests for now; the pod retries automatically"),
 )
-"""HTTP status -> what a person can do about it."""
+"""HTTP status -> what the user can do about it."""
 
 
 def passes(status: int) -> bool:
-    """Whether the hub may well answer otherwise in a moment."""
+    """Whether the Hub may answer differently after a while."""
     return status == 429 or status >= 500
 
 
 def explain_status(status: int) -> str:
-    """What a person can do about an HTTP status of the hub."""
+    """Returns what the user can do about an HTTP status of the Hub."""
     if status >= 500:
         return "the hub has an internal error; the pod retries automatically"
     return next((text for code, text in REFUSALS if code == status), "the hub rejected the download")

@@ -1,5 +1,4 @@
-"""Pages of models: translates the address of a page on the Hugging Face Hub or in Ollama's library into a source.
-Pure."""
+"""Model pages: converts the URL of a page on the Hugging Face Hub or in Ollama's library into a source. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +14,18 @@ from slipway.artifacts.locations.redaction import redact_url
 Provider = Literal["HuggingFace", "Ollama"]
 OLLAMA = ("ollama.com", "www.ollama.com")
 OLLAMA_ENDPOINT = "OLLAMA_ENDPOINT"
-"""Variable of a loader: a mirror of Ollama's registry."""
+"""Variable of a loader with the address of a mirror of Ollama's registry."""
 PAGES = ("tree", *huggingface.FILE_PAGES)
-"""Third parts of the hub's addresses, behind which a revision stands."""
+"""Third path components on the Hub that are followed by a revision."""
 NAME, TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"), re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 class UnsupportedError(ValueError):
-    """The address names no model. The message says why."""
+    """The URL does not name a model. The message has the reason."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Whose model it is, and the model."""
+    """The provider of a model, and the model."""
 
     provider: Provider
     source: str
@@ -34,13 +33,13 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def provider_of(url: str) -> Provider | None:
-    """Whose model it is, be it one that can be had or not."""
+    """Returns the model's provider, even if the URL does not name an available model."""
     host = _split(url).hostname
     return "HuggingFace" if host in huggingface.HOSTS else "Ollama" if host in OLLAMA else None
 
 
 def parse(url: str) -> Page:
-    """Raises UnsupportedError."""
+    """Parses the URL of a page. Raises UnsupportedError."""
     parts, provider = _split(url), provider_of(url)
     if not url.isprintable() or parts.scheme != "https" or provider is None:
         advice = huggingface.what_to_write(url, "https://huggingface.co/")
@@ -52,7 +51,7 @@ def parse(url: str) -> Page:
 
 
 def _of_hub(words: list[str], revision: str, shown: str) -> Page:
-    """The first two parts are the repository; what follows a revision is one of its files, and makes no difference."""
+    """Parses a page of the Hub. The first two components are the repository; the file after a revision is ignored."""
     if not revision and words[2:3] and words[2] in PAGES:
         rest = words[3:]
         revision = "/".join(rest[: 3 if rest[:1] == ["refs"] else 1])

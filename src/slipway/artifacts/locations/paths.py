@@ -1,10 +1,10 @@
-"""Paths that must stay inside a repository, a bucket, a claim or a folder of a node. Pure."""
+"""Paths that must stay inside a repository, bucket, claim or node directory. Pure."""
 
 from __future__ import annotations
 
 
 def fault_inside(path: str) -> str:
-    """What is wrong with such a path; empty: nothing."""
+    """Returns what is wrong with such a path; empty: nothing."""
     if path.startswith("/"):
         return "begins with a slash"
     if any(part in ("", ".", "..") for part in path.split("/")):

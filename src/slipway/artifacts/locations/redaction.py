@@ -1,4 +1,4 @@
-"""Redaction: addresses without credentials, for statuses and logs. Pure."""
+"""Redaction: removes credentials from URLs, for statuses and logs. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ WEB = ("http", "https")
 
 
 def redact_url(url: str) -> str:
-    """The URL without what may be secret in it: for web addresses user information, and the query, which may sign it.
-    Others have no secrets."""
+    """Returns the URL without possible secrets: for web addresses without user information and query, which may be a
+    signature. Other URLs have no secrets."""
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in WEB:
         return url

@@ -1,4 +1,4 @@
-"""Weights: the location of a model as an engine's command line names it. Pure."""
+"""Weights: the location of a model in an engine's command line. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from slipway.artifacts.locations.huggingface import HuggingFaceFile
 
 FETCHED = ("hf", "s3", "gs", "oss")
-"""Schemes of the urls that the loader fetches, whatever engine they are for."""
+"""Schemes of URLs that the loader downloads, for every engine."""
 
 
 class HubRepository(msgspec.Struct, frozen=True):
-    """A repository of the Hugging Face hub that the engine downloads itself."""
+    """A repository of the Hugging Face Hub that the engine downloads itself."""
 
     reference: str
     """``owner/name``, for GGUF files with ``:quantization``."""
@@ -24,17 +24,17 @@ class MountedFolder(msgspec.Struct, frozen=True):
 
     path: str
     model: str = ""
-    """The one of several models in it that is meant: a file's name, or what the engine calls it."""
+    """The model to use if there are several: a file's name, or the engine's name for it."""
 
 
 class BucketFolder(msgspec.Struct, frozen=True):
-    """A folder of a bucket that the engine reads itself: ``s3://bucket/path``."""
+    """A bucket directory that the engine reads itself: ``s3://bucket/path``."""
 
     url: str
 
 
 class Unnamed(msgspec.Struct, frozen=True):
-    """Weights of which the engine is told nothing: they are in its image, or the user's arguments name them."""
+    """Weights that are not in the engine's arguments: they are in its image, or the user's arguments name them."""
 
 
 class OllamaModel(msgspec.Struct, frozen=True):
@@ -42,9 +42,9 @@ class OllamaModel(msgspec.Struct, frozen=True):
 
     reference: str
     insecure: bool = False
-    """Whether the registry speaks plain HTTP or has a certificate that nobody knows."""
+    """Whether the registry uses plain HTTP or an untrusted certificate."""
     pull: bool = True
-    """False: it is in the image."""
+    """False: the model is in the image."""
 
 
 Weights = HuggingFaceFile | HubRepository | MountedFolder | BucketFolder | OllamaModel | Unnamed

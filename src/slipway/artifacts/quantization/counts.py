@@ -1,4 +1,4 @@
-"""Quantization: how many weights the tensors of a model hold, by the method of each group of them. Pure.
+"""Quantization: counts the weights in a model's tensors, by the method of each group. Pure.
 
 Scales, zero points and lookup tables are not weights: a tensor's name identifies them, and often its type.
 """
@@ -15,35 +15,35 @@ from slipway.artifacts.quantization import name_patterns
 from slipway.artifacts.quantization.tensor_names import is_auxiliary, module_of
 
 Rates = Mapping[str, Fraction]
-"""Type of a tensor -> the weights that one of its numbers holds."""
+"""Tensor type -> number of weights per value."""
 Shapes = Mapping[str, tuple[str, Sequence[int]]]
-"""Tensor -> its type and its shape."""
+"""Tensor name -> type and shape."""
 FLOATS = frozenset(("F64", "F32", "F16", "BF16", "C64"))
 FP8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
 POWERS = "F8_E8M0"
-"""The type of powers of two: scales, never weights."""
+"""The type for powers of two, which are always scales."""
 SMALL = frozenset((*FP8, "F4", "F6_E2M3", "F6_E3M2"))
 OTHERS = frozenset(("I64", "U64", "BOOL"))
-"""Types of indexes and masks, which a model has with or without a quantization."""
+"""Types of indexes and masks, which also occur in unquantized models."""
 MOST_PARTS, MOST_PATTERNS = 32, 128
-"""Of the name of a module that are looked at, and of all groups together."""
+"""Maximum components of a module name to compare, and maximum patterns of all groups."""
 MOST_PARAMETERS = (1 << 63) - 1
 FEW = 1000
-"""One number in so many may be of a type of which nothing is known: buffers have such, too."""
+"""One value in this many may have an unknown type, because buffers may have one."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights that are kept in one way."""
+    """Weights with the same encoding."""
 
     rates: Rates
     scales: Mapping[str, Fraction] = {}
-    """Type that scales have -> scales per weight; only where that is fixed by the format."""
+    """Scale type -> scales per weight; only if the format fixes it."""
     names: frozenset[str] = frozenset()
-    """Of its modules, or the ends of their names from a dot on."""
+    """Names of its modules, or suffixes of them that follow a dot."""
     patterns: tuple[str, ...] = ()
-    """Wildcard patterns of the names of its modules."""
+    """Wildcard patterns for the names of its modules."""
     rest: bool = False
-    """Whether it may have any module that no other group names."""
+    """Whether it may contain any module that no other group names."""
 
     def has(self, module: str) -> bool:
         """Whether the group names a module."""
@@ -58,18 +58,18 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is quantized."""
 
     groups: tuple[Group, ...] = ()
-    """Empty: it is not known how."""
+    """Empty: unknown."""
     apart: bool = True
-    """Whether no zero point or scale has a type that quantized weights have, so that types alone tell them apart."""
+    """Whether zero points and scales never have a type of quantized weights, so that types alone distinguish them."""
 
     def rate(self, module: str, type_: str) -> Fraction | None:
-        """Weights in each number of a tensor; None: unknown."""
+        """Returns the weights per value of a tensor; None: unknown."""
         own = [group for group in self.groups if group.has(module)]
         return _same(group.rates.get(type_) for group in own or [group for group in self.groups if group.rest])
 
 
 def merged(groups: Iterable[Group]) -> tuple[Group, ...]:
-    """The same in as few groups as there are ways to keep weights: a configuration may name thousands of layers."""
+    """Merges groups with the same encoding, because a configuration may list thousands of layers."""
     by_way: dict[tuple[object, ...], list[Group]] = {}
     for group in groups:
         by_way.setdefault((*sorted(group.rates.items()), *sorted(group.scales.items()), group.rest), []).append(group)
@@ -92,14 +92,14 @@ class Counted(msgspec.Struct, frozen=True):
     parameters: int
     exact: bool
     complete: bool = True
-    """False: what the numbers of some tensors hold is not known; they count as one weight each."""
+    """False: the encoding of some tensors is unknown; each of their values counts as one weight."""
 
 
 UNKNOWN = Scheme()
 
 
 def by_names(scheme: Scheme, tensors: Shapes) -> Counted:
-    """The parameters in all tensors of a quantized model."""
+    """Counts the parameters in all tensors of a quantized model."""
     total, odd = Fraction(0), 0
     for name, (type_, shape) in tensors.items():
         if not is_auxiliary(name) and type_ != POWERS:
@@ -111,7 +111,7 @@ def by_names(scheme: Scheme, tensors: Shapes) -> Counted:
 
 
 def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
-    """The parameters where no more is known than type -> numbers of that type."""
+    """Counts the parameters if only the number of values per type is known."""
     if scheme is None:
         numbers, odd = sum(tensors.values()), sum(count for type_, count in tensors.items() if _may_hold_several(type_))
         few = odd * FEW <= numbers
@@ -132,23 +132,23 @@ def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
     complete = odd * FEW <= total
     for type_, share in scales.items():
         if any(group.rates.get(type_) == 1 for group in scheme.groups) and type_ in tensors:
-            # Scales of one group, and weights of another.
+            # The type is used for scales of one group and weights of another.
             total, exact = total + max(Fraction(0), tensors[type_] - packed * share), False
     return _counted(total, exact=exact and complete, complete=complete)
 
 
 def _counted(total: Fraction, *, exact: bool, complete: bool) -> Counted:
-    """No more than a report can hold."""
+    """Limits the number to what a report can hold."""
     return Counted(min(int(total), MOST_PARAMETERS), exact=exact and total <= MOST_PARAMETERS, complete=complete)
 
 
 def _rate_of(scheme: Scheme, name: str, type_: str, shape: Sequence[int], tensors: Shapes) -> Fraction | None:
     module, leaf = module_of(name), name.rpartition(".")[2]
-    if leaf == "q_weight" and f"{module}.q_invperm" in tensors and shape:  # exl2: its rows differ in their bits
+    if leaf == "q_weight" and f"{module}.q_invperm" in tensors and shape:  # exl2: bits differ between rows
         return Fraction(math.prod(tensors[f"{module}.q_invperm"][1]) * shape[-1], max(1, math.prod(shape)))
     if leaf == "trellis" and len(shape) == 3:  # exl3: tiles of 16 by 16 weights
         return Fraction(256, max(1, shape[2]))
-    if f"{name}.absmax" in tensors:  # bitsandbytes may keep its bytes in numbers of any type
+    if f"{name}.absmax" in tensors:  # bitsandbytes may store its bytes in values of any type
         return Fraction(tensor_bits(type_), 4)
     if type_ in FLOATS or type_ in SMALL or type_ in OTHERS:
         return Fraction(1)
@@ -156,7 +156,7 @@ def _rate_of(scheme: Scheme, name: str, type_: str, shape: Sequence[int], tensor
 
 
 def tensor_bits(type_: str) -> int:
-    """Bits of a number of this type; 8 for types without a number in their name."""
+    """Returns the bits of a type; 8 for types without a number in their name."""
     digits = "".join(character for character in type_.partition("_")[0] if character.isdigit())
     return int(digits or 8)
 

@@ -1,7 +1,7 @@
-"""Quantization methods: how many weights a number holds, according to the configuration of each method. Pure.
+"""Quantization methods: the number of weights per value, according to the configuration of each method. Pure.
 
-It follows from the method, its format and the bits of a tensor's group. It is unknown if the configuration does not
-state it.
+It depends on the method, its format and the bits of a tensor's group. It is unknown if the configuration does not
+define it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MOST_GROUPS = 4096
 MOST_BITS = 16
 WILD = frozenset("*?[")
 EXPERTS = "expert_dtype"
-"""Field next to the quantization of FP8: the type of the experts, if it differs."""
+"""Field next to FP8 quantization with the type of the experts, if it differs."""
 OF_EXPERTS = ("*.experts", "*.experts.*")
-"""Their modules. Shared experts are not among them."""
+"""Patterns for modules of experts, without shared experts."""
 
 
 def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Scheme | None:
-    """By a config.json, and its parts. None: the model is not quantized."""
+    """Returns the quantization of a config.json and its components. None: the model is not quantized."""
     settings = stated(configuration, parts)
     if not settings:
         return None
@@ -40,7 +40,7 @@ def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any
 
 
 def stated(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
-    """What a configuration says of its quantization; empty: nothing."""
+    """Returns the quantization settings of a configuration; empty: none."""
     for place in (configuration, *parts):
         for name in ("quantization_config", "compression_config", "quantization"):
             settings = place.get(name)
@@ -50,7 +50,7 @@ def stated(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] 
 
 
 def bits_in(settings: Mapping[str, Any], *more: str) -> int:
-    """Bits of a weight; 0: not said."""
+    """Returns the bits per weight; 0: not defined."""
     for name in (*more, "bits", "w_bit", "wbits", "num_bits", "nbits", "weight_bits"):
         value = settings.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 2:
@@ -60,7 +60,7 @@ def bits_in(settings: Mapping[str, Any], *more: str) -> int:
     return 0
 
 
-# How numbers hold weights
+# How values encode weights
 
 
 def _whole() -> Rates:
@@ -73,7 +73,8 @@ def _bytes(bits: int) -> Rates:
 
 
 def _words(bits: int, *, dense: bool = False) -> Rates:
-    """``dense``: weights lie across the borders of numbers where their bits do not divide 32."""
+    """Returns the weights per 32-bit value. ``dense``: weights may cross the boundary between two values if their bits
+    do not divide 32."""
     if not 0 < bits <= 8:
         return {}
     rate = Fraction(32, bits) if dense else Fraction(32 // bits)
@@ -81,12 +82,13 @@ def _words(bits: int, *, dense: bool = False) -> Rates:
 
 
 def _fp4(size: int) -> tuple[Rates, Mapping[str, Fraction]]:
-    """Two weights in a byte, and a scale of 8 bits for each block of ``size``."""
+    """Returns the rates for two weights per byte, with an 8-bit scale for each block of ``size``."""
     return {"U8": Fraction(2), "I8": Fraction(2), "F4": Fraction(1)}, {"F8_E4M3": Fraction(1, size)}
 
 
 def _build_group(targets: Sequence[str] | None, rates: Rates, scales: Mapping[str, Fraction] | None = None) -> Group:
-    """Builds a group. ``targets``: names and wildcard patterns of modules. Empty: all others. None: unknown, so any."""
+    """Builds a group. ``targets``: names and wildcard patterns of modules. Empty: all others. None: unknown, so any
+    module."""
     patterns = tuple(one for one in targets or () if WILD & set(one[: name_patterns.LONGEST]))
     names = frozenset(targets or ()).difference(patterns)
     return Group(rates=rates, scales=scales or {}, names=names, patterns=patterns, rest=not targets)
@@ -96,11 +98,11 @@ def _scheme(groups: Sequence[Group], *, apart: bool = True) -> Scheme:
     return Scheme(groups=merged(groups), apart=apart)
 
 
-# What the configurations of each method say
+# The configurations of each method
 
 
 def _gptq(settings: Mapping[str, Any]) -> Scheme:
-    """GPTQ, AWQ and what keeps its weights as they do."""
+    """Handles GPTQ, AWQ and methods with the same encoding."""
     dense = not _begins(_word(settings.get("quant_method")), ("awq",))
     bits = bits_in(settings) or (0 if dense else 4)
     others = [
@@ -119,25 +121,25 @@ def _bitsandbytes(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _mxfp4(_settings: Mapping[str, Any]) -> Scheme:
-    """Blocks of 32 weights in 16 bytes, and one byte of scale for each."""
+    """Handles blocks of 32 weights in 16 bytes, with a one-byte scale for each."""
     return _scheme((_build_group((), {"U8": Fraction(2)}, {"U8": Fraction(1, 32)}),), apart=False)
 
 
 def _eight(_settings: Mapping[str, Any]) -> Scheme:
-    """A weight in each number."""
+    """Handles one weight per value."""
     return _scheme((_build_group((), _whole()),))
 
 
 def _fp8(settings: Mapping[str, Any]) -> Scheme:
-    """A weight in each number of eight bits. Experts of four bits lie in whole numbers, two in each byte, and their
-    scales are powers of two."""
+    """Handles one weight per 8-bit value. 4-bit experts use integers, two weights per byte, and scales that are powers
+    of two."""
     small = dict.fromkeys(SMALL, Fraction(1))
     packed = _build_group(OF_EXPERTS, small | {"I8": Fraction(2), "U8": Fraction(2)})
     return _scheme((_build_group((), small), *([packed] if _word(settings.get(EXPERTS)) in ("fp4", "mxfp4") else [])))
 
 
 def _mxfp8(_settings: Mapping[str, Any]) -> Scheme:
-    """A byte of scale for each block of 32 weights."""
+    """Handles a one-byte scale for each block of 32 weights."""
     return _scheme((_build_group((), *_algorithm("mxfp8", {})),))
 
 
@@ -160,7 +162,7 @@ def _modelopt(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _algorithm(algorithm: str, own: Mapping[str, Any]) -> tuple[Rates, Mapping[str, Fraction]]:
-    """Of NVIDIA's model optimizer."""
+    """Returns the rates and scales for an algorithm of NVIDIA's Model Optimizer."""
     size = own.get("group_size")
     if "mxfp8" in algorithm:
         return dict.fromkeys(FP8, Fraction(1)), {"U8": Fraction(1, 32)}
@@ -174,7 +176,7 @@ def _algorithm(algorithm: str, own: Mapping[str, Any]) -> tuple[Rates, Mapping[s
 
 
 def _compressed(settings: Mapping[str, Any]) -> Scheme:
-    """compressed-tensors: the format is the group's, or else that of all."""
+    """Handles compressed-tensors: the format is that of the group, or else of the whole model."""
     groups, shared, apart = [], _word(settings.get("format")), True
     for _name, group in _entries(settings.get("config_groups")):
         weights = group.get("weights")
@@ -255,7 +257,7 @@ def _quanto(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _torchao(settings: Mapping[str, Any]) -> Scheme:
-    """Its types hold weights of 8 bits in one number each; those of 4 bits have several layouts."""
+    """Handles torchao: 8-bit weights use one value each; those of 4 bits have several layouts."""
     kind = settings.get("quant_type")
     text = repr(kind).lower()[:4096]
     if "int4" in text or "uintx" in text or "intx" in text:
@@ -264,7 +266,7 @@ def _torchao(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _aqlm(settings: Mapping[str, Any]) -> Scheme:
-    """Each code stands for a piece of a row."""
+    """Handles AQLM: each code represents a piece of a row."""
     inside, outside, books = (
         bits_in({"bits": settings.get(name)}) for name in ("in_group_size", "out_group_size", "num_codebooks")
     )
@@ -287,7 +289,7 @@ def _mlx(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _exl2(settings: Mapping[str, Any]) -> Scheme:
-    """Rows differ in their bits; the configuration states the average."""
+    """Handles exl2: bits differ between rows; the configuration has the average."""
     bits = settings.get("bits")
     if not isinstance(bits, int | float) or isinstance(bits, bool) or not 1 <= bits <= MOST_BITS:
         return UNKNOWN
@@ -311,11 +313,11 @@ READERS: Sequence[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Scheme]]]
     (("bitnet",), _bitnet),
     (("exl2",), _exl2),
 )
-"""Beginnings of the names of methods -> who reads their configuration."""
+"""Prefixes of method names -> the function that reads their configuration."""
 
 
 def _reader_without_method(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Scheme] | None:
-    """By the fields that only one method has."""
+    """Detects the method by fields that only one method has."""
     if any(settings.get(name) is True for name in ("load_in_4bit", "load_in_8bit")):
         return _bitsandbytes
     if isinstance(settings.get("config_groups"), Mapping):
@@ -334,7 +336,8 @@ def _entries(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _targets(value: Any) -> tuple[str, ...] | None:
-    """Wildcard patterns of a group of compressed-tensors. Classes of layers mean all layers."""
+    """Returns the wildcard patterns of a compressed-tensors group; None: unknown. Layer classes stand for all
+    layers."""
     patterns: list[str] = []
     for one in value[:MOST_GROUPS] if isinstance(value, list) else ():
         if not isinstance(one, str):

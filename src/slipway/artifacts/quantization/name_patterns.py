@@ -1,7 +1,7 @@
-"""Name patterns: which tensors belong to a group of a quantization, by the patterns in its configuration. Pure.
+"""Name patterns: selects the tensors of a quantization group, by the patterns in its configuration. Pure.
 
-They are untrusted regular expressions, whose matching may take forever. The few features that occur in practice become
-wildcards. An expression with any other feature is not supported.
+These are untrusted regular expressions, whose evaluation may take forever. The few features used in practice are
+converted to wildcards. An expression with any other feature is not supported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 LONGEST = 512
 MOST = 64
-"""Wildcard patterns that one expression may become."""
+"""Maximum wildcard patterns for one expression."""
 _TOKEN = re.compile(
     r"(?P<many>(?:\.|\\d|\\w|\[0-9\]|\[\\d\])[*+]\??)|(?P<one>\.|\\d|\\w|\[0-9\])|\\(?P<escaped>[.\-_/])"
     r"|(?P<literal>[A-Za-z0-9_\-/:]+)|\((?:\?:)?(?P<choice>[A-Za-z0-9_\-|\\.]+)\)"
@@ -20,7 +20,8 @@ _TOKEN = re.compile(
 
 
 def wildcards(expression: str) -> tuple[str, ...] | None:
-    """Wildcard patterns for the texts that begin as a regular expression says. None: it is not understood."""
+    """Converts a regular expression, which matches the beginning of a text, to wildcard patterns. None: not
+    supported."""
     text = expression.removeprefix("^")
     ends = text.endswith("$") and not text.endswith("\\$")
     text = text[:-1] if ends else text
@@ -39,7 +40,7 @@ def wildcards(expression: str) -> tuple[str, ...] | None:
 
 
 def fits(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name is one of those that wildcard patterns mean."""
+    """Whether a name matches one of the wildcard patterns."""
     return any(len(pattern) <= LONGEST and fnmatchcase(name, pattern) for pattern in patterns)
 
 

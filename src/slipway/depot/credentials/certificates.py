@@ -1,7 +1,7 @@
 """Certificates: the depot's own authority, and the certificates that it issues to registry and depot. Pure.
 
-A renewed certificate of the authority has the same key and name as its predecessor, so that clients with either one
-trust certificates that the other signed.
+A renewed CA certificate has the same key and name as its predecessor, so clients with either of them trust certificates
+signed by the other.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "slipway-depot")])
 AUTHORITY_LIFE, AUTHORITY_LEAST = timedelta(days=3650), timedelta(days=730)
-"""For how long the authority's certificate is good, and how long it must still be."""
+"""Lifetime of the CA certificate, and the remaining lifetime at which it is renewed."""
 LIFE, LEAST = timedelta(days=365), timedelta(days=90)
-"""The same of what it signs."""
+"""The same for certificates that it signs."""
 BACK = timedelta(hours=1)
-"""By which certificates are dated back, for clocks that are late."""
+"""How far certificates are backdated, for clocks that are slow."""
 
 
 class Pair(NamedTuple):
-    """A certificate and its private key, as PEM."""
+    """A certificate and its private key in PEM format."""
 
     certificate: bytes
     key: bytes
 
 
 class UnreadableError(ValueError):
-    """It is no certificate with its key. The message shows nothing of it."""
+    """The certificate or its key is invalid. The message does not quote them."""
 
 
 def authority(now: datetime, before: Pair | None) -> Pair:
-    """The authority's pair: the one before while it is good for long enough, else one that continues it.
+    """Returns the CA's pair: the existing one if it is valid for long enough, otherwise a renewed one.
 
-    Raises UnreadableError where the one before cannot be read.
+    Raises UnreadableError if the existing one is invalid.
     """
     if before is None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -69,7 +69,8 @@ def authority(now: datetime, before: Pair | None) -> Pair:
 
 
 def server(issuer: Pair, names: Sequence[str], now: datetime) -> Pair:
-    """A server's pair for these DNS names and addresses. Raises UnreadableError, ValueError for a name that is none."""
+    """Issues a server's pair for these DNS names and addresses. Raises UnreadableError, or ValueError for an invalid
+    name."""
     certificate, issuing_key = _load_pair(issuer)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
@@ -85,7 +86,8 @@ def server(issuer: Pair, names: Sequence[str], now: datetime) -> Pair:
 
 
 def fault(pair: Pair, issuer: Pair, names: Sequence[str], now: datetime) -> str:
-    """Why a server needs another pair; empty: it does not. Raises UnreadableError for the issuer's."""
+    """Returns why a server needs a new pair; empty: it does not. Raises UnreadableError if the issuer's pair is
+    invalid."""
     authority_certificate, _unused = _load_pair(issuer)
     try:
         certificate, _unused = _load_pair(pair)
@@ -129,7 +131,7 @@ def _load_pair(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey
         if isinstance(key, ec.EllipticCurvePrivateKey) and certificate.public_key() == key.public_key():
             return certificate, key
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        pass  # what is in it is shown nowhere
+        pass  # never show the content
     raise UnreadableError("it has no certificate with its key")
 
 

@@ -1,8 +1,8 @@
 """``slipway depot keys``: creates the keys of registry and depot once, and renews their certificates in time.
 
-Each is in a separate Secret, so that a pod mounts only what it needs. The command needs the rights to create Secrets
-and ConfigMaps, and to get and update those of :data:`SECRETS` and :data:`CONFIG_MAPS`. It is idempotent: valid keys
-stay unchanged.
+Each is in a separate Secret, so that a pod mounts only what it needs. The command needs permission to create Secrets
+and ConfigMaps, and to get and update those in :data:`SECRETS` and :data:`CONFIG_MAPS`. It is idempotent: valid keys are
+unchanged.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from slipway.serving.wire import depot_token
 log = logging.getLogger(__name__)
 
 REGISTRY, DEPOT = "slipway-registry", "slipway-depot"
-"""Services, by whose names the certificates are."""
+"""Services whose names are in the certificates."""
 REGISTRY_TLS, DEPOT_TLS = "slipway-registry-tls", "slipway-depot-tls"
 TOKEN, HMAC = "slipway-depot-token", "slipway-depot-key"
 AUTHORITY = "slipway-depot-ca"
-"""Secret with the authority's pair, and ConfigMap with its certificate."""
+"""Secret with the CA's pair, and ConfigMap with its certificate."""
 KEY_SET = "slipway-registry-keys"
 SECRETS = (AUTHORITY, REGISTRY_TLS, DEPOT_TLS, TOKEN, HMAC)
 CONFIG_MAPS = (AUTHORITY, KEY_SET)
@@ -40,14 +40,14 @@ CERTIFICATE, PRIVATE = "tls.crt", "tls.key"
 TOKEN_FIELD, HMAC_FIELD, AUTHORITY_FIELD, KEY_SET_FIELD = "token.key", "hmac", "ca.crt", "jwks.json"
 LABELS = {"app.kubernetes.io/name": "slipway-depot", "app.kubernetes.io/part-of": "slipway"}
 ATTEMPTS = 10
-"""At a write, while others write the same."""
+"""Attempts for a write, if other processes write the same object."""
 
 Data = dict[str, bytes]
 Result = TypeVar("Result")
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """By which names registry and depot are reached."""
+    """The names of registry and depot."""
 
     namespace: str
     cluster_domain: str = "cluster.local"
@@ -56,17 +56,18 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     depot: tuple[str, ...] = ()
 
     def of(self, service: str, further: Sequence[str]) -> tuple[str, ...]:
-        """All names of a Service and those given."""
+        """Returns all names of a Service, and the further ones."""
         inside = f"{service}.{self.namespace}.svc"
         usual = (inside, service, f"{service}.{self.namespace}", f"{inside}.{self.cluster_domain}")
         return tuple(dict.fromkeys((*usual, *further)))
 
 
 async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
-    """Creates missing keys and renews those that expire soon. Returns what was written, such as ``Secret
+    """Creates missing keys and renews those that expire soon. Returns the written objects, such as ``Secret
     slipway-depot-key``.
 
-    Raises ApiError; ValueError for a key that cannot be read, which nobody replaces unasked: others rely on it.
+    Raises ApiError, and ValueError for an unreadable key, which is not replaced automatically because other components
+    depend on it.
     """
     store = _Store(client, names.namespace)
 
@@ -103,14 +104,15 @@ def _server(issuer: Pair, names: Sequence[str], now: datetime, secret: str) -> C
 
 
 class _Store:
-    """Secrets and ConfigMaps of one namespace, changed by a function of their content."""
+    """Secrets and ConfigMaps of one namespace, updated with functions of their content."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
         self.written: list[str] = []
 
     async def keep(self, kind: Kind, name: str, make: Callable[[Data | None], Data], *, type_: str = "Opaque") -> Data:
-        """Sees to it that an object has what ``make`` says of its data, None where there is none. Returns that."""
+        """Updates an object's data to the result of ``make``, which gets the current data, or None if the object does
+        not exist. Returns the result."""
         for _unused in range(ATTEMPTS):
             try:
                 current = await self._client.get(kind, Key(self._namespace, name))
@@ -123,7 +125,7 @@ class _Store:
             try:
                 await self._write(kind, name, current, desired, type_)
             except ConflictError:
-                continue  # another one wrote it meanwhile
+                continue  # another process wrote it in the meantime
             self.written.append(f"{kind.kind} {name}")
             return desired
         raise ValueError(f"{kind.kind} {name} keeps changing: run this again later")

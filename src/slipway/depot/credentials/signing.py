@@ -1,4 +1,4 @@
-"""Registry tokens: which operations on which repository are allowed for some minutes, signed with the depot's key.
+"""Registry tokens: permissions for operations on repositories, valid for a few minutes and signed with the depot's key.
 Pure.
 
 They are JSON Web Tokens with the algorithm ES256, as the registry's token authentication accepts them. The registry has
@@ -20,28 +20,28 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 _COORDINATE_BYTES = 32
 LEEWAY_SECONDS = 10
-"""By which a token is dated back, for clocks that are late."""
+"""How far a token is backdated, for clocks that are slow."""
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The permitted actions on one thing in the registry, in the terms of its token protocol."""
+    """The permitted actions on one resource of the registry, in the terms of its token protocol."""
 
     type: str
     """``repository`` or ``registry``."""
     name: str
     actions: tuple[str, ...]
-    """``pull``, ``push``, ``delete``; ``*`` of the registry."""
+    """``pull``, ``push`` or ``delete``; ``*`` for the registry."""
 
 
 class Signer:
-    """The depot's key. Its ``repr`` shows nothing of it."""
+    """The depot's key. Its ``repr`` reveals nothing about it."""
 
     def __init__(self, pem: bytes, *, issuer: str, audience: str, seconds: int) -> None:
-        """``seconds``: for how long a token is good. Raises ValueError for what is no key on the curve P-256."""
+        """``seconds``: lifetime of a token. Raises ValueError if the key is not on the curve P-256."""
         self._key = _key(pem)
         self._issuer, self._audience, self.seconds = issuer, audience, seconds
         self.public = public(self._key)
-        """The public half, as an entry of a set of keys."""
+        """The public key, as an entry of a key set."""
 
     def sign(self, subject: str, access: Sequence[Access], now: float) -> str:
         """Returns a signed token for ``subject``, which appears in the registry's log. ``now``: Unix seconds."""
@@ -63,19 +63,19 @@ class Signer:
 
 
 def generate_key() -> bytes:
-    """Generates a private key, as PEM."""
+    """Generates a private key in PEM format."""
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def key_set(pem: bytes) -> str:
-    """Returns the key set that the registry reads, for a private key. Raises ValueError for an invalid key."""
+    """Returns the registry's key set for a private key. Raises ValueError if the key is invalid."""
     return msgspec.json.encode({"keys": [public(_key(pem))]}).decode()
 
 
 def public(key: ec.EllipticCurvePrivateKey) -> dict[str, str]:
-    """Its public half as a JSON Web Key, named by its thumbprint (RFC 7638)."""
+    """Returns the public key as a JSON Web Key, named by its thumbprint (RFC 7638)."""
     numbers = key.public_key().public_numbers()
     bare = {
         "crv": "P-256",
@@ -91,7 +91,7 @@ def _key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None  # what is in it is shown nowhere
+        key = None  # never show the content
     if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
         return key
     raise ValueError("it has no private key on the curve P-256")

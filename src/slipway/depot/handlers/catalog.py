@@ -1,8 +1,8 @@
-"""The catalog: lists the cluster's own models for other clusters, and grants access to one model's repository for a
-credential. ``slipway.serving.wire.catalogs`` has the wire format.
+"""The catalog: lists the cluster's own models for other clusters, and grants access to one model's repository to
+holders of a credential. ``slipway.serving.wire.catalogs`` has the wire format.
 
-Credentials are in a folder, one file for each: the file's name, and the token in it. They are read for each request, so
-that a removed one is invalid at once.
+Each credential is a file in a directory: the file's name is its name, and its content the token. The files are read for
+each request, so that a removed credential becomes invalid immediately.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ from slipway.serving.wire.repositories import repository
 log = logging.getLogger(__name__)
 
 NAME, LABEL, ACTIVE = (f"slipway.inference/catalog-{what}" for what in ("name", "version", "active"))
-"""Annotations of a model: what the catalog calls it and its version, and ``false`` where it is there for no further
-imports."""
+"""Annotations of a model: its name and version in the catalog, and ``false`` to exclude it from new imports."""
 MOST_CREDENTIALS, CREDENTIAL_BYTES = 1000, 4096
 SHORTEST_CREDENTIAL = 16
 _CHALLENGE = 'Bearer realm="slipway-catalog"'
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A model that others may import."""
+    """A model that other clusters may import."""
 
     entry: Entry
     facts: Object
@@ -54,7 +53,8 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 def offers(models: Iterable[Object]) -> list[Offer]:
-    """Of models that are ready, by name and version. Of two of one name and version the older one counts."""
+    """Returns offers for the models that are ready, sorted by name and version. If two have the same, the older one
+    counts."""
     versions: dict[tuple[str, str], Offer] = {}
     for one in sorted(filter(None, map(_offer, models)), key=lambda offer: offer.age):
         versions.setdefault((one.entry.name, one.entry.version), one)
@@ -85,7 +85,7 @@ def _offer(model: Object) -> Offer | None:
 
 
 def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
-    """Returns the revision and the catalog as JSON, without facts if there are too many of them."""
+    """Returns the revision, and the catalog as JSON; facts are omitted if they are too large."""
     entries = [one.to_entry(facts=True) for one in catalog_offers]
     text = msgspec.json.encode(entries)
     if len(text) > CATALOG_BYTES - 1024:
@@ -95,7 +95,7 @@ def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
 
 
 def credentials(folder: Path) -> dict[str, bytes]:
-    """Returns name -> SHA-256 of the token. Tokens that are too short or cannot be read are ignored."""
+    """Returns name -> SHA-256 of the token. Tokens that are too short or unreadable are ignored."""
     hashes: dict[str, bytes] = {}
     try:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -113,8 +113,8 @@ def credentials(folder: Path) -> dict[str, bytes]:
 
 
 def holder(hashes: Mapping[str, bytes], shown: str) -> str | None:
-    """Returns the name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic of ``NAME:TOKEN``.
-    It compares with all of them, so that its duration reveals nothing."""
+    """Returns the name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic with
+    ``NAME:TOKEN``. It always compares with all of them, so that the duration reveals nothing."""
     scheme, _unused, text = shown.partition(" ")
     named: str | None = None
     token = text.strip()
@@ -135,7 +135,7 @@ def _basic(text: str) -> str:
 
 
 class Catalog:
-    """The doors ``/v1/catalog`` and ``/v1/grants``."""
+    """Handles ``/v1/catalog`` and ``/v1/grants``."""
 
     name = "catalog"
 
@@ -146,15 +146,15 @@ class Catalog:
         models: Informer,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``models``: those of the cluster."""
+        """``models``: the cluster-scoped models."""
         self._settings, self._signer, self._models, self._now = settings, signer, models, now
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Both."""
+        """Returns both routes."""
         return [web.get(CATALOG, self.catalog, allow_head=False), web.post(GRANTS, self.grants)]
 
     async def catalog(self, request: web.Request) -> web.Response:
-        """All models that are ready; 304 while nothing has changed."""
+        """Returns all models that are ready; 304 if nothing has changed."""
         self._holder(request)
         revision, text = document(self._offers())
         tag = f'"{revision}"'
@@ -163,8 +163,8 @@ class Catalog:
         return web.Response(body=text, content_type="application/json", headers={"ETag": tag})
 
     async def grants(self, request: web.Request) -> web.Response:
-        """Grants access to the repository of one entry for some minutes. A client that chose an entry while it was
-        active still gets it afterwards."""
+        """Grants access to the repository of one entry for a few minutes. A client that chose an entry while it was
+        active still gets access later."""
         name = self._holder(request)
         grant_request = await _read_body(request, GrantRequest)
         offer = next((one for one in self._offers() if _is(one.entry, grant_request)), None)
@@ -184,7 +184,8 @@ class Catalog:
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     def _offers(self) -> list[Offer]:
-        """Raises RefusedError while the models are unknown: a client would trust a catalog without them."""
+        """Returns the offers. Raises RefusedError while the models are unknown, because a client would trust an empty
+        catalog."""
         if not self._models.synced.is_set():
             raise busy("the models are being listed")
         return offers(self._models.store.all())
@@ -201,7 +202,7 @@ def _is(entry: Entry, request: GrantRequest) -> bool:
 
 
 async def _read_body(request: web.Request, type_: type[Any]) -> Any:
-    """Raises RefusedError."""
+    """Parses the body. Raises RefusedError."""
     try:
         return decode_json(await request.read(), type_, most=LARGEST_BODY)
     except DecodingError as error:

@@ -1,8 +1,8 @@
-"""Imports: a publisher that imports a model of another cluster's catalog gets the access token here.
+"""Imports: gives a publisher that imports a model from another cluster's catalog its access token.
 
 The catalog's credential is in a Secret of the depot's own namespace and never leaves it. The publisher sends its own
-service account's token, which the API server reviews. The depot then exchanges a grant for the model's entry, and
-returns a token for its repository that is valid for a few minutes. No credential is in the publisher's namespace,
+service account's token, which the API server reviews. The depot then requests a grant for the model's entry, and
+returns a token for its repository that is valid for a few minutes. There is no credential in the publisher's namespace,
 nothing is stored, and an import that takes longer requests another token.
 """
 
@@ -27,13 +27,13 @@ from slipway.serving.wire.catalogs import IMPORTS, GrantRequest, Import
 from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, exchange, policy
 
 OF_THE_CLUSTER = "-"
-"""In place of a namespace."""
+"""Stands for the namespace of a cluster-scoped model."""
 AT_ONCE, WAITING, WAITING_OF_ONE = 8, 64, 8
-"""Grants in progress, waiting, and those of one namespace."""
+"""Maximum grants in progress, waiting, and waiting for one namespace."""
 
 
 class _Chosen(msgspec.Struct, frozen=True, rename="camel"):
-    """The entry that a model was given, as its status has it."""
+    """The entry that was chosen for a model, from its status."""
 
     name: str
     source_name: str
@@ -42,7 +42,7 @@ class _Chosen(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Source(msgspec.Struct, frozen=True, rename="camel"):
-    """The spec of a source of models, as far as it is needed here."""
+    """The relevant part of a source's spec."""
 
     url: str
     credentials_secret_name: str
@@ -50,26 +50,26 @@ class _Source(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Imports:
-    """The door ``/v1/imports``."""
+    """Handles ``/v1/imports``."""
 
     name = "imports"
 
     def __init__(
         self, settings: Settings, source: Kind, tokens: Tokens, client: Client, allowed: AddressPolicy | None = None
     ) -> None:
-        """``source``: the kind that says where catalogs are. ``allowed``: another policy for their addresses than the
-        usual one."""
+        """``source``: the kind of the resources with catalogs. ``allowed``: replaces the usual policy for their
+        addresses."""
         self._settings, self._source, self._tokens, self._client = settings, source, tokens, client
         self._allowed = allowed or policy(settings.blocked_networks)
         self._places, self._waiting = asyncio.Semaphore(AT_ONCE), Counter[str]()
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """One."""
+        """Returns the route."""
         return [web.post(f"{IMPORTS}/{{namespace}}/{{name}}/{{uid}}", self.grant)]
 
     async def grant(self, request: web.Request) -> web.Response:
-        """Returns a grant for the model's entry. 424 if the other side, or the way to it, has a permanent problem, and
-        503 for a transient one."""
+        """Returns a grant for the model's entry. 424 if the other cluster, or the connection to it, has a permanent
+        problem; 503 if it is transient."""
         match_info = request.match_info
         namespace = "" if match_info["namespace"] == OF_THE_CLUSTER else match_info["namespace"]
         caller = await self._tokens.bearer(request)
@@ -87,11 +87,12 @@ class Imports:
             raise RefusedError(status, f"{error.reason}: {error.message}") from error
         finally:
             self._waiting[caller.namespace] -= 1
-            self._waiting += Counter[str]()  # drops those that are 0
+            self._waiting += Counter[str]()  # drops zero entries
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     async def _chosen(self, name: Key, identity: str) -> _Chosen:
-        """Raises RefusedError if there is no such model, or no entry was chosen for it yet."""
+        """Returns the entry that was chosen for the model. Raises RefusedError if there is no such model, or no entry
+        yet."""
         kind = self._settings.models if name.namespace else self._settings.cluster_models
         try:
             model = await self._client.get(kind, name)
@@ -106,7 +107,7 @@ class Imports:
             raise RefusedError(409, "no catalog entry has been selected for this model yet", Retry_After="2") from None
 
     async def _exchanged(self, chosen: _Chosen) -> Import:
-        """Raises CatalogError."""
+        """Requests a grant from the catalog. Raises CatalogError."""
         try:
             resource = await self._client.get(self._source, Key("", chosen.source_name))
             source = msgspec.convert(resource.get("spec"), _Source)
@@ -122,7 +123,7 @@ class Imports:
         return Import(**msgspec.structs.asdict(grant), ca=trusted)
 
     async def _secret(self, name: str) -> Mapping[str, str]:
-        """The data of a Secret. Raises CatalogError."""
+        """Returns the data of a Secret. Raises CatalogError."""
         place = Key(self._settings.namespace, name)
         try:
             secret = await self._client.get(SECRET, place)
@@ -134,7 +135,7 @@ class Imports:
 
 
 def _request(chosen: _Chosen) -> GrantRequest:
-    """Raises CatalogError."""
+    """Builds the request for a grant. Raises CatalogError."""
     fields = {"name": chosen.name, "version": chosen.version, "digest": chosen.remote_digest}
     try:
         return msgspec.convert(fields, GrantRequest)

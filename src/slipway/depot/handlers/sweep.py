@@ -1,7 +1,7 @@
-"""Sweep: removes from the registry what no model names, before the collector frees the space.
+"""Sweep: deletes unreferenced manifests from the registry, before its collector frees the space.
 
-The collector's own account calls it each time. The repositories are listed before the models, so that the repository of
-a model that was created meanwhile is not among them.
+The collector's service account calls it each time. The repositories are listed before the models, so that the
+repository of a model created in the meantime is not among them.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ log = logging.getLogger(__name__)
 
 PATH = "/v1/sweep"
 SECONDS = 120.0
-"""For one request. The collector sends further ones until all is done."""
+"""Time limit for one request. The collector repeats its request until everything is done."""
 MOST_OF_ONE = 15.0
-"""Seconds of them for one repository, so that its author keeps no other from being looked at."""
+"""Time limit for one repository, so that its author cannot block all others."""
 IMAGE_DIGEST = "slipway.inference/image"
-"""Annotation of a model: digest of its files as an image."""
+"""Annotation of a model: digest of its image."""
 PUBLISHED, IMAGE = "published", "image"
 WORKING = frozenset({PUBLISHED, IMAGE, "session", "publishing"})
-"""Tags in the repository of a model that is not yet published."""
+"""Tags in the repository of a model that is not published yet."""
 FAILED, UPLOADED = "Failed", frozenset({"session"})
-"""Phase of a model that could not be published, and what it keeps for another attempt: what its author uploaded."""
+"""Phase of a model whose publication failed, and the tags that it keeps for another attempt: the author's upload."""
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """What a model retains in its repository."""
+    """The manifests that a model keeps in its repository."""
 
     tags: frozenset[str]
     digest: str = ""
-    """Of its artifact; empty: it has none yet, and all that has one of the tags is kept."""
+    """Digest of its artifact; empty: it has none yet, and all manifests with one of the tags are kept."""
 
     def keeps(self, tag: str, digest: str) -> bool:
         if not self.digest:
@@ -54,16 +54,16 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """The answer."""
+    """The response."""
 
     removed: int
-    """Manifests."""
+    """Number of deleted manifests."""
     complete: bool
-    """Whether all was looked at, and nothing failed."""
+    """Whether everything was checked without an error."""
 
 
 def find_retained(models: Iterable[Object]) -> Mapping[str, Retained]:
-    """Returns repository -> what its model retains there."""
+    """Returns repository -> the manifests that its model keeps."""
     return {repository(*key(one), uid(one)): _retained_of(one) for one in models}
 
 
@@ -77,7 +77,7 @@ def _retained_of(model: Object) -> Retained:
 
 
 class Sweeper:
-    """The door ``/v1/sweep``."""
+    """Handles ``/v1/sweep``."""
 
     name = "sweep"
 
@@ -86,11 +86,12 @@ class Sweeper:
         self._lock = asyncio.Lock()
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """One."""
+        """Returns the route."""
         return [web.post(PATH, self.sweep)]
 
     async def sweep(self, request: web.Request) -> web.Response:
-        """Removes what no model names. 403 for all but the collector, 503 while another request does it."""
+        """Deletes unreferenced manifests. 403 for all clients except the collector, 503 while another request is
+        running."""
         caller = await self._tokens.bearer(request)
         if caller.subject != f"system:serviceaccount:{self._settings.namespace}:{self._settings.collector}":
             raise RefusedError(403, "only the registry's collector may do this")
@@ -106,7 +107,8 @@ class Sweeper:
         return web.Response(body=msgspec.json.encode(swept), content_type="application/json")
 
     async def _swept(self) -> Swept:
-        """Raises RegistryError or ApiError while nothing was removed."""
+        """Deletes unreferenced manifests in all repositories. Raises RegistryError or ApiError if nothing could be
+        deleted."""
         repositories = [one async for one in self._registry.repositories() if one.startswith(PREFIXES)]
         models: list[Object] = []
         for kind in (self._settings.models, self._settings.cluster_models):
@@ -129,7 +131,7 @@ class Sweeper:
         return Swept(removed, complete)
 
     async def _remove(self, name: str, keep: Retained) -> Swept:
-        """Manifests of a repository that its model does not keep."""
+        """Deletes the manifests of a repository that its model does not keep."""
         end, gone = time.monotonic() + MOST_OF_ONE, set[str]()
         stay = {await self._registry.digest(name, tag) for tag in sorted(keep.tags)}
         async for tag in self._registry.tags(name):
@@ -143,8 +145,8 @@ class Sweeper:
 
 
 def in_order(repositories: Iterable[str], named: Container[str]) -> list[str]:
-    """Those without a model first: they may have most to remove. Otherwise in another order each time, so that what
-    lasts longer than a request starves no other."""
+    """Returns repositories without a model first, because they may have the most to delete. Otherwise the order is
+    random, so that one that takes longer than a request does not starve the others."""
     mixed = list(repositories)
     random.shuffle(mixed)
     return sorted(mixed, key=lambda name: name in named)

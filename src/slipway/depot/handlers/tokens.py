@@ -1,8 +1,8 @@
-"""Tokens: issues tokens of the registry for a service account's token, or for one that the controller signed.
+"""Tokens: issues registry tokens in exchange for a service account's token, or a token signed by the controller.
 
-The protocol is that of Docker registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits
-those of the requested actions that the caller may do, and the registry rejects the rest. All pods of a namespace may
-pull its models and those of the cluster. Only publishers may push (see :mod:`slipway.depot.storage.publishers`).
+The protocol is that of Docker registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits the
+requested actions that are allowed for the caller, and the registry rejects all others. All pods of a namespace may pull
+its models and those of the cluster. Only publishers may push (see :mod:`slipway.depot.storage.publishers`).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Scope(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        """Whether it requests more than to pull."""
+        """Whether it requests more than pull."""
         return self.kind == "repository" and not PULL.issuperset(self.actions) and _is_repository(self.name)
 
 
 def scope_of(text: str) -> Scope:
-    """Of the form ``TYPE:NAME:ACTION,ACTION``."""
+    """Parses ``TYPE:NAME:ACTION,ACTION``."""
     kind, _unused, rest = text.partition(":")
     name, _unused, actions = rest.rpartition(":")
     return Scope(kind, name, tuple(dict.fromkeys(actions.split(","))))
@@ -58,7 +58,7 @@ def scope_of(text: str) -> Scope:
 def granted(
     caller: Caller, scopes: Iterable[Scope], writable: Mapping[str, frozenset[str]] = MappingProxyType({})
 ) -> tuple[Access, ...]:
-    """Returns the permitted part of a caller's request. ``writable``: repository -> its publisher's rights in it."""
+    """Returns the permitted part of a caller's request. ``writable``: repository -> the publisher's rights in it."""
     access = []
     for scope in scopes:
         may = (
@@ -70,7 +70,8 @@ def granted(
 
 
 def _readable(caller: Caller, scope: Scope) -> frozenset[str]:
-    """All pods of a namespace may pull its models and those of the cluster."""
+    """Returns the pull right, if the repository is readable: all pods of a namespace may pull its models and
+    cluster-scoped models."""
     own = scope.name.startswith((f"namespaced/{caller.namespace}/", "cluster/"))
     return PULL if own and _is_repository(scope.name) else NO_RIGHTS
 
@@ -80,7 +81,7 @@ def _is_repository(name: str) -> bool:
 
 
 class Tokens:
-    """The door ``/token``."""
+    """Handles ``/token``."""
 
     name = "token"
 
@@ -92,7 +93,7 @@ class Tokens:
         self._reviews = Reviews(client, settings.issuer)
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """``/token``. Clients that try POST first take 405 as an advice to come back with GET."""
+        """Returns the route. Clients that try POST first get 405 and then use GET."""
         return [web.get("/token", self.token, allow_head=False)]
 
     async def token(self, request: web.Request) -> web.Response:
@@ -103,7 +104,7 @@ class Tokens:
         if len(scopes) > MOST_SCOPES:
             raise RefusedError(400, f"ask for at most {MOST_SCOPES} scopes")
         requested = [scope_of(one) for one in scopes]
-        if len(_repositories_to_write(requested)) > 1:  # each costs a look at models
+        if len(_repositories_to_write(requested)) > 1:  # each requires a lookup of models
             raise RefusedError(400, "ask to push into one repository at a time")
         caller = await self._caller(request)
         access = await self._access(caller, requested, request.remote or "")
@@ -125,7 +126,7 @@ class Tokens:
         return granted(caller, scopes, writable)
 
     async def bearer(self, request: web.Request) -> Caller:
-        """Returns the owner of the service account's token in a request, for handlers that accept no other. Raises
+        """Returns the owner of the service account token in a request, for handlers that accept no other token. Raises
         RefusedError."""
         scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
@@ -145,8 +146,8 @@ class Tokens:
         return await self._reviews.caller(password, request.remote or "")
 
     async def _puller(self, password: str, address: str) -> Caller:
-        """The namespace for which the controller signed a pull token. Raises RefusedError for a namespace that was
-        deleted and created again."""
+        """Returns the caller for a pull token that the controller signed for a namespace. Raises RefusedError if the
+        namespace has been deleted and recreated."""
         try:
             claim = depot_token.verify_token(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:
@@ -159,7 +160,7 @@ class Tokens:
         return Caller(f"pull:{claim.namespace}", claim.namespace)
 
     async def _namespace(self, name: str) -> str:
-        """Returns the uid of a namespace; empty: it does not exist."""
+        """Returns the uid of a namespace; empty if it does not exist."""
         try:
             return uid(await self._client.get(NAMESPACE, Key("", name)))
         except NotFoundError:

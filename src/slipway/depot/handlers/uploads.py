@@ -1,6 +1,6 @@
 """Uploads: writes a user's file into the registry, from a single request (PUT, as with ``curl -T``) or a resumed one.
 
-Resumption is the core of the tus protocol, version 1.0.0: HEAD returns the number of stored bytes, and PATCH sends
+Resuming follows the core of the tus protocol, version 1.0.0: HEAD returns the number of stored bytes, and PATCH sends
 more. PUT with a Content-Range does the same. Any replica handles any request: the stored parts are in the registry, and
 the current writer is recorded on the model.
 """
@@ -41,25 +41,25 @@ log = logging.getLogger(__name__)
 
 PATH = "/v1/upload/{namespace}/{name}/{uid}"
 NO_NAMESPACE = "-"
-"""In the path of a model of the cluster."""
+"""Stands for the namespace in the path of a cluster-scoped model."""
 TUS, TUS_VERSION = "Tus-Resumable", "1.0.0"
 OFFSET_TYPE = "application/offset+octet-stream"
 MOST_DIGITS = 18
 READ_SECONDS = 30.0
-"""For which a question about an upload waits for a registry that is away."""
+"""How long a status request waits for an unavailable registry."""
 LONGEST_GIVEN_NAME = 1024
 LOOK_SECONDS = 300.0
-"""Between two looks for abandoned uploads."""
+"""Interval between two checks for abandoned uploads."""
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
 
 
 class State(NamedTuple):
-    """How far an upload is."""
+    """The progress of an upload."""
 
     offset: int
     length: int | None
     session: Session | None
-    """None: nothing is there, or it is published and gone."""
+    """None: nothing is stored, or it was published and removed."""
 
 
 class Upload(NamedTuple):
@@ -71,7 +71,7 @@ class Upload(NamedTuple):
 
 
 class Uploads:
-    """The door ``/v1/upload/``."""
+    """Handles ``/v1/upload/``."""
 
     name = "upload"
 
@@ -92,7 +92,7 @@ class Uploads:
         self._received = Counter("slipway_depot_uploaded_bytes", "Bytes received.", registry=metrics.registry)
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """One address for each model, for clients with its token."""
+        """Returns the routes: one URL for each model, for clients with its token."""
         return [
             web.put(PATH, self.put, expect_handler=_later),
             web.patch(PATH, self.patch, expect_handler=_later),
@@ -102,7 +102,7 @@ class Uploads:
         ]
 
     async def run(self) -> None:
-        """Removes uploads whose session has ended from the registry, until cancelled."""
+        """Removes abandoned uploads from the registry, until cancelled."""
         while True:
             try:
                 await self._models.release(self._remove)
@@ -111,16 +111,16 @@ class Uploads:
             await asyncio.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
-        """Ends the current part of each upload, and tells the clients to continue at another replica."""
+        """Ends the current part of each upload, and lets the clients continue with another replica."""
         self._stopping = True
 
     async def options(self, _request: web.Request) -> web.Response:
-        """Returns the supported protocol, for any client."""
+        """Returns the supported protocol; for any client."""
         headers = {TUS: TUS_VERSION, "Tus-Version": TUS_VERSION, "Tus-Max-Size": str(self._settings.upload_bytes)}
         return web.Response(status=204, headers=headers)
 
     async def head(self, request: web.Request) -> web.Response:
-        """How many bytes are there."""
+        """Returns the number of stored bytes."""
         state = await self._state(await self._admitted(request))
         headers = {TUS: TUS_VERSION, "Upload-Offset": str(state.offset)}
         if state.length is not None:
@@ -142,7 +142,7 @@ class Uploads:
         return web.Response(body=msgspec.json.encode(document), content_type="application/json")
 
     async def put(self, request: web.Request) -> web.Response:
-        """Stores the whole file, in place of what was stored of it; with a Content-Range, the next part."""
+        """Stores the whole file, replacing earlier parts; with a Content-Range, stores the next part."""
         upload = await self._admitted(request)
         length = self._body_length(request)
         if not length:
@@ -154,7 +154,7 @@ class Uploads:
         return web.Response(status=201, text=f"{session.offset} of {session.length} bytes received\n")
 
     async def patch(self, request: web.Request) -> web.Response:
-        """Stores more bytes of the file, from the offset that HEAD returns."""
+        """Stores more bytes of the file, from the offset that HEAD returned."""
         if request.headers.get(TUS, TUS_VERSION) != TUS_VERSION:
             raise RefusedError(412, f"this depot speaks tus {TUS_VERSION}", Tus_Version=TUS_VERSION)
         if request.content_type != OFFSET_TYPE:
@@ -170,10 +170,10 @@ class Uploads:
         session = await self._written(request, upload, length, offset)
         return web.Response(status=204, headers={TUS: TUS_VERSION, "Upload-Offset": str(session.offset)})
 
-    # --- what they share ---------------------------------------------------------------------------------------------
+    # --- shared functions --------------------------------------------------------------------------------------------
 
     async def _admitted(self, request: web.Request) -> Upload:
-        """Raises RefusedError: 401, 410 and 404 for the token, the time and the model."""
+        """Checks a request. Raises RefusedError: 401, 410 and 404 for the token, its expiry and the model."""
         claim = self._claim(request)
         place = request.match_info
         namespace = "" if place["namespace"] == NO_NAMESPACE else place["namespace"]
@@ -206,7 +206,7 @@ class Uploads:
             raise RefusedError(413, f"a file may have {self._settings.upload_bytes} bytes")
 
     async def _state(self, upload: Upload) -> State:
-        """Returns the progress. If the controller does not know yet that the upload is complete, it is notified."""
+        """Returns the progress. Notifies the controller if it does not know yet that the upload is complete."""
         try:
             session, digest = await retry_while_away(
                 lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS
@@ -222,7 +222,7 @@ class Uploads:
         return State(length or 0 if is_announced else 0, length, None)
 
     async def _written(self, request: web.Request, upload: Upload, length: int | None, offset: int | None) -> Session:
-        """Writes the body at the offset, None: at the begin of a new session. Returns what is there now."""
+        """Writes the body at the offset; None: into a new session. Returns the new state."""
         if self._stopping or self._count >= self._settings.uploads_at_once:
             raise busy("the depot accepts no more uploads at the moment")
         self._count += 1
@@ -257,7 +257,7 @@ class Uploads:
         return session
 
     async def _forget_orphan(self, upload: Upload) -> None:
-        """Nothing else removes what reaches the registry after its model was deleted."""
+        """Removes the upload if its model was deleted, because nothing else would."""
         try:
             await self._models.get(upload.claim)
         except ApiError:
@@ -266,7 +266,7 @@ class Uploads:
             await self._remove(upload.claim)
 
     async def _remove(self, claim: Claim) -> bool:
-        """Removes an upload's manifest, after which the registry's collector frees the pieces."""
+        """Removes an upload's manifest, so that the registry's collector frees the pieces. Returns whether it did."""
         place = repository(claim.namespace, claim.name, claim.uid)
         try:
             await self._registry.delete_tagged(place, sessions.TAG, media_type=sessions.MANIFEST_TYPE)
@@ -291,7 +291,7 @@ class Uploads:
 
 
 def _range(given: str, size: int) -> tuple[int, int]:
-    """Offset and length of the file."""
+    """Parses a Content-Range. Returns the offset and the file's size."""
     matched = _RANGE.fullmatch(given)
     first, last, length = (int(number) for number in matched.groups()) if matched else (0, 0, 0)
     if not matched or last - first + 1 != size:
@@ -305,7 +305,7 @@ def _fit(offset: int, size: int, length: int) -> None:
 
 
 async def _kind(body: Body) -> str:
-    """What the file is, by its first bytes. Raises RefusedError for what no model comes as, CutError."""
+    """Returns the kind of a file from its first bytes. Raises RefusedError for an unsupported kind, and CutError."""
     head = b""
     while len(head) < sessions.HEAD_BYTES and (chunk := await body.chunk(sessions.HEAD_BYTES - len(head))):
         head += chunk
@@ -317,13 +317,13 @@ async def _kind(body: Body) -> str:
 
 
 async def _later(_request: web.Request) -> None:
-    """A client that waits for a 100 gets its rejection first."""
+    """Does nothing, so that a client that waits for a 100 gets a rejection first."""
 
 
 async def _go_on(request: web.Request) -> None:
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # no answer has begun yet
+        request.writer.output_size = 0  # no response has begun yet
 
 
 def _number(request: web.Request, header: str) -> int | None:
@@ -336,7 +336,7 @@ def _number(request: web.Request, header: str) -> int | None:
 
 
 def _given_name(request: web.Request) -> str:
-    """Returns the client's name of the file; empty: none."""
+    """Returns the file name that the client sent; empty: none."""
     if name := request.query.get("filename") or request.headers.get("X-Upload-Filename"):
         return name[:LONGEST_GIVEN_NAME]
     for pair in request.headers.get("Upload-Metadata", "").split(","):

@@ -1,4 +1,4 @@
-"""The depot's HTTP application: the handlers with their routes, and what applies to all of them.
+"""The depot's HTTP application: the handlers with their routes, and their common behavior.
 
 All responses forbid caching. Neither responses nor log lines contain credentials of a request.
 """
@@ -21,7 +21,7 @@ from slipway.kube.metrics import Metrics
 log = logging.getLogger(__name__)
 
 LARGEST_BODY = 64 << 10
-"""Bytes of a body that is read as a whole. Uploads are streams."""
+"""Maximum size of a body that is read completely. Uploads are streamed."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Pragma": "no-cache",
@@ -29,39 +29,40 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 CLIENT_CLOSED_REQUEST = 499
-"""In metrics: the client left before its answer."""
+"""Status in metrics if the client disconnected before the response."""
 RIGHTS = "If a right is missing, run the role depot again"
 BUSY_SECONDS = 5
-"""After which a client that was turned away may ask again."""
+"""Retry-After for a client that was turned away."""
 
 
 class Door(Protocol):
-    """A part of the surface."""
+    """A group of routes."""
 
     name: str
-    """In metrics."""
+    """Name in metrics."""
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns addresses and their handlers. A handler raises RefusedError for a request that it rejects."""
+        """Returns paths and their handlers. A handler raises RefusedError for a request that it rejects."""
 
 
 class RefusedError(Exception):
-    """The request is answered with a status and one line of text."""
+    """Ends the request with a status and one line of text."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
-        """``headers``: names with ``_`` for ``-``."""
+        """``headers``: their names with ``_`` for ``-``."""
         super().__init__(message)
         self.status = status
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 def busy(message: str) -> RefusedError:
-    """503: retry in a moment."""
+    """Returns a 503: retry in a moment."""
     return RefusedError(503, message, Retry_After=str(BUSY_SECONDS))
 
 
 def application(doors: Sequence[Door], metrics: Metrics, *, at_once: int) -> web.Application:
-    """All doors. ``at_once``: requests that are answered at a time, half of them at most of one address."""
+    """Builds the application with all doors. ``at_once``: maximum concurrent requests, at most half of them from one
+    address."""
     shared = _Shared(doors, metrics, at_once)
     app = web.Application(middlewares=[shared.middleware], client_max_size=LARGEST_BODY)
     for door in doors:

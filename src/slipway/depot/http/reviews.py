@@ -1,7 +1,7 @@
-"""Reviews: the API server checks the tokens of service accounts. No client can use up all reviews.
+"""Reviews: the API server checks service account tokens. No client can use up all reviews.
 
 A refused token is remembered for some seconds. Each address has a share of the reviews, and a refused one counts
-against it for a second longer.
+against it for one more second.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from slipway.kube.objects import Kind, Object
 
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
 POD_NAME = "authentication.kubernetes.io/pod-name"
-"""What a TokenReview calls the pod to which a token is bound."""
+"""Key in a TokenReview of the pod to which a token is bound."""
 SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+")
 LONGEST_TOKEN = 8000
 _JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 AT_ONCE = 8
-"""Reviews in progress."""
+"""Maximum reviews in progress."""
 MOST, MOST_OF_ONE = 256, 8
-"""Reviews in progress and waiting: in total, and for one address."""
+"""Maximum reviews in progress and waiting: in total, and for one address."""
 PENALTY_SECONDS = 1.0
-"""For which a refused review still counts against its address."""
+"""How long a refused review still counts against its address."""
 REFUSED_SECONDS, MOST_REFUSED = 30.0, 4096
-"""For which a refused token is remembered, and how many are."""
+"""How long refused tokens are remembered, and how many."""
 _CHALLENGE = 'Basic realm="slipway-depot"'
 
 
@@ -43,20 +43,20 @@ class Caller(NamedTuple):
     """The client that requests a token."""
 
     subject: str
-    """For the registry's log."""
+    """Name for the registry's log."""
     namespace: str
     pod: str = ""
-    """Name of the pod to which the service account's token is bound; empty: of none."""
+    """Name of the pod to which the token is bound; empty: none."""
 
 
 class Refusals:
-    """The tokens that were refused lately, by their digests."""
+    """Recently refused tokens, by digest."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._until = now, OrderedDict[bytes, float]()
 
     def add(self, token: str) -> None:
-        """Remembers a token. The oldest is forgotten if there are too many."""
+        """Remembers a token, and forgets the oldest if there are too many."""
         self._until[_digest(token)] = self._now() + REFUSED_SECONDS
         while len(self._until) > MOST_REFUSED:
             self._until.popitem(last=False)
@@ -66,7 +66,7 @@ class Refusals:
 
 
 class Reviews:
-    """Of tokens for one audience."""
+    """Reviews tokens for one audience."""
 
     def __init__(self, client: Client, audience: str, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._audience = client, audience
@@ -80,7 +80,7 @@ class Reviews:
         if token in self._refusals:
             raise self._unknown()
         async with self.place(address):
-            if token in self._refusals:  # by another request meanwhile
+            if token in self._refusals:  # refused by another request in the meantime
                 raise self._unknown()
             try:
                 return reviewed(await self._reviewed(token), self._audience)
@@ -90,7 +90,8 @@ class Reviews:
 
     @asynccontextmanager
     async def place(self, address: str) -> AsyncIterator[None]:
-        """A place in an address's share of the requests to the API server. Raises RefusedError if it has none left."""
+        """Reserves a place in an address's share of the requests to the API server. Raises RefusedError if none is
+        left."""
         if self._outstanding[address] >= MOST_OF_ONE or self._outstanding.total() >= MOST:
             raise busy("too many tokens are being reviewed")
         self._outstanding[address] += 1
@@ -104,7 +105,7 @@ class Reviews:
         finally:
             if penalty:
                 asyncio.get_running_loop().call_later(penalty, self._release, address)
-            else:  # at once: the same request may need a place for a look at models
+            else:  # immediately: the same request may need a place to look up models
                 self._release(address)
 
     async def _reviewed(self, token: str) -> Object:
@@ -140,7 +141,7 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 def reviewed(review: Object, audience: str) -> Caller:
-    """The service account that a TokenReview names. Raises RefusedError if it names none for this audience."""
+    """Returns the service account in a TokenReview. Raises RefusedError if there is none for this audience."""
     try:
         status = msgspec.convert(review.get("status") or {}, _Review)
     except msgspec.ValidationError:
@@ -153,7 +154,7 @@ def reviewed(review: Object, audience: str) -> Caller:
 
 
 def unauthorized(message: str) -> RefusedError:
-    """401, with the credentials that are accepted."""
+    """Returns a 401 with the accepted kinds of credentials."""
     return RefusedError(401, message, WWW_Authenticate=_CHALLENGE)
 
 

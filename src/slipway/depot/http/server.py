@@ -14,21 +14,22 @@ from aiohttp import web
 log = logging.getLogger(__name__)
 
 HEADER_BYTES, MOST_HEADERS = 12 << 10, 64
-"""Bytes of one header: a service account's token of 8,000 characters in base64 fits. And how many there may be."""
+"""Maximum size of a header (a service account's token of 8,000 characters in base64 fits), and maximum number of
+headers."""
 BUFFER_BYTES = 64 << 10
-"""Of a body that a connection reads ahead."""
+"""Bytes of a body that a connection reads ahead."""
 IDLE_SECONDS = 15.0
-"""For which a connection may wait for its first or next request."""
+"""How long a connection may wait for its first or next request."""
 HANDSHAKE_SECONDS = 10.0
 LINGERING_SECONDS = 2.0
-"""For which the rest of a refused body is read, so that the client sees the answer."""
+"""How long the rest of a rejected body is read, so that the client receives the response."""
 RELOAD_SECONDS = 60.0
 GRACE_SECONDS = 20.0
-"""For which requests may go on after the end was asked for: less than the 30 that Kubernetes gives by default."""
+"""How long requests may continue during shutdown: less than Kubernetes' default of 30 seconds."""
 
 
 class _Bare(logging.Filter):
-    """aiohttp logs requests that are no HTTP with an excerpt, in which there may be a token."""
+    """Drops aiohttp's log excerpts of invalid HTTP requests, which may contain a token."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.exc_info = None
@@ -40,10 +41,10 @@ _http_log.addFilter(_Bare())
 
 
 class Certificate:
-    """The server's certificate, which is read again when its file has changed. New connections then get the new one."""
+    """The server's certificate, which is reloaded when its file changes. New connections then use the new one."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        """Raises OSError, ssl.SSLError among them, for files that hold no certificate and its key."""
+        """Raises OSError (including ssl.SSLError) if the files do not hold a certificate and its key."""
         self._certificate, self._key = certificate, key
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -51,7 +52,8 @@ class Certificate:
         self.context.load_cert_chain(certificate, key)
 
     def refresh(self) -> bool:
-        """Returns whether there is a new certificate. An unreadable one is logged, and the old one stays."""
+        """Reloads the certificate if it has changed. Returns whether it did. An invalid one is logged, and the old one
+        stays."""
         try:
             stamp = self._stamp()
             if stamp == self._read:
@@ -65,7 +67,7 @@ class Certificate:
         return True
 
     async def run(self) -> None:
-        """Looks at the files each minute until cancelled."""
+        """Checks the files each minute until cancelled."""
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
             self.refresh()
@@ -78,9 +80,9 @@ class Certificate:
 async def served(
     app: web.Application, listen: str, tls: ssl.SSLContext | None, *, connections: int
 ) -> AsyncIterator[asyncio.Server]:
-    """Serves on ``listen`` (``HOST:PORT``) while the context lasts. There are at most ``connections``, half of them of
-    one address."""
-    # Bodies are taken as they are: a compressed one may become a thousand times as long.
+    """Serves on ``listen`` (``HOST:PORT``) while the context is open. Accepts at most ``connections``, half of them
+    from one address."""
+    # Bodies are not decompressed: a compressed one may become a thousand times as long.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_SECONDS)
     await runner.setup()
     manager = runner.server
@@ -119,7 +121,7 @@ async def served(
 
 
 class _Arrival(asyncio.Protocol):
-    """A new connection, before anything is read from it."""
+    """A new connection before anything is read from it."""
 
     def __init__(self, manager: web.Server, handler: Callable[[], web.RequestHandler], connections: int) -> None:
         self._manager, self._handler, self._connections = manager, handler, connections

@@ -1,4 +1,4 @@
-"""When the registry's collector, which is a CronJob, last freed storage, as a metric."""
+"""Collector: a metric with the time at which the registry's collector, a CronJob, last freed storage."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOOK_SECONDS = 60.0
 
 
 def collected(cron_job: Object) -> float:
-    """Returns the time of the last successful collection, in Unix seconds; without one, that of the CronJob's
-    creation."""
+    """Returns the time of the last successful collection in Unix seconds or, without one, the CronJob's creation
+    time."""
     last = (cron_job.get("status") or {}).get("lastSuccessfulTime")
     return unix_time(last) if last else float(created_unix(cron_job))
 
 
 class Collector:
-    """Reads the CronJob each minute. Without one, as with another owner's registry, there is no series."""
+    """Reads the CronJob each minute. If it does not exist, as with a third party's registry, there is no metric."""
 
     def __init__(self, client: Client, name: Key, metrics: Metrics) -> None:
         self._client, self._name = client, name
@@ -40,13 +40,13 @@ class Collector:
         )
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Reads the CronJob each minute until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Reads it once. A failure is logged, and the last value stays."""
+        """Reads the CronJob once. A failure is logged, and the last value stays."""
         try:
             cron_job = await self._client.get(CRON_JOB, self._name)
             self._gauge.labels(self._name.namespace).set(collected(cron_job))

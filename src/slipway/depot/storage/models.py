@@ -1,7 +1,7 @@
-"""Models: which of the cluster's models wait for a file, who writes it, and the total size of all uploads.
+"""Models: which models wait for a file, which client writes it, and the total size of all uploads.
 
-State that replicas must agree on is in an annotation of the model, which is changed only if the model has not changed
-meanwhile.
+State shared by all replicas is in an annotation of the model, which is changed only if the model has not changed in the
+meantime.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from slipway.serving.wire.upload_notes import UPLOAD, Note, note, proof, proven,
 log = logging.getLogger(__name__)
 
 UPLOADED = "slipway.inference/uploaded"
-"""Annotation of a model: digest of the session's manifest, once all bytes are there."""
+"""Annotation of a model: digest of the session's manifest, once all bytes are stored."""
 HOLD_SECONDS, RENEW_SECONDS = 120.0, 40.0
-"""For how long one may write without saying so again, and how often it says so."""
+"""How long a writer keeps its right without renewing it, and how often it renews it."""
 MARGIN_SECONDS = 20.0
-"""Before the end of which nothing more is begun."""
+"""A writer starts nothing new within this time before its right expires."""
 RELEASE, RELEASE_SECONDS = "release", 300.0
-"""Writer of an abandoned upload while the depot removes it from the registry, and how long that may take."""
+"""Writer of an abandoned upload while the depot removes it from the registry, and the time limit for that."""
 MOST_RELEASED = 16
-"""Abandoned uploads that one request removes, as its client waits for that."""
+"""Maximum abandoned uploads that one request removes, because its client waits for it."""
 ATTEMPTS = 8
 FIELD_MANAGER = "slipway-depot"
 
 
 Remove = Callable[[Claim], Awaitable[bool]]
-"""Removes an upload from the registry. Returns whether nothing is left of it there."""
+"""Removes an upload from the registry. Returns whether it is completely removed."""
 
 
 def uploaded(model: Object) -> str:
-    """Digest of the manifest of a complete session; empty: it is not complete."""
+    """Returns the digest of the manifest of a complete session; empty: not complete."""
     return str(annotations_of(model).get(UPLOADED, ""))
 
 
 def is_upload_abandoned(model: Object, key: bytes, now: float) -> bool:
-    """Whether an upload began that cannot be completed: its session has ended, and no client writes."""
+    """Whether an incomplete upload can no longer be completed: its session has ended, and no client is writing."""
     noted = proven(model, key)
     if noted is None or not noted.expires or uploaded(model) or _artifact_bytes(model) is not None:
         return False
@@ -66,13 +66,14 @@ def used_bytes(model: Object, key: bytes, now: float, copies: int = 1) -> int:
 
 
 def reported(model: Object, most: int) -> int:
-    """Bytes that a publisher reports for a model that has no artifact yet; at most ``most``."""
+    """Returns the size that a publisher reports for a model without an artifact; at most ``most``."""
     size = _size(model) if _artifact_bytes(model) is None else None
     return min(max(size, 0), most) if size is not None else 0
 
 
 def _artifact_bytes(model: Object) -> int | None:
-    """None: it has no artifact. Until it has a digest, its size is only a report of the author's pod."""
+    """Returns the artifact's size; None: there is none. Without a digest, the size is only a report of the author's pod
+    and does not count."""
     return _size(model) if _artifact(model).get("digest") else None
 
 
@@ -88,24 +89,25 @@ def _artifact(model: Object) -> Object:
 
 
 class Use:
-    """The space that the models of each namespace use. Sizes that publishers report use no more than a share."""
+    """The storage used by the models of each namespace. Sizes that publishers report cannot use more than a share."""
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit, self._share = limit, share
         self._taken, self._abandoned, self._reported = Counter[str](), Counter[str](), Counter[str]()
 
     def add(self, namespace: str, taken: int, reported: int, *, abandoned: bool) -> None:
-        """A model. ``left``: its upload is abandoned and counts against no share."""
+        """Adds a model. ``abandoned``: its upload is abandoned and does not count against the namespace's share."""
         (self._abandoned if abandoned else self._taken)[namespace] += taken
         self._reported[namespace] += reported
 
     def free(self) -> int:
-        """Bytes that are left of the storage."""
+        """Returns the free bytes of the storage."""
         used = self._taken.total() + self._abandoned.total()
         return self._limit - used - sum(map(self._claim, self._reported))
 
     def free_share(self, namespace: str) -> int:
-        """Returns the bytes that a namespace may still use. ClusterModels have no share: they can use everything."""
+        """Returns the bytes that a namespace may still use. Cluster-scoped models have no share: they can use
+        everything."""
         return self._most(namespace) - self._taken[namespace] - self._claim(namespace)
 
     def _claim(self, namespace: str) -> int:
@@ -116,25 +118,26 @@ class Use:
 
 
 class Hold:
-    """The right to write the file of one model. It is lost when it could not be renewed in time."""
+    """The right to write a model's file. It is lost if it is not renewed in time."""
 
     def __init__(self, writer: str, length: int, before: Note | None) -> None:
         self.writer, self.length = writer, length
         self.kept_note = before
-        """What stays noted when the right is given back."""
+        """The note to keep when the right is released."""
         self.granted = False
-        """Whether the storage has room for the length. An author could copy a note that proves it before."""
+        """Whether the storage has room for the file. An earlier note does not prove that on its own, because an author
+        could copy it."""
         self.until = 0.0
         self.lost = False
 
     def check(self, now: float) -> None:
-        """Raises RefusedError if another request may write by now."""
+        """Raises RefusedError if another request may be writing by now."""
         if self.lost or now > self.until - MARGIN_SECONDS:
             raise RefusedError(409, "another client uploads this model's file")
 
 
 class Models:
-    """Models that tokens name. Methods raise RefusedError, or ApiError if the cluster does not answer."""
+    """Models named by tokens. Methods raise RefusedError, or ApiError if the cluster does not answer."""
 
     def __init__(
         self, client: Client, settings: Settings, hmac_key: bytes, now: Callable[[], float] = time.time
@@ -142,7 +145,7 @@ class Models:
         self._client, self._settings, self._key, self._now = client, settings, hmac_key, now
 
     async def get(self, claim: Claim) -> Object:
-        """The model that a token is for."""
+        """Returns the model of a token."""
         try:
             model = await self._client.get(self._kind(claim), _key(claim))
         except NotFoundError:
@@ -153,15 +156,16 @@ class Models:
 
     @asynccontextmanager
     async def held(self, claim: Claim, length: int | None, remove: Remove) -> AsyncIterator[Hold]:
-        """The right to write a file of ``length`` bytes, None where that was told before, while the context lasts.
+        """Holds the right to write a file of ``length`` bytes (None: the length given before) while the context is
+        open.
 
-        ``remove`` is called with abandoned uploads of other models if the storage has no room otherwise.
+        ``remove`` is called for abandoned uploads of other models if the storage has no room otherwise.
 
-        Raises RefusedError: 409 while somebody else has it or when the file is there, 411 where nobody told the length,
-        413 where it is another one than before, 507 where the storage has no room.
+        Raises RefusedError: 409 if another client has the right or the file is complete, 411 if no length was given,
+        507 if the storage has no room.
         """
         hold = await self._take(claim, length)
-        renewal = asyncio.create_task(self._renew(claim, hold))  # making room may last longer than the right
+        renewal = asyncio.create_task(self._renew(claim, hold))  # making room may take longer than the right lasts
         try:
             if not hold.granted:
                 await self._room(claim, hold, remove)
@@ -175,7 +179,7 @@ class Models:
                 await self._release(claim, hold)
 
     async def announce(self, claim: Claim, digest: str) -> None:
-        """Tells the controller that all bytes are stored."""
+        """Notifies the controller that all bytes are stored."""
         patch = {"metadata": {"uid": claim.uid, "annotations": {UPLOADED: digest}}}
         await self._client.merge_patch(self._kind(claim), _key(claim), patch, field_manager=FIELD_MANAGER)
 
@@ -187,17 +191,17 @@ class Models:
             hold = Hold(secrets.token_hex(8), file_length, kept)
             if not self._settings.capacity_bytes or self._has_room(model, before, file_length, now):
                 hold.granted, hold.kept_note = True, self._granted(claim, file_length)
-            with suppress(ConflictError):  # another client changed the model: it may be a writer
+            with suppress(ConflictError):  # another client changed the model, and may be a writer
                 await self._write(claim, hold, model)
                 return hold
         raise RefusedError(503, "the model keeps changing: retry", Retry_After="5")
 
     def _has_room(self, model: Object, before: Note | None, length: int, now: float) -> bool:
-        """Whether the storage keeps room for a file of this length since an earlier request."""
+        """Whether room for a file of this length is still reserved from an earlier request."""
         return before is not None and before.length == length and not is_upload_abandoned(model, self._key, now)
 
     async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
-        """Raises RefusedError if the storage has no room for the new reservation."""
+        """Makes room for the new reservation if necessary. Raises RefusedError if there is none."""
         limit, rest = self._settings.capacity_bytes, []
         use = Use(limit, self._settings.share_bytes)
         async for model in self._others(claim.uid):
@@ -220,7 +224,7 @@ class Models:
                 await self._release_abandoned(model, remove)
 
     async def _grant(self, claim: Claim, hold: Hold) -> None:
-        """Notes that the storage has room."""
+        """Records that the storage has room."""
         hold.granted, hold.kept_note = True, self._granted(claim, hold.length)
         for _unused in range(ATTEMPTS):
             with suppress(ConflictError):
@@ -236,7 +240,8 @@ class Models:
                         yield model
 
     async def _release_abandoned(self, model: Object, remove: Remove) -> bool:
-        """Whether an abandoned upload uses none of the storage any more. Its owner cannot resume it meanwhile."""
+        """Removes an abandoned upload, which its owner cannot resume in the meantime. Returns whether its storage is
+        free."""
         place, noted = key(model), note(model)
         claim = Claim(use="upload", namespace=place.namespace, name=place.name, uid=uid(model))
         if noted is None:
@@ -265,7 +270,7 @@ class Models:
                 log.warning("could not renew the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _renew_once(self, claim: Claim, hold: Hold) -> None:
-        """Raises RefusedError if the right is lost."""
+        """Renews the right. Raises RefusedError if it is lost."""
         model = await self.get(claim)
         noted = note(model)
         if noted is None or noted.writer != hold.writer:
@@ -283,7 +288,7 @@ class Models:
         hold.until = until
 
     async def _release(self, claim: Claim, hold: Hold) -> None:
-        """If this fails, the right expires."""
+        """Releases the right. If this fails, it expires."""
         try:
             for _unused in range(ATTEMPTS):
                 model = await self.get(claim)
@@ -297,7 +302,7 @@ class Models:
             log.warning("could not give back the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _note(self, claim: Claim, noted: Note | None, version: str = "") -> None:
-        """Raises ConflictError if the model has another ``version`` by now, if one is given."""
+        """Writes the note. Raises ConflictError if the model no longer has the given ``version``."""
         text = msgspec.json.encode(noted).decode() if noted else None
         metadata: dict[str, Any] = {"uid": claim.uid, "annotations": {UPLOAD: text}}
         if version:
@@ -307,7 +312,7 @@ class Models:
         )
 
     def _granted(self, claim: Claim, length: int) -> Note:
-        """The note of an upload that has room and that no client writes."""
+        """Returns the note of an upload that has room and no writer."""
         shown = proof(self._key, claim.uid, length, claim.expires)
         return Note(length=length, proof=shown, expires=claim.expires)
 
@@ -316,7 +321,7 @@ class Models:
 
 
 def _agreed(model: Object, before: Note | None, length: int | None, now: float) -> int:
-    """The length of the file that may be written now."""
+    """Returns the length of the file to write. Raises RefusedError if it must not be written now."""
     if uploaded(model):
         raise RefusedError(409, "the file is already uploaded")
     if before is not None and before.writer and now < before.until:
@@ -329,7 +334,8 @@ def _agreed(model: Object, before: Note | None, length: int | None, now: float) 
 
 
 def _check_room(length: int, free: int, share: int, namespace: str) -> None:
-    """Raises RefusedError. ``free``, ``share``: bytes that are left of the storage, and of the namespace's share."""
+    """Raises RefusedError if there is no room. ``free`` and ``share``: free bytes of the storage and of the namespace's
+    share."""
     if length > free:
         raise RefusedError(507, f"the storage has {max(free, 0)} bytes left, and the file has {length}")
     if length > share:

@@ -1,8 +1,8 @@
-"""Presence: checks whether the registry still has the published artifacts, as it reports no deletions.
+"""Presence: checks whether the registry still has the published artifacts, because it reports no deletions.
 
-Each artifact costs one request every few hours, one after the other. A missing artifact is checked again some minutes
-later. If it is still missing then, its model gets an annotation, which the controller watches. When the artifact is
-back, the annotation is removed.
+Each artifact costs one request every few hours, one after another. A missing artifact is checked again some minutes
+later. If it is still missing, its model gets an annotation, which the controller watches. When the artifact is back,
+the annotation is removed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from slipway.serving.wire.repositories import repository
 log = logging.getLogger(__name__)
 
 VANISHED = "slipway.inference/vanished"
-"""Annotation of a model: digest of its artifact, if the registry does not have it any more."""
+"""Annotation of a model: digest of its artifact, if the registry no longer has it."""
 CHECK_SECONDS = 6 * 3600.0
-"""Between two checks of all artifacts on average. Each replica checks for itself, at its own times."""
+"""Average interval between two checks of all artifacts. Each replica checks independently."""
 JITTER = 0.5
 RECHECK_SECONDS = 300.0
-"""Between two checks of missing artifacts."""
+"""Interval between two checks of missing artifacts."""
 FIRST_SECONDS = 3600.0
-"""The first check begins within this time, so that a depot that restarts often checks, too."""
+"""The first check begins within this time, so that a depot that often restarts still checks."""
 MOST_AWAY = 3
-"""Requests in a row without an answer, after which the check ends."""
+"""Consecutive unanswered requests after which the check ends."""
 MOST_RECHECKED = 500
-"""Missing artifacts in one recheck, so that one author's many deletions do not delay the check of all artifacts."""
+"""Maximum missing artifacts in one recheck, so that one author's many deletions do not delay the check of all
+artifacts."""
 PAUSE_SECONDS = 0.2
-"""Between two requests."""
+"""Pause between two requests."""
 
 
 class Artifact(NamedTuple):
@@ -53,7 +54,7 @@ class Artifact(NamedTuple):
 
 
 def artifacts(kind: Kind, models: Iterable[Object]) -> list[Artifact]:
-    """Of the models that have one."""
+    """Returns the artifacts of these models."""
     artifact_list = []
     for model in models:
         status = model.get("status")
@@ -72,7 +73,7 @@ class Presence:
     def __init__(self, client: Client, registry: Registry, kinds: Iterable[Kind]) -> None:
         self._client, self._registry, self._kinds = client, registry, tuple(kinds)
         self._missing: dict[str, Artifact] = {}
-        """By the model's uid: artifacts that the last check did not find."""
+        """Model uid -> artifact that the last check did not find."""
 
     async def run(self) -> None:
         """Checks until cancelled."""
@@ -87,11 +88,11 @@ class Presence:
             pause = CHECK_SECONDS * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load
 
     async def load(self) -> None:
-        """Reads which artifacts another process reported as missing."""
+        """Loads the artifacts that other processes reported as missing."""
         self._missing = {one.uid: one for one in await self._listed() or () if one.vanished == one.digest}
 
     async def check(self) -> None:
-        """Checks all artifacts. Nothing changes while the cluster or the registry does not answer."""
+        """Checks all artifacts. Nothing changes if the cluster or the registry does not answer."""
         listed = await self._listed()
         if listed is None:
             return
@@ -100,11 +101,11 @@ class Presence:
         await self._check(listed)
 
     async def recheck(self) -> None:
-        """Checks missing artifacts again. Each check moves them to the end, so that all have their turn."""
+        """Checks missing artifacts again. Each check moves them to the end, so that all get their turn."""
         await self._check(list(self._missing.values())[:MOST_RECHECKED])
 
     async def _listed(self) -> list[Artifact] | None:
-        """None: the cluster does not answer."""
+        """Returns all artifacts; None: the cluster does not answer."""
         artifact_list: list[Artifact] = []
         try:
             for kind in self._kinds:
@@ -150,7 +151,7 @@ class Presence:
             self._missing.pop(one.uid, None)
         except ApiError as error:
             log.warning("could not annotate %s %s: %s", one.kind.kind, one.model, describe_error(error))
-            self._missing[one.uid] = one  # the next recheck tries again
+            self._missing[one.uid] = one  # the next recheck retries
         else:
             if vanished:
                 self._missing[one.uid] = one._replace(vanished=vanished)

@@ -1,7 +1,7 @@
-"""Publishers: which pods may write into which repository, and when.
+"""Publishers: decides which pods may write to which repository, and when.
 
-Only the Job that the controller created for a model may write, only into the repository of that model, and only while
-the model is being published or deleted.
+Only the Job that the controller created for a model may write, only to that model's repository, and only while the
+model is being published or deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Place(msgspec.Struct, frozen=True):
     """The model that the name of a repository identifies."""
 
     namespace: str
-    """Empty: a model of the cluster."""
+    """Empty for a cluster-scoped model."""
     name: str
     """A long name is shortened."""
     uid: str
@@ -49,7 +49,7 @@ def parse_repository(name: str) -> Place | None:
 
 
 def rights(model: Object, pod: str) -> frozenset[str]:
-    """Returns the rights of a pod of the model's namespace in the model's repository, beyond those of all its pods."""
+    """Returns the additional rights of a pod of the model's namespace in the model's repository."""
     name, status = key(model).name, model.get("status")
     if deleting(model):
         return REMOVE if is_pod_of(pod, job_name(name, uid(model), UNPUBLISH)) else NO_RIGHTS
@@ -81,7 +81,7 @@ class Publishers:
         place = parse_repository(name)
         if place is None or namespace != (place.namespace or self._settings.namespace):
             return NO_RIGHTS
-        if f"-{PUBLISH}-" not in pod and f"-{UNPUBLISH}-" not in pod:  # costs no request
+        if f"-{PUBLISH}-" not in pod and f"-{UNPUBLISH}-" not in pod:  # needs no request
             return NO_RIGHTS
         model = await self._model(place, name)
         return rights(model, pod) if model else NO_RIGHTS

@@ -22,13 +22,13 @@ SUBJECT = "slipway-depot"
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 STREAM_SECONDS = 300.0
-"""For one stream of bytes: a piece at most."""
+"""Time limit for one stream of bytes, which is at most one piece."""
 COMMIT_SECONDS = 600.0
-"""For the end of an upload, for which a registry may read it once more."""
+"""Time limit for committing an upload, which a registry may read again."""
 CONNECTIONS = 64
 CHUNK = "application/octet-stream"
 PAGE = 1000
-"""Names in an answer of a list."""
+"""Names per page of a list."""
 MOST_PAGES = 1000
 LIST_BYTES = 1 << 20
 MANIFESTS = (
@@ -39,7 +39,7 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,128}")
 _READ_ONLY = 405
 _VERSION_HEADER, _VERSION = "Docker-Distribution-Api-Version", "registry/2"
-"""Registries send it with each answer."""
+"""Header that registries send with each response."""
 
 
 class RegistryError(Exception):
@@ -47,15 +47,15 @@ class RegistryError(Exception):
 
 
 class AwayError(RegistryError):
-    """The registry does not answer, fails, or is read-only: it may do it later."""
+    """The registry does not answer, fails, or is read-only; a retry may succeed."""
 
 
 class GoneError(RegistryError):
-    """There is no such upload, or a manifest names a blob that is not there."""
+    """There is no such upload, or a manifest names a missing blob."""
 
 
 class MissingError(GoneError):
-    """The answer was 404."""
+    """The response was 404."""
 
 
 class Manifest(NamedTuple):
@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 
 class Registry:
-    """May be used by any number of tasks. Every method raises RegistryError."""
+    """Can be used by any number of tasks. Every method raises RegistryError."""
 
     def __init__(
         self, session: aiohttp.ClientSession, base: URL, signer: Signer, now: Callable[[], float] = time.time
@@ -84,7 +84,7 @@ class Registry:
 
     @classmethod
     def connect(cls, settings: Settings, signer: Signer) -> Registry:
-        """The registry that the settings name. Raises OSError for an authority that cannot be read."""
+        """Connects to the registry in the settings. Raises OSError if the CA certificate cannot be read."""
         context = ssl.create_default_context()
         if not settings.registry_plain:
             context.load_verify_locations(settings.registry_ca or settings.key("ca.crt"))
@@ -104,20 +104,20 @@ class Registry:
             return self._location(answer, repository)
 
     async def append(self, repository: str, upload: URL, chunks: AsyncIterator[bytes]) -> URL:
-        """Streams bytes into an upload. Returns its next location. A failure in the middle cannot be repeated."""
+        """Streams bytes into an upload. Returns its next location. After a failure the stream cannot be repeated."""
         headers = {"Content-Type": CHUNK}
         async with self._request("PATCH", repository, upload, headers, chunks, STREAM_SECONDS) as answer:
             return self._location(answer, repository)
 
     async def commit(self, repository: str, upload: URL, digest: str, size: int) -> None:
-        """The upload becomes a blob, if its digest is this one."""
+        """Turns the upload into a blob, if it has this digest."""
         place = upload.extend_query(digest=digest)
         headers = {"Content-Type": CHUNK}
         try:
             async with self._request("PUT", repository, place, headers, b"", COMMIT_SECONDS) as answer:
                 reported_digest = answer.headers.get("Docker-Content-Digest", digest)
         except GoneError:
-            # The answer to an earlier request may have been lost on the way.
+            # The response to an earlier, successful request may have been lost.
             if await self.size(repository, digest) != size:
                 raise
             return
@@ -130,7 +130,7 @@ class Registry:
             pass
 
     async def size(self, repository: str, digest: str) -> int | None:
-        """Returns the bytes of a blob; None if there is none."""
+        """Returns the size of a blob; None if there is none."""
         try:
             async with self._request("HEAD", repository, self._at(repository, f"blobs/{digest}")) as answer:
                 return answer.content_length
@@ -160,8 +160,8 @@ class Registry:
         return Manifest(bytes(content), _digest(content))
 
     async def has_manifest(self, repository: str, digest: str, media_type: str) -> bool:
-        """Whether there is a manifest of this digest. Raises AwayError where the answer is not a registry's: an ingress
-        also answers 404 while the registry behind it restarts."""
+        """Whether there is a manifest with this digest. Raises AwayError if the response is not from a registry: an
+        ingress also returns 404 while the registry behind it restarts."""
         place = self._at(repository, f"manifests/{digest}")
         try:
             async with self._request("HEAD", repository, place, {"Accept": media_type}):
@@ -181,7 +181,7 @@ class Registry:
             raise AwayError(f"GET {place.path}: the response is not from a registry")
 
     async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
-        """Stores a manifest whose blobs exist. Returns its digest. Raises GoneError if one does not."""
+        """Stores a manifest whose blobs exist. Returns its digest. Raises GoneError if a blob is missing."""
         place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
         digest = _digest(content)
         async with self._request("PUT", repository, place, headers, content) as answer:
@@ -191,7 +191,7 @@ class Registry:
         return digest
 
     async def repositories(self) -> AsyncIterator[str]:
-        """The names of all repositories."""
+        """Yields the names of all repositories."""
         last, access = "", Access("registry", "catalog", ("*",))
         for _unused in range(MOST_PAGES):
             place = self._base.with_path("/v2/_catalog").with_query(n=str(PAGE), **({"last": last} if last else {}))
@@ -203,7 +203,7 @@ class Registry:
             last = page[-1]
 
     async def tags(self, repository: str) -> AsyncIterator[str]:
-        """All tags of a repository."""
+        """Yields all tags of a repository."""
         last = ""
         for _unused in range(MOST_PAGES):
             query = {"n": str(PAGE)} | ({"last": last} if last else {})
@@ -219,7 +219,7 @@ class Registry:
             last = page[-1]
 
     async def digest(self, repository: str, tag: str) -> str:
-        """Returns the digest of the manifest with a tag; empty: there is none."""
+        """Returns the digest of the manifest with a tag; empty if there is none."""
         try:
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": MANIFESTS}
             async with self._request("HEAD", repository, place, headers) as answer:
@@ -229,7 +229,7 @@ class Registry:
         return digest if _DIGEST.fullmatch(digest) else ""
 
     async def delete_manifest(self, repository: str, digest: str) -> None:
-        """Removes a manifest, if it exists."""
+        """Deletes a manifest, if it exists."""
         with suppress(GoneError):
             async with self._request("DELETE", repository, self._at(repository, f"manifests/{digest}")):
                 pass
@@ -245,7 +245,7 @@ class Registry:
             raise RegistryError(f"GET {place.path}: the registry returned no list: {error}") from error
 
     async def delete_tagged(self, repository: str, tag: str, *, media_type: str) -> None:
-        """Removes the manifest with a tag, if it exists."""
+        """Deletes the manifest with a tag, if it exists."""
         with suppress(GoneError):
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": media_type}
             async with self._request("HEAD", repository, place, headers) as answer:
@@ -257,7 +257,8 @@ class Registry:
         return self._base.with_path(f"/v2/{repository}/{path}")
 
     def _location(self, answer: aiohttp.ClientResponse, repository: str) -> URL:
-        """As an address of this registry, whatever it calls itself. Raises RegistryError for what is no upload's."""
+        """Returns an upload's location as a URL of this registry, whatever it calls itself. Raises RegistryError if it
+        is not an upload."""
         try:
             location = URL(answer.headers.get("Location", ""))
         except ValueError:
@@ -277,7 +278,7 @@ class Registry:
         seconds: float = ANSWER_SECONDS,
         access: Access | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Sends a request and yields the response, which is a success. ``access``: if it is for something other than
+        """Sends a request and yields the successful response. ``access``: if the request is for something other than
         the repository."""
         access = access or Access("repository", repository, ("pull", "push", "delete"))
         token = self._signer.sign(SUBJECT, [access], self._now())

@@ -1,8 +1,7 @@
-"""Writer: writes a stream of bytes as parts into the registry, without holding a part in memory.
+"""Writer: writes a stream of bytes to the registry in parts, without holding a part in memory.
 
-Each part goes into an upload of the registry while it is hashed, becomes a blob with its digest, and is then listed in
-the session's manifest. Listed parts stay, however the stream ends. A part ends when it is full, after some time, or
-with the stream.
+Each part is uploaded and hashed at the same time, becomes a blob, and is then added to the session's manifest. Listed
+parts stay, however the stream ends. A part ends when it is full, after some time, or with the stream.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PIECE_SECONDS = 30.0
-"""For which a piece is under way at most."""
+"""Maximum duration of a piece."""
 LEAST_BYTES = 64 << 10
-"""That must have come by then."""
+"""Minimum number of bytes in that time."""
 KEPT_BYTES = 1 << 20
-"""What came of a piece before the stream was cut is kept if it is at least so much, or the end of the file."""
+"""Minimum size of an interrupted piece that is kept, unless it is the end of the file."""
 CHUNK_BYTES = 128 << 10
-"""That are asked for at a time: aiohttp reads ahead twice as much as was ever asked for."""
+"""Bytes to request at a time: aiohttp reads ahead twice the largest number ever requested."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-"""Seconds between two questions to a registry that is away."""
+"""Seconds between two requests to an unavailable registry."""
 
 
 class CutError(Exception):
@@ -49,10 +48,10 @@ class Source(Protocol):
     """The source of the bytes."""
 
     def gone(self) -> bool:
-        """Whether no client waits for the response any more."""
+        """Whether the client has disconnected."""
 
     async def chunk(self, most: int) -> bytes:
-        """Returns the next bytes, at most so many; none at the end. Raises CutError."""
+        """Returns up to ``most`` of the next bytes; none at the end. Raises CutError."""
 
 
 class Body:
@@ -64,18 +63,17 @@ class Body:
         self.remaining = request.content_length or 0
 
     def gone(self) -> bool:
-        """Whether the client hung up."""
+        """Whether the client has disconnected."""
         transport = self._request.transport
         return transport is None or transport.is_closing()
 
     def push_back(self, chunk: bytes) -> None:
-        """Makes bytes come again. Only what was read last may be pushed back, and once."""
+        """Pushes bytes back to be read again. Only the last chunk can be pushed back, and only once."""
         self._back = chunk
         self.remaining += len(chunk)
 
     async def chunk(self, most: int) -> bytes:
-        """Returns the next bytes. Raises CutError if the client disconnected or is silent, or this process must
-        stop."""
+        """Returns the next bytes. Raises CutError if the client disconnects or is silent, or this process must stop."""
         if self._back:
             chunk, self._back = self._back[:most], self._back[most:]
         elif self._stopping():
@@ -111,17 +109,17 @@ class Writer:
         patience: float,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``patience``: seconds for which a registry may be away."""
+        """``patience``: how long a registry may be unavailable, in seconds."""
         self._registry, self._repository, self._hold, self._source = registry, repository, hold, source
         self._patience, self._now = patience, now
         self.received = 0
-        """Bytes that came, whether or not they were kept."""
+        """Bytes received, whether or not they were kept."""
 
     async def write(self, session: Session) -> tuple[Session, str]:
-        """Adds the incoming bytes to the session. Returns it and its manifest's digest; empty: there were none.
+        """Adds the incoming bytes to the session. Returns it, and its manifest's digest (empty: no bytes).
 
-        Raises CutError, with everything kept that came before; RefusedError where the registry is away for too long, or
-        somebody else writes by now.
+        Raises CutError after keeping everything received so far, and RefusedError if the registry is unavailable for
+        too long or another client is writing by now.
         """
         digest = ""
         try:
@@ -140,7 +138,7 @@ class Writer:
         return session, digest
 
     async def list(self, session: Session) -> str:
-        """Stores the session's manifest. Returns its digest. Raises as write does."""
+        """Stores the session's manifest. Returns its digest. Raises as ``write`` does."""
         if len(session.pieces) > sessions.MOST_PIECES:
             raise RefusedError(413, f"the file was sent in more than {sessions.MOST_PIECES} pieces: send larger ones")
         content, registry, repository = sessions.encode_session(session), self._registry, self._repository
@@ -154,7 +152,8 @@ class Writer:
         return await self._patiently(put)
 
     async def _piece(self, room: int) -> tuple[Piece | None, CutError | None]:
-        """Returns the next part, of at most ``room`` bytes, and what ended the stream. None: there were no bytes."""
+        """Sends the next part, of at most ``room`` bytes. Returns it (None: no bytes), and the error that ended the
+        stream."""
         first = await self._source.chunk(room)
         if not first:
             return None, None
@@ -175,18 +174,19 @@ class Writer:
         return piece, part.cut
 
     async def _cancel(self, upload: URL) -> None:
-        """A registry removes leftovers itself, some days later."""
+        """Cancels an upload, if possible: a registry removes leftovers itself some days later."""
         with suppress(RegistryError):
             await asyncio.shield(self._registry.cancel(self._repository, upload))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Retries until the registry is available again: it may be read-only for a while during a collection."""
+        """Retries until the registry is available again, because it may be read-only for a while during a
+        collection."""
         return await retry_while_away(ask, self._source.gone, self._patience)
 
 
 async def retry_while_away(ask: Callable[[], Awaitable[T]], gone: Callable[[], bool], patience: float) -> T:
-    """Retries until the registry is available, for ``patience`` seconds. Raises CutError as soon as the client is
-    gone."""
+    """Retries until the registry is available, for up to ``patience`` seconds. Raises CutError once the client has
+    disconnected."""
     end, pause = time.monotonic() + patience, FIRST_PAUSE
     while True:
         try:
@@ -202,7 +202,7 @@ async def retry_while_away(ask: Callable[[], Awaitable[T]], gone: Callable[[], b
 
 
 class _Part:
-    """The bytes of one piece, hashed as they pass."""
+    """The bytes of one piece, hashed while they are sent."""
 
     def __init__(self, source: Source, first: bytes, room: int) -> None:
         self._source, self._first, self._room = source, first, room
@@ -215,7 +215,7 @@ class _Part:
         return f"sha256:{self._hash.hexdigest()}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Ends with the part."""
+        """Yields the bytes of the part."""
         end, chunk = time.monotonic() + PIECE_SECONDS, self._first
         while chunk:
             self._hash.update(chunk)
@@ -252,5 +252,5 @@ async def stored(registry: Registry, repository: str) -> tuple[Session | None, s
 
 
 def unavailable() -> RefusedError:
-    """503: stored bytes stay, and the upload may continue."""
+    """Returns a 503: stored bytes are kept, and the upload may continue."""
     return RefusedError(503, "the registry did not accept it: resume in a moment", Retry_After=str(BUSY_SECONDS))
