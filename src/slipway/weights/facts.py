@@ -1,4 +1,4 @@
-"""Facts: the header and size of weights as a status shows them. Pure."""
+"""Facts: the header and size of weights in a status. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LICENCES = (
     (re.compile(r"llama[-_ ]?3\.([123]).*", re.IGNORECASE), r"llama-3.\1-community"),
     (re.compile(r"gemma.*", re.IGNORECASE), "gemma"),
 )
-"""What makers write -> the one word for it. Others stay as they are written."""
+"""Spellings of a licence -> its usual name. Others are unchanged."""
 
 
 def header(gguf: Gguf) -> Object:
-    """``status.gguf``; what is not told is not there."""
+    """Returns ``status.gguf``, without unknown fields."""
     fields = {
         "architecture": gguf.architecture,
         "modelName": gguf.name,
@@ -36,7 +36,7 @@ def header(gguf: Gguf) -> Object:
 
 
 def licence(text: str) -> str:
-    """Returns the usual name of a licence, in whatever form it is written."""
+    """Returns the usual name of a licence, however it is spelled."""
     return next((match.expand(word) for form, word in LICENCES if (match := form.fullmatch(text.strip()))), text)
 
 
@@ -51,7 +51,7 @@ def human(size: float) -> str:
 
 
 def describe_header(begin: str, report: Report) -> str:
-    """Returns a sentence with the content of the header."""
+    """Describes the content of the header in a sentence."""
     parts = [f"{report.files} files"] if report.files > 1 else []
     if report.safetensors:
         numbers = report.safetensors.parameters

@@ -1,6 +1,6 @@
-"""Nodes: which of them should have weights, and the record of what each has. Pure.
+"""Nodes: which nodes should have weights, and the record of what each has. Pure.
 
-For each model that a node has, or is about to have, the node has a label with a state, by which pods select it, and an
+For each model that a node has, or is about to get, the node has a label with a state, by which pods select it, and an
 annotation with a record, which outlives the Jobs that load the weights. Both are written together.
 """
 
@@ -20,34 +20,35 @@ from slipway.serving.contract.api import MetadataPatch, Reference
 
 State = Literal["Ready", "Updating", "Failed"]
 RECORDS = "weights.slipway.inference/"
-"""Prefix of the annotations of nodes with what lies there; the rest is that of the label. And of the labels that say
-which folders are a model's; the rest is a digest, and the value the rest of the model's own label."""
+"""Prefix of node annotations with records; the rest of the name is that of the label. Also prefix of the labels that
+assign folders to a model; the rest is a digest, and the value is the rest of the model's own label."""
 RECORD_BYTES = 8192
 MESSAGE_LENGTH = 300
-"""Bytes of a message, of which JSON makes no more than twice as many."""
+"""Maximum length of a message in bytes; JSON at most doubles it."""
 MOST_FORMER = 8
-"""Paths that a record remembers beside its own."""
+"""Maximum former paths in a record."""
 MOST_READ = 2
-"""The same of folders with files of others. With the longest paths, a record is still shorter than RECORD_BYTES."""
+"""Maximum paths of folders with other users' files in a record. Even with the longest paths, a record is shorter than
+RECORD_BYTES."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 NAME_FIELD = "metadata.name"
 COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": operator.gt, "Lt": operator.lt}
 
 
-# What is kept of nodes
+# The cached part of nodes
 
 
 class Node(msgspec.Struct, frozen=True):
-    """The used fields of a node."""
+    """The relevant fields of a node."""
 
     name: str
     uid: str
     boot: str
-    """Differs after each start of the machine, which may have emptied its disks."""
+    """Changes with each boot of the machine, which may have emptied its disks."""
     ready: bool
     labels: Mapping[str, str]
     records: Mapping[str, str]
-    """Annotations that begin with :data:`RECORDS`."""
+    """Annotations with the prefix :data:`RECORDS`."""
 
     @property
     def reference(self) -> Reference:
@@ -55,7 +56,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def trim_node(node: Object) -> Object:
-    """Returns a node with only the fields that :func:`parse_node` needs: thousands of them are in memory."""
+    """Returns a node with only the fields for :func:`parse_node`, because thousands of nodes are kept in memory."""
     metadata, status = node["metadata"], node.get("status") or {}
     kept = {field: metadata.get(field, "") for field in ("name", "uid", "resourceVersion")}
     annotations = metadata.get("annotations") or {}
@@ -67,7 +68,7 @@ def trim_node(node: Object) -> Object:
 
 
 def parse_node(node: Object) -> Node:
-    """Parses a node that :func:`trim_node` returned."""
+    """Parses a node from :func:`trim_node`."""
     metadata = node["metadata"]
     return Node(
         name=metadata["name"],
@@ -80,17 +81,17 @@ def parse_node(node: Object) -> Node:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What a change of a node means for models."""
+    """The significance of a node's change for models."""
 
     concerns_all: bool
-    """Whether any model may be concerned that it was or is eligible for."""
+    """Whether any model may be affected for which the node was or is eligible."""
     marks: frozenset[str] = frozenset()
-    """Names of labels and records, without their prefixes, that are not what they were."""
+    """Names of changed labels and records, without their prefixes."""
 
 
 def difference(old: Object | None, new: Object | None, prefix: str) -> Difference:
     """Returns the difference between two states of a node from :func:`trim_node`; empty after a heartbeat. ``prefix``:
-    of the labels with models' states, which decide nothing themselves."""
+    of the labels with models' states, which do not affect eligibility."""
     if old is None or new is None:
         return Difference(concerns_all=True)
     one, other = parse_node(old), parse_node(new)
@@ -111,7 +112,7 @@ def difference(old: Object | None, new: Object | None, prefix: str) -> Differenc
     return Difference(concerns_all=placed[0] != placed[1] or fixed[0] != fixed[1], marks=frozenset(marks))
 
 
-# Which nodes are meant
+# Eligible nodes
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -135,7 +136,7 @@ class Requirement(msgspec.Struct, frozen=True):
         return f"the operator {self.operator} of {self.key} is not one of In, NotIn, Exists, DoesNotExist, Gt and Lt"
 
     def holds(self, values: Mapping[str, str]) -> bool:
-        """Whether these labels meet the condition, by the scheduler's rules: a missing value is in no list."""
+        """Whether these labels meet the condition, by the scheduler's rules: a missing value is not in any list."""
         value = values.get(self.key)
         match self.operator:
             case "In":
@@ -157,7 +158,7 @@ class Term(msgspec.Struct, frozen=True, rename="camel"):
     match_fields: tuple[Requirement, ...] = ()
 
     def holds(self, node: Node) -> bool:
-        """A term without conditions matches no node."""
+        """Whether the node meets all conditions. A term without conditions matches no node."""
         nonempty = bool(self.match_expressions or self.match_fields)
         by_labels = all(one.holds(node.labels) for one in self.match_expressions)
         return nonempty and by_labels and all(one.holds({NAME_FIELD: node.name}) for one in self.match_fields)
@@ -176,7 +177,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     labels: Mapping[str, str] = {}
     terms: tuple[Term, ...] | None = None
-    """One of them has to hold; None: nothing is asked."""
+    """Terms, one of which must hold; None: no restriction."""
 
     def admits(self, node: Node) -> bool:
         labelled = all(node.labels.get(name) == value for name, value in self.labels.items())
@@ -184,8 +185,8 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def placement(node_selector: Mapping[str, str], node_affinity: Object | None) -> Placement:
-    """Returns the placement for a nodeSelector and a nodeAffinity, as in a pod. Preferences are ignored. Raises
-    ValueError for values that a pod may not have."""
+    """Returns the placement for a nodeSelector and a nodeAffinity of a pod. Preferences are ignored. Raises ValueError
+    for values that are not valid in a pod."""
     selector = msgspec.convert(node_affinity or {}, _Affinity).required_during_scheduling_ignored_during_execution
     terms = selector.node_selector_terms if selector else None
     for term in terms or ():
@@ -197,14 +198,14 @@ def placement(node_selector: Mapping[str, str], node_affinity: Object | None) ->
 
 
 def pinned(node: str) -> Object:
-    """Returns the affinity of a pod that runs on this node only."""
+    """Returns the affinity of a pod that runs only on this node."""
     field = {"key": NAME_FIELD, "operator": "In", "values": [node]}
     terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def node_of(job: Object) -> str:
-    """Returns the node that a Job of ours is pinned to; empty: none."""
+    """Returns the node to which one of our Jobs is pinned; empty: none."""
     try:
         pod = job["spec"]["template"]["spec"]
         selector = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -214,7 +215,7 @@ def node_of(job: Object) -> str:
     return node_name
 
 
-# What a node says
+# Records of a node
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -222,25 +223,25 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     state: State
     of: str
-    """uid of the model."""
+    """Uid of the model."""
     digest: str = msgspec.field(default="", name="wanted")
-    """Digest of what was asked for, where that is there."""
+    """Digest of the requested weights, if they are there."""
     path: str = ""
     former: tuple[str, ...] = ()
     """Further folders that it may have left there."""
     reads: str = ""
-    """A folder with files that others put there."""
+    """A folder with files of other users."""
     read_before: tuple[str, ...] = ()
-    """Further folders with files of others that pods may still read."""
+    """Further folders with files of other users that pods may still read."""
     boot: str = ""
-    """Of the node when it was looked at last."""
+    """Boot ID of the node when it was last checked."""
     size: int = 0
     revision: str = ""
-    """What a person knows the weights by, such as a commit."""
+    """The revision of the weights for people, such as a commit."""
     seal: str = ""
-    """By which the loader knows the folder again that it filled for this model."""
+    """Seal by which the loader recognizes the folder that it filled for this model."""
     message: str = ""
-    """Why it is Failed."""
+    """Reason of the state Failed."""
 
     def has(self, digest: str, node: Node) -> bool:
         """Whether the node has the weights and has not rebooted since they were checked."""
@@ -254,34 +255,34 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All folders that may exist, its own last."""
+        """All folders that may exist, its own one last."""
         return tuple(dict.fromkeys((*self.former, *((self.path,) if self.path else ()))))
 
     @property
     def readable_paths(self) -> tuple[str, ...]:
-        """All folders that pods may read as the model's."""
+        """All folders that pods may read as parts of the model."""
         return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
 
     def paths_still_read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
-        """Returns ``read_before`` of the next record, which reads another path. ``still``: whether pods read a
+        """Returns ``read_before`` for the next record, which reads another path. ``still``: whether pods still read a
         folder."""
         before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
         return tuple(one for one in before if one != path and still(one))[-MOST_READ:]
 
     def former_paths(self, path: str) -> tuple[str, ...]:
-        """Returns ``former`` of the next record, which has another path."""
+        """Returns ``former`` for the next record, which has another path."""
         return tuple(one for one in self.paths if one != path)[-MOST_FORMER:]
 
 
 def find_record(node: Node, mark: str, of: str) -> Record | None:
-    """Returns a node's record of the model with this uid; None: there is none. ``mark``: of its label, without the
-    prefix."""
+    """Returns a node's record of the model with this uid; None if there is none. ``mark``: name of its label without
+    the prefix."""
     record = decode_record(node.records.get(f"{RECORDS}{mark}", ""))
     return record if record is not None and record.of == of else None
 
 
 def decode_record(text: str) -> Record | None:
-    """Decodes a record of a node; None: there is none, or it is invalid."""
+    """Decodes a record; None if it is missing or invalid."""
     try:
         return decode_json(text, Record, most=RECORD_BYTES) if text else None
     except DecodingError:
@@ -291,8 +292,8 @@ def decode_record(text: str) -> Record | None:
 def build_patch(
     node: Node, label: str, record: Record | None, *, selectable: bool = True, mountable: bool = True
 ) -> MetadataPatch:
-    """Returns the patch that sets a node's record of a model, or removes it. ``selectable``: whether pods may select
-    the node by it; ``mountable``: whether they may mount its folders there."""
+    """Returns the patch that sets or removes a node's record of a model. ``selectable``: whether pods may select the
+    node by it; ``mountable``: whether they may mount its folders there."""
     annotation = f"{RECORDS}{mark(label)}"
     before = decode_record(node.records.get(annotation, ""))
     kept_labels: dict[str, str | None] = dict.fromkeys(_previous_folder_labels(node, mark(label), before))
@@ -306,7 +307,7 @@ def build_patch(
 
 
 def _previous_folder_labels(node: Node, mark: str, record: Record | None) -> Iterable[str]:
-    """Returns the labels of a model's folders on a node: those of its record, or if that was deleted, all with the
+    """Returns the labels of a model's folders on a node: those in its record or, if that was deleted, all with the
     model's mark."""
     if record is not None:
         return [folder_label(record.of, one) for one in record.readable_paths]
@@ -314,7 +315,7 @@ def _previous_folder_labels(node: Node, mark: str, record: Record | None) -> Ite
 
 
 def folder_label(of: str, path: str) -> str:
-    """Returns the label of nodes on which a folder belongs to the model with the uid ``of``."""
+    """Returns the label that assigns a folder on a node to the model with the uid ``of``."""
     identity = f"{of}\0{path}"
     return f"{RECORDS}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
@@ -325,5 +326,5 @@ def _shorten(message: str) -> str:
 
 
 def mark(label: str) -> str:
-    """Returns a label's name without its prefix, which the record has, too."""
+    """Returns a label's name without its prefix, which is also the rest of the record's name."""
     return label.rpartition("/")[2]

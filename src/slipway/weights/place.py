@@ -1,7 +1,8 @@
-"""Places: the folders of weights on a claim that several resources share, and their records. Pure.
+"""Places: the folders of weights on a claim shared by several resources, and their records. Pure.
 
-A record is an annotation: a prefix, the place's entry, and a text in the API's own format, as users' volumes have them.
-It outlives the Job that loaded the weights, and so describes the folder whatever happens to the Job.
+A record is an annotation whose name is a prefix and the place's entry, with a text in the API's own format, which
+users' volumes already contain. It outlives the Job that loaded the weights, so it describes the folder independently of
+the Job.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     claim: Reference
     prefix: str
-    """Of the annotations that record what lies on the claim."""
+    """Prefix of the annotations that record the claim's content."""
     root: str
-    """Where a container finds the folder that all places of the claim are in: an absolute path."""
+    """Absolute path, in a container, of the folder with all places of the claim."""
     folder: str
-    """Name of this one's own, below the root."""
+    """Name of the place's folder, below the root."""
     entry: str = ""
-    """What follows the prefix in its annotation; empty: the folder."""
+    """Rest of its annotation's name after the prefix; empty: the folder's name."""
     inside: str = ""
-    """Path of the root on the claim; empty: the claim as a whole is mounted there."""
+    """Path of the root on the claim; empty: the whole claim is mounted at the root."""
 
     @property
     def path(self) -> str:
-        """The path of the folder in a container."""
+        """The path of the place's folder in a container."""
         return f"{self.root}/{self.folder}"
 
     @property
@@ -41,31 +42,31 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.prefix}{self.entry or self.folder}"
 
     def record(self, carrier: Object | None) -> str | None:
-        """Returns an object's record of the place; None: there is none, or the object is being deleted."""
+        """Returns the record of the place on an object; None: there is none, or the object is being deleted."""
         if carrier is None or deleting(carrier):
             return None
         text: str | None = annotations_of(carrier).get(self.annotation)
         return text
 
     def recorded(self, carrier: Reference, text: str | None) -> MetadataPatch:
-        """Returns the patch that sets an object's record of the place; None removes it."""
+        """Returns the patch that sets the record of the place on an object; None removes it."""
         return MetadataPatch(carrier, {self.annotation: text})
 
     def access(self, volume: str, *, read_only: bool = False) -> Access:
-        """Returns the access of a container that reads or fills the folder. If the root is a folder of the claim, it
-        sees no other one."""
+        """Returns the access for a container that reads or fills the folder. If the root is a folder of the claim, the
+        container sees no other folder."""
         claim = volumes.claim(volume, self.claim.name)
         if not self.inside:
             return mounted(claim, self.root, read_only=read_only)
         return mounted(claim, self.path, sub_path=f"{self.inside}/{self.folder}", read_only=read_only)
 
     def access_to_all(self, volume: str) -> Access:
-        """Returns the access of a container that removes the folder from its root."""
+        """Returns the access for a container that removes the folder from its root."""
         return mounted(volumes.claim(volume, self.claim.name), self.root, sub_path=self.inside)
 
 
 def records(carrier: Object | None, prefix: str) -> dict[str, str]:
-    """Returns entry -> an object's record of it; empty if there is no object."""
+    """Returns entry -> record for all records on an object; empty if there is no object."""
     notes = annotations_of(carrier) if carrier else {}
     return {name.removeprefix(prefix): text for name, text in notes.items() if name.startswith(prefix)}
 

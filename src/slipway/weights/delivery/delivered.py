@@ -1,4 +1,4 @@
-"""Delivered models: models that are added to workloads of other owners, and the means. Pure."""
+"""Delivered models: models that are added to workloads of other owners, and how. Pure."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ class DeliveredModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that can be delivered."""
 
     name: str
-    """Of its folder in the pods."""
+    """Name of its directory in the pods."""
     repository: str
     digest: str
     image: str
-    """Digest of the same files as an ordinary image; empty: there is none."""
+    """Digest of the same files as an ordinary image; empty if there is none."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     family: str
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's settings, and the API's, for all workloads."""
+    """The settings of the operator and the API for all workloads."""
 
     folder: str
-    """Where containers find their models, each in a folder of its name."""
+    """Directory of models in containers, with a subdirectory for each."""
     label: str
-    """Of claims and Jobs that are made for deliveries."""
+    """Label of the claims and Jobs created for deliveries."""
     prefix: str
-    """Beginning of the names of claims, volumes and Secrets that are made for deliveries."""
+    """Prefix of the names of claims, volumes and Secrets created for deliveries."""
     registry: str
-    """``host:port`` by which pods reach it."""
+    """``host:port`` of the registry for pods."""
     ca: str = ""
-    """PEM text of the authority that it has its certificate from; empty: a public one."""
+    """CA certificate of the registry in PEM format; empty: a public CA."""
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
     storage_class_name: str = ""
     """Empty: the cluster's default."""
     run_as_user: int = 65532
-    """Who fills claims."""
+    """User that fills claims."""
     node_registry: str = ""
-    """``host:port`` by which nodes reach the registry; empty: they do not."""
+    """``host:port`` of the registry for nodes; empty: nodes cannot reach it."""
     key: bytes = b""
-    """Shared with the depot."""
+    """Key shared with the depot."""
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = ""
     reason: str = ""
     registry: str = ""
-    """By which they are named."""
+    """Registry in the models' image names."""
     mounts: tuple[Object, ...] = ()
     volumes: tuple[Object, ...] = ()
     pull_secrets: tuple[Object, ...] = ()
@@ -63,5 +63,5 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     finished_jobs: tuple[Object, ...] = ()
     secrets: tuple[Object, ...] = ()
     blocked: Blocked | None = None
-    """Why they are not there yet."""
+    """Why the models are not available yet."""
     recheck_seconds: float | None = None

@@ -20,15 +20,15 @@ from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
 UNAVAILABLE = "ImageVolumeUnavailable"
 KUBELET = (1, 33)
 RUNTIMES = {"containerd": (2, 1), "cri-o": (1, 31)}
-"""From which versions on they mount images."""
+"""Runtime -> first version that can mount images."""
 RENEWAL, LIFE = 24 * 3600, 7 * 24 * 3600
-"""Seconds after which a pull token is renewed, and for which it is good."""
+"""Seconds after which a pull token is renewed, and its lifetime."""
 UNKNOWN_SECONDS = 5.0
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> Means:
-    """Returns the means. Raises NotDeliverableError if nodes cannot mount these models."""
+    """Returns how pods get these models. Raises NotDeliverableError if nodes cannot mount them."""
     if not choices.node_registry:
         raise NotDeliverableError(UNAVAILABLE, "No registry that nodes can reach is configured.")
     if len(choices.key) != KEY_BYTES:
@@ -44,7 +44,7 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredMode
             raise NotDeliverableError(UNAVAILABLE, why)
     named = {one.name: f"{choices.prefix}image-{hashlib.sha256(one.name.encode()).hexdigest()[:8]}" for one in models}
     space = world.listers.get(NAMESPACES.kind, Key("", key(world.workload).namespace))
-    if space is None:  # the cache is behind
+    if space is None:  # the cache lags behind
         text = "The controller does not know the namespace yet."
         return Means(blocked=Blocked(UNAVAILABLE, text, waiting=True), recheck_seconds=UNKNOWN_SECONDS)
     images = {one.name: f"{choices.node_registry}/{one.repository}@{one.image}" for one in models}
@@ -65,7 +65,7 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredMode
 
 
 def _unable(node: Object) -> str:
-    """Returns why a node cannot mount images; empty: it can."""
+    """Returns why a node cannot mount images; empty if it can."""
     node_info, name = node["status"]["nodeInfo"], key(node).name
     runtime, _unused, version = str(node_info.get("containerRuntimeVersion", "")).partition("://")
     if _version(node_info.get("kubeletVersion", "")) < KUBELET:
@@ -81,15 +81,15 @@ def _version(text: str) -> tuple[int, int]:
 
 
 def _expires(world: DeliveryWorld) -> int:
-    """Returns the expiry of the token in a workload's pull Secret, in Unix seconds. It stays the same until the token
-    is renewed, at another time for each workload."""
+    """Returns the expiry of the token in a workload's pull Secret, in Unix seconds. It changes only when the token is
+    renewed, at a different time for each workload."""
     offset = int(hashlib.sha256(uid(world.workload).encode()).hexdigest(), 16) % RENEWAL
     return (int(world.now) - offset) // RENEWAL * RENEWAL + offset + LIFE
 
 
 def _pull_secret(world: DeliveryWorld, choices: Choices, claim: Claim) -> Object:
-    """Builds the pull Secret with which the kubelet reads the registry, limited to what pods of this namespace may
-    read."""
+    """Builds the Secret with which the kubelet pulls from the registry, limited to the permissions of pods in this
+    namespace."""
     namespace, password = claim.namespace, sign(choices.key, claim)
     login = {"username": "slipway", "password": password, "auth": _text(f"slipway:{password}".encode())}
     config = json.dumps({"auths": {choices.node_registry: login}}).encode()
@@ -103,7 +103,7 @@ def _text(raw: bytes) -> str:
 
 
 def _node(node: Object) -> Object:
-    """Returns the fields of a node that are read."""
+    """Returns the fields of a node that are used here."""
     metadata = {field: node["metadata"].get(field) for field in ("name", "uid", "resourceVersion", "labels")}
     node_info = (node.get("status") or {}).get("nodeInfo") or {}
     kept = {field: str(node_info.get(field, "")) for field in ("kubeletVersion", "containerRuntimeVersion")}
@@ -111,6 +111,6 @@ def _node(node: Object) -> Object:
 
 
 NAMESPACES = Watch(kind=metadata_of(NAMESPACE), enqueue=enqueue_nothing)
-"""Needed where models are delivered like this."""
+"""Required if models are delivered as images."""
 NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=_node)
-"""Needed where models are delivered like this."""
+"""Required if models are delivered as images."""

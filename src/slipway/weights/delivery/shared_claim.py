@@ -19,9 +19,9 @@ from slipway.weights.sources.credentials import mounted, of_operator
 from slipway.weights.sources.registry_access import of_registry
 
 FILLED = "slipway.inference/filled"
-"""Annotation of a claim: the digests of the models that it has, complete."""
+"""Annotation of a claim: the digests of the models that it completely contains."""
 FOLDER = "/models"
-"""Where a Job finds the claim."""
+"""Mount path of the claim in a Job."""
 CLAIM_PENDING, FILLING, NOT_FILLED = (
     "SharedPVCClaimPending",
     "SharedPVCMaterializerPending",
@@ -70,7 +70,7 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredMode
 
 
 def _volume(choices: Choices) -> str:
-    """Name of the pods' volume."""
+    """Returns the name of the pods' volume."""
     return f"{choices.prefix}shared-pvc"
 
 
@@ -80,7 +80,7 @@ def _filled_digests(pvc: Object | None) -> set[str]:
 
 
 def _claim(world: DeliveryWorld, choices: Choices, pvc: Object, filled: set[str]) -> Object:
-    """Returns the claim with this workload among its owners, and the record of its content."""
+    """Returns the claim with this workload as an owner, and with the record of its content."""
     metadata, mine = pvc["metadata"], owner(world.kind, world.workload)
     others = [one for one in owners(pvc) if one.get("uid") != mine["uid"]]
     annotations = {**(metadata.get("annotations") or {}), **({FILLED: ",".join(sorted(filled))} if filled else {})}
@@ -103,7 +103,7 @@ def _folder(digest: str) -> str:
 
 
 def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str) -> Run:
-    """Returns the Job that loads a model onto this claim, not onto an earlier one with its name."""
+    """Returns the Job that loads a model onto this claim, but not onto an earlier claim of the same name."""
     name = f"{claim_name}-{digest.partition(':')[2][:8]}"
     job = world.jobs.get(name)
     if job is None or pvc is None or deleting(job) or all(one.get("uid") != uid(pvc) for one in owners(job)):
@@ -112,7 +112,8 @@ def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str)
 
 
 def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: DeliveredModel, run: Run) -> Object:
-    """The Job runs where the workload may run: a claim's volume may be bound to the place of its first pod for good."""
+    """Builds the Job. It runs where the workload may run, because a claim's volume may be permanently bound to the
+    location of its first pod."""
     settings, pod = world.settings, template_of(world.kind, world.workload)["spec"]
     runner = Runner(
         image=settings.loader_image,

@@ -1,1 +1,1 @@
-"""Jobs that load and publish weights, their progress, and whose turn it is. Pure."""
+"""Jobs that load and publish weights, their progress, and their order. Pure."""

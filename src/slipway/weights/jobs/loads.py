@@ -23,18 +23,20 @@ from slipway.weights.sources.credentials import Access
 
 RETRIES = 4
 RETRY_SECONDS = 300
-"""After a load that failed another one is tried, as what was wrong may lie in no object that we watch."""
+"""Interval after which a failed load is retried, because the cause may not be an object that is watched."""
 LOAD_SECONDS = 24 * 3600
-"""What a load onto a node may take. It fails then, so that others have its turn; the next one resumes it."""
+"""Time limit of a load onto a node. It then fails, so that others get their turn, and the next one resumes it."""
 ANSWER_SECONDS = 600
-"""What a question to a source may take, pod and all; a node that has no such file starts none."""
+"""Time limit for querying a source, including the start of the pod; a pod does not start on a node without the file."""
 REPORT_SECONDS = 60
-"""After a Job is complete its pod's last words are waited for; then it is run again, which costs little."""
+"""How long to wait for the pod's last message after a Job is complete. After that the Job is repeated, which costs
+little."""
 EVICTION_SECONDS = 600
-"""After which a resource that is deleted waits no more for its Jobs, and goes with its weights left on the volume."""
+"""How long the deletion of a resource waits for its Jobs. After that it is deleted, and its weights stay on the
+volume."""
 LASTING: tuple[Fault, ...] = ("IntegrityCheckFailed", "SourceNotAllowed", "InvalidFileSet", "UnsupportedSource")
-"""What another try would only find again, after as many bytes: a change of the spec, or the Job's deletion, asks for
-one."""
+"""Failures that a retry would only repeat, after transferring as many bytes. Changing the spec or deleting the Job
+starts a new attempt."""
 NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 EVERYWHERE: Object = {"operator": "Exists"}
 
@@ -44,16 +46,16 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
     image: str
     manager: str
-    """Value of the label that says who manages Jobs and pods."""
+    """Value of the managed-by label of Jobs and pods."""
     labels: Mapping[str, str] = {}
-    """Further ones of Jobs and pods."""
+    """Further labels of Jobs and pods."""
     security: Object = {}
-    """Of the container."""
+    """Security context of the container."""
     pod_security: Object = {}
     service_account: str = ""
     image_pull_secrets: tuple[str, ...] = ()
     controller_key: str = ""
-    """See World."""
+    """The controller's public key; see World."""
 
 
 def container(
@@ -64,8 +66,8 @@ def container(
     name: str = agent.CONTAINER,
     env_from: Sequence[Object] = (),
 ) -> Container:
-    """Returns a container that runs a command of the loader. The controller reads its progress if it has the loader's
-    own ``name``; the port of others stays closed."""
+    """Returns a container that runs a command of the loader. With the loader's own ``name`` the controller reads its
+    progress; other containers do not open the port."""
     loader_container = Container(
         name=name,
         image=runner.image,
@@ -81,7 +83,7 @@ def container(
 def task(
     runner: Runner, name: str, namespace: str, container: Container, volumes: tuple[Object, ...], **others: object
 ) -> Object:
-    """Returns a Job of this container. ``others``: further fields of :class:`slipway.serving.pods.job.Task`."""
+    """Returns a Job with this container. ``others``: further fields of :class:`slipway.serving.pods.job.Task`."""
     loader_task = Task(
         name=name,
         namespace=namespace,
@@ -99,7 +101,7 @@ def task(
 def evict(
     runner: Runner, name: str, namespace: str, place: Place, volume: str, *, options: Sequence[str] = ()
 ) -> Object:
-    """Returns a Job that removes a place's folder, on any node that can mount its claim."""
+    """Returns a Job that removes a place's directory, on any node that can mount its claim."""
     access = place.access_to_all(volume)
     words = ("evict", place.path, *options)
     evictor = container(runner, words, access, name="evictor")
@@ -111,18 +113,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     job: Object | None = None
-    """None: there is none, or it does something else than what is wanted now."""
+    """None: there is none, or it does something other than what is needed now."""
     pods: Sequence[Object] = ()
-    """Of this Job, the newest first."""
+    """Pods of this Job, newest first."""
 
     @property
     def complete_since(self) -> float | None:
-        """Unix seconds; None: it is not."""
+        """Unix time at which it completed; None: it has not."""
         return ended(self.job, "Complete")
 
     @property
     def failed_since(self) -> float | None:
-        """Unix seconds; None: it has not."""
+        """Unix time at which it failed; None: it has not."""
         return ended(self.job, "Failed")
 
     @property
@@ -141,7 +143,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return fault(last_error(self.pods))
 
     def retried_at(self) -> float | None:
-        """Unix seconds of the next Job; None: this one has not ended, or another one would not help."""
+        """Returns the Unix time of the next Job; None: this one has not ended, or another one would not help."""
         if self.complete_since is not None and self.report is None:
             return self.complete_since + REPORT_SECONDS
         if self.complete_since is not None and self.report is not None and self.report.fault:
@@ -151,7 +153,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def outlived(self, now: float) -> bool:
-        """Whether it is time for another Job: this one is then deleted first."""
+        """Whether it is time for another Job; this one is then deleted first."""
         retried = self.retried_at()
         return retried is not None and now >= retried
 
@@ -161,7 +163,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observe_run(world: World, name: Key, words: Sequence[str]) -> Run:
-    """Returns the state of the Job of this name if its program has these arguments."""
+    """Returns the state of the Job with this name, if its program has these arguments."""
     existing = world.children.get((JOB, name))
     if existing is None or deleting(existing) or words_of(existing) != [*words]:
         return Run(name=name.name)
@@ -169,14 +171,14 @@ def observe_run(world: World, name: Key, words: Sequence[str]) -> Run:
 
 
 def words_of(manifest: Object) -> list[str]:
-    """Returns the program's arguments, which distinguish a Job from another with its name."""
+    """Returns the program's arguments, which distinguish a Job from another one with the same name."""
     words: list[str] = manifest["spec"]["template"]["spec"]["containers"][0].get("args", [])
     return words
 
 
 def in_place(manifest: Object, owners: Iterable[Kind], namespace: str) -> bool:
-    """Whether a Job is one of ours for a resource of these kinds. Ours run in this namespace: an author of Jobs in
-    another one may name such a resource as their owner."""
+    """Whether a Job is one of ours for a resource of these kinds. Ours run in ``namespace``; Jobs elsewhere may only
+    claim such an owner."""
     named = controller_owner(manifest)
     group = named.api_version.partition("/")[0] if named else ""
     kind = next((one for one in owners if named and (one.group, one.kind) == (group, named.kind)), None)
@@ -184,5 +186,5 @@ def in_place(manifest: Object, owners: Iterable[Kind], namespace: str) -> bool:
 
 
 def is_late(since: str | None, now: float) -> bool:
-    """Whether enough time for Jobs has passed since this time, which is in Kubernetes' format."""
+    """Whether the Jobs have had enough time since ``since``, a time in Kubernetes' format."""
     return since is not None and now - unix_time(since) > EVICTION_SECONDS

@@ -22,16 +22,16 @@ class Moving(msgspec.Struct, frozen=True, kw_only=True):
 
     message: str
     progress: Progress | None
-    """What its loader told last."""
+    """The last report of its loader."""
     diagnosis: Diagnosis
-    """What keeps its pods from getting on."""
+    """The problem of its pods, if any."""
     running: Sequence[Object]
     """Its pods that have not ended."""
 
 
 def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: str = LOADING) -> Moving:
-    """Describes a load that has not ended. ``without``: the diagnosis of a Job that has no pod, if not the usual one.
-    ``does``: a clause for what the Job does."""
+    """Describes a load that has not ended. ``without``: the diagnosis of a Job without pods, if not the usual one.
+    ``does``: a clause that describes the Job."""
     running = [pod for pod in run.pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
     reports = (world.agents.get(uid(pod)) for pod in running)
     progress = next((report.progress for report in reports if report and report.progress), None)
@@ -54,13 +54,13 @@ def _last_sentence(run: Run) -> str:
 
 
 def failed(does: str, run: Run) -> str:
-    """Describes a failed run, and whether it is retried. ``does``: what failed, such as ``be read``."""
+    """Describes a failed run, and whether it is retried. ``does``: the failed action, such as ``be read``."""
     again = AGAIN if run.retried_at() is not None else f"Change the spec, or delete the Job {run.name} to try again."
     return f"The weights could not {does}: {_last_sentence(run)} {again}"
 
 
 def _diagnosis(running: Sequence[Object], world: World) -> Diagnosis:
-    """Their containers are not engines."""
+    """Diagnoses the pods, whose containers are not engines."""
     patience = Limits(
         startup_seconds=0,
         unschedulable_grace_seconds=world.settings.unschedulable_grace_seconds,

@@ -1,7 +1,7 @@
 """Publications: the Jobs that add a model to the cluster's registry, or remove it. Pure.
 
-A Job has one pod. The next Job gets the progress of the last one. The number of attempts is in a record, which an API
-keeps on the model.
+A Job has one pod. The next Job continues from the progress of the last one. The number of attempts is in a record,
+which an API stores on the model.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from slipway.weights.jobs.loads import LASTING, REPORT_SECONDS, RETRIES, RETRY_S
 from slipway.weights.sources.credentials import Access
 
 FIRST_PAUSE = 10.0
-"""Seconds before the second attempt; each further one waits twice as long."""
+"""Seconds before the second attempt; the wait doubles with each further one."""
 MOST_BYTES = 7 * LONGEST_RESUME
-"""Of a record: JSON may write a character as six."""
+"""Maximum size of a record: JSON may write a character as six."""
 Count = Annotated[int, Meta(ge=0)]
 
 
@@ -38,15 +38,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of a publication's state that outlives its pods."""
 
     attempt: Count = 0
-    """Counts its Jobs; 0: there was none."""
+    """Number of Jobs so far."""
     failures: Count = 0
-    """Those in a row that got nowhere."""
+    """Consecutive Jobs without progress."""
     percent: Annotated[int, Meta(ge=0, le=100)] = 0
     """Progress when the latest Job was created."""
     total: Count = 0
-    """Bytes that there will be; 0: not known."""
+    """Expected total in bytes; 0: unknown."""
     resume: Annotated[str, Meta(max_length=LONGEST_RESUME)] = ""
-    """For the next Job."""
+    """State for the next Job."""
 
     def text(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -56,7 +56,7 @@ FIRST = Record(attempt=1)
 
 
 def parse_record(text: str | None) -> Record:
-    """Returns an empty record if the text is missing or invalid."""
+    """Parses a record. Returns an empty one if the text is missing or invalid."""
     try:
         return decode_json(text or "", Record, most=MOST_BYTES)
     except DecodingError:
@@ -107,7 +107,7 @@ def result(run: Run) -> Publication | None:
 
 
 def update_record(record: Record, run: Run, world: World, progress: str) -> Record:
-    """Returns the record with the loader's last report. ``progress``: of the status, such as ``17%``."""
+    """Returns the record with the loader's last report. ``progress``: from the status, such as ``17%``."""
     if percent_of(progress) > record.percent:
         record = msgspec.structs.replace(record, failures=0)
     report = _report(run, world)
@@ -139,7 +139,8 @@ def has_given_up(record: Record, run: Run) -> bool:
 
 
 def retried_at(record: Record, run: Run) -> float | None:
-    """Unix seconds of the next attempt; None: this one has not ended, or another one would fail the same way."""
+    """Returns the Unix time of the next attempt; None: this one has not ended, or another one would fail the same
+    way."""
     if run.complete_since is not None and result(run) is None:
         return run.complete_since + REPORT_SECONDS
     if run.failed_since is None or run.fault[0] in LASTING:
@@ -155,7 +156,7 @@ def is_time(record: Record, run: Run, now: float) -> bool:
 
 
 def next_attempt(record: Record, progress: str) -> Record:
-    """Returns the record of the next attempt. ``progress``: of the status, such as ``17%``."""
+    """Returns the record of the next attempt. ``progress``: from the status, such as ``17%``."""
     attempt, failures = record.attempt + 1, record.failures + 1
     return msgspec.structs.replace(record, attempt=attempt, failures=failures, percent=percent_of(progress))
 
@@ -166,11 +167,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     failed: bool = False
     fault: str | None = None
-    """The word for it, if there is one."""
+    """Reason of the failure, if any."""
     done: int = 0
-    """Bytes."""
+    """Number of bytes sent."""
     recheck: float | None = None
-    """Seconds after which time alone may have changed something."""
+    """Seconds after which the state may change without an event."""
 
 
 def state(record: Record, run: Run, world: World) -> State:
@@ -192,12 +193,12 @@ def state(record: Record, run: Run, world: World) -> State:
 
 
 def percent(done: int, total: int, before: str) -> str:
-    """Returns a percentage such as ``17%``. It is never below ``before``: a new attempt has not yet found what is
-    already stored. Only a result gives 100."""
+    """Returns a percentage such as ``17%``. It is never below ``before``, because a new attempt first has to detect
+    what is already stored. Only a result gives 100."""
     return f"{min(max(percent_of(before), done * 100 // total if total > 0 else 0), 99)}%"
 
 
 def percent_of(text: str) -> int:
-    """0 for text that is not a percentage."""
+    """Parses a percentage; 0 for any other text."""
     number = text.removesuffix("%")
     return min(int(number), 100) if number.isascii() and number.isdecimal() and len(number) < 4 else 0

@@ -1,8 +1,8 @@
-"""Turns: which models may be published now, and how much space there is for them. Pure.
+"""Turns: which models may be published now, and how much space they have. Pure.
 
-Turns depend on the status of models alone, which their authors may not write; Jobs can be forged. Each namespace has
-its own queue, the oldest model first. Its first model waits in one line with the first models of all other namespaces.
-The cost of examining a model therefore does not depend on the number of other authors' models.
+Turns depend only on the status of models, which authors cannot write; Jobs can be forged. Each namespace has its own
+queue, oldest model first. Its first model waits in one line with the first models of all other namespaces. The cost of
+examining a model therefore does not depend on the number of other authors' models.
 """
 
 from __future__ import annotations
@@ -23,37 +23,38 @@ from slipway.serving.contract.api import Enqueue, Listers, Watch, World
 from slipway.serving.contract.watches import owned_by
 
 PENDING, PUBLISHING = "Pending", "Publishing"
-"""Phases of models that wait for their turn, and of those that have it."""
+"""Phases of models that wait for their turn, and of models that have it."""
 TURN = "Turn"
-"""Condition: True of a model that has its turn, Unknown of the first one of a namespace, which is next, and False of
+"""Condition: True for a model that has its turn, Unknown for the first one of a namespace, which is next, and False for
 those behind it."""
 HAS, NEXT, WAITS = "has", "next", "waits"
-"""Values of the index TURN: models that have a turn; the first ones of their namespaces; all that wait, which also
-has the namespace."""
+"""Values of the index TURN: models that have a turn; the first ones of their namespaces; all waiting models, with the
+namespace appended."""
 SLICE_SECONDS = 3600.0
-"""After which a model makes way for another namespace's if there is no free turn; it continues with its next turn."""
+"""Time after which a model yields to one of another namespace if there is no free turn; it continues with its next
+turn."""
 UNKNOWN_SECONDS = 60.0
-"""How long a model waits to learn the size of those that are published before it, if room is limited."""
+"""How long a model waits for the size of the models published before it, if space is limited."""
 _WOKEN = 4
-"""Models that are looked at for each free turn, as some of them may not be able to begin."""
+"""Number of models to check for each free turn, because some may not be able to begin."""
 
 Place = Literal["has", "next", "waits"]
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """Models that share their turns."""
+    """The models that share a number of turns."""
 
     kinds: tuple[Kind, ...]
     at_once: int
-    """Models that are published at a time."""
+    """Maximum models published concurrently."""
     capacity: str = ""
-    """Size of all artifacts together; empty: there is no limit."""
+    """Maximum total size of all artifacts; empty: unlimited."""
     share: int = 100
     """Percentage of it that the models of one namespace can use."""
     copies: int = 1
-    """How often the registry has the files of each artifact."""
+    """How often the registry stores the files of each artifact."""
     reserved: Callable[[Object], int] = lambda _model: 0
-    """Bytes that a model's upload takes, or is about to take."""
+    """Returns the bytes that a model's upload uses, or is about to use."""
 
 
 def by_turn(model: Object) -> Iterable[str]:
@@ -119,14 +120,14 @@ def must_yield(world: World, queue: Queue) -> bool:
 
 
 def remaining_slice(model: Object, world: World) -> float:
-    """Seconds for which a model with a turn certainly keeps it."""
+    """Returns the seconds for which a model with a turn is certain to keep it."""
     since = _since(model)
     return SLICE_SECONDS - (world.now - since) if since is not None else SLICE_SECONDS
 
 
 def room(world: World, queue: Queue) -> int | None:
-    """Bytes that the resource can use in addition to all other models, within the share of its namespace; None: there
-    is no limit. Raises LookupError while it is unknown."""
+    """Returns the bytes that the resource can use in addition to all other models, within the share of its namespace;
+    None: unlimited. Raises LookupError while it is unknown."""
     if not queue.capacity:
         return None
     limit, namespace = math.floor(amount(queue.capacity)), key(world.resource).namespace
@@ -139,7 +140,7 @@ def room(world: World, queue: Queue) -> int | None:
         taken[key(model).namespace] += queue.reserved(model)
         if HAS in by_turn(model):
             reported[key(model).namespace] += _size_in_turn(model, world, limit)
-        else:  # an attempt that ended: what it sent may still be there
+        else:  # an ended attempt: the data that it sent may still be stored
             reported[key(model).namespace] += min(size_of(model), limit)
     claims = {one: max(min(size, (share if one else limit) - taken[one]), 0) for one, size in reported.items()}
     free = limit - taken.total() - sum(claims.values())
@@ -148,18 +149,18 @@ def room(world: World, queue: Queue) -> int | None:
 
 
 def is_published(model: Object) -> bool:
-    """Whether the size in its status is that of its artifact, and not only what its publisher reports."""
+    """Whether the size in its status is that of an artifact, and not just a publisher's report."""
     return bool(((model.get("status") or {}).get("artifact") or {}).get("digest"))
 
 
 def size_of(model: Object) -> int:
-    """Bytes of a model's artifact, or those that its publisher reported, by its status. 0: not known."""
+    """Returns the size in a model's status, of its artifact or as reported by its publisher. 0: unknown."""
     size = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
     return max(size, 0) if isinstance(size, int) else 0
 
 
 def _size_in_turn(model: Object, world: World, limit: int) -> int:
-    """Bytes that a model with a turn needs, as its publisher reports. Raises LookupError while they are not known."""
+    """Returns the size that the publisher reports for a model with a turn. Raises LookupError while it is unknown."""
     size, since = size_of(model), _since(model)
     if not size and (since is None or world.now - since < UNKNOWN_SECONDS):
         raise LookupError(f"{model['kind']} {key(model)}")
@@ -178,7 +179,7 @@ def may_begin(world: World, queue: Queue) -> bool:
 
 
 def age(model: Object) -> tuple[str, ...]:
-    """Orders models, the oldest first."""
+    """Sort key of models: oldest first."""
     return (model["metadata"].get("creationTimestamp", ""), model["kind"], *key(model))
 
 
@@ -191,12 +192,12 @@ def _listed(listers: Listers, kinds: Iterable[Kind], value: str) -> list[Object]
 
 
 def _held(begun: Iterable[Object]) -> Counter[str]:
-    """Counts the turns of each namespace. Models of the cluster are one namespace."""
+    """Counts the turns of each namespace. Cluster-scoped models count as one namespace."""
     return Counter(key(one).namespace for one in begun)
 
 
 def _most_of_one(at_once: int) -> int:
-    """Returns the most turns of one namespace: one is left for the others."""
+    """Returns the maximum turns of one namespace, which leaves one for the others."""
     return max(at_once - 1, 1)
 
 
@@ -205,14 +206,14 @@ def _free(held: Mapping[str, int], at_once: int) -> int:
 
 
 def _since(model: Object) -> float | None:
-    """Unix seconds at which a model got its turn."""
+    """Returns the Unix time at which a model got its turn."""
     turn = find(model, TURN) or {}
     return unix_time(turn["lastTransitionTime"]) if turn.get("status") == "True" else None
 
 
 def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now: str) -> list[Object]:
-    """Returns the models in the order of their turns: first the model whose namespace has the fewest; among equals, the
-    one that has been first in its namespace for the longest time. Namespaces therefore take turns."""
+    """Returns the models in the order of their turns: first those whose namespace has the fewest turns; among equals,
+    the one that has been first in its namespace the longest. So namespaces take turns."""
 
     def since(model: Object) -> str:
         turn = find(model, TURN) or {}
@@ -228,14 +229,15 @@ def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now
 
 
 def _woken(kind: Kind, kinds: Sequence[Kind], at_once: int) -> Enqueue:
-    """Returns the models of a kind that a change of a model of any kind may give a turn, or take it from."""
+    """Returns a map function for the models of ``kind``: a change of a model of any kind enqueues those that may get or
+    lose a turn."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         before, after = (set(by_turn(one)) if one else set() for one in (change.old, change.new))
         if before == after:
             return ()
         namespace, models = change.key.namespace, list[Object]()
-        departed = {_of(NEXT, namespace), _of(WAITS, namespace)} & (before - after)  # a model that comes wakes itself
+        departed = {_of(NEXT, namespace), _of(WAITS, namespace)} & (before - after)  # a new model enqueues itself
         if departed and not any(listers.count(one, TURN, _of(NEXT, namespace)) for one in kinds):
             oldest = min(_listed(listers, kinds, _of(WAITS, namespace)), key=age, default=None)
             models += [oldest] if oldest else []

@@ -1,9 +1,8 @@
 """Requests to other clusters' catalogs, for the controller and the depot: a catalog's entries, and grants for one of
 them.
 
-The server is untrusted: a response has a limit in bytes and in time, redirects are not followed, and addresses that
-belong to this machine, or hand out its identity, are not contacted. The credential is sent to the catalog's own address
-only.
+The server is untrusted: responses are limited in size and time, redirects are not followed, and addresses of this
+machine or of identity services are not contacted. The credential is sent only to the catalog's own address.
 """
 
 from __future__ import annotations
@@ -37,34 +36,34 @@ from slipway.serving.wire.catalogs import (
 
 HERE = ("127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16", "::1/128", "::/128", "fe80::/10")
 SECONDS = 30.0
-"""For one answer, to its last byte."""
+"""Time limit for a complete response."""
 _LIMIT = aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0)
 REASON_BYTES = 4096
-"""Of an answer that refuses, what is read."""
+"""Maximum bytes to read of an error response."""
 _REFUSED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 
 class CatalogError(Exception):
-    """The catalog returned an error or an invalid response. The message contains no credentials, and of the response
-    only a short reason."""
+    """The catalog returned an error or an invalid response. The message contains no credentials, and only a short
+    reason from the response."""
 
     def __init__(self, reason: str, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.reason, self.message = reason, message
         self.passing = passing
-        """Whether it may pass by itself."""
+        """Whether it may resolve itself."""
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
     """The address and credentials of a catalog."""
 
     url: str
-    """Without a slash at its end."""
+    """URL without a trailing slash."""
     authorization: str
-    """The header's value."""
+    """Value of the header."""
     authority: str = ""
-    """PEM; empty: the public authorities."""
+    """CA certificate in PEM format; empty: the public authorities."""
 
     def __repr__(self) -> str:
         return f"Door({self.url!r})"
@@ -74,14 +73,14 @@ class CatalogResponse(NamedTuple):
     """The result of a request for a catalog."""
 
     document: Document | None
-    """None: it is as it was."""
+    """None: not changed."""
     tag: str
-    """Its ETag."""
+    """The response's ETag."""
 
 
 def policy(blocked: Sequence[str] = ()) -> AddressPolicy:
-    """Returns the addresses that a catalog may have: other clusters have private ones, so all are allowed except this
-    machine's own, the services with which clouds hand out identities, and the networks that the operator blocks."""
+    """Returns the policy for catalogs: other clusters have private addresses, so everything is allowed except this
+    machine's own addresses, the clouds' identity services, and the networks that the operator blocks."""
     return AddressPolicy(allowed=EVERYWHERE, blocked=(*METADATA, *HERE, *blocked))
 
 
@@ -93,8 +92,8 @@ def loader_words(blocked: Sequence[str] = ()) -> list[str]:
 
 
 def authorization(secret: Mapping[str, str]) -> str:
-    """Returns the header for the data of a Secret (base64): ``token``, or ``username`` and ``password``. Raises
-    CatalogError if they are invalid."""
+    """Returns the header for a Secret's data (base64): ``token``, or ``username`` and ``password``. Raises CatalogError
+    if they are invalid."""
     given = {name: _text(secret[name]) for name in ("token", "username", "password") if secret.get(name)}
     if given.get("token"):
         return f"Bearer {given['token']}"
@@ -105,7 +104,7 @@ def authorization(secret: Mapping[str, str]) -> str:
 
 
 def authority(secret: Mapping[str, str]) -> str:
-    """Returns the PEM in the data of a Secret. Raises CatalogError if there is none."""
+    """Returns the CA certificate in a Secret's data. Raises CatalogError if there is none."""
     text = _text(secret.get("ca.crt", ""))
     if not text:
         raise CatalogError("InvalidAuthority", "The Secret has no ca.crt.")
@@ -125,7 +124,7 @@ def _text(value: str) -> str:
 
 
 async def fetch_catalog(door: Door, allowed: AddressPolicy, tag: str = "") -> CatalogResponse:
-    """Returns the catalog, or that it still has the ETag ``tag``. Raises CatalogError."""
+    """Returns the catalog, or the information that it still has the ETag ``tag``. Raises CatalogError."""
     headers = {"If-None-Match": tag} if tag else {}
     answer = await _ask(door, allowed, "GET", CATALOG, CATALOG_BYTES, headers=headers)
     if answer.status == HTTPStatus.NOT_MODIFIED:
@@ -218,7 +217,7 @@ async def _body(door: Door, response: aiohttp.ClientResponse, most: int) -> byte
 
 
 async def _trust(pem: str) -> ssl.SSLContext:
-    """Raises CatalogError for an invalid certificate."""
+    """Returns a TLS context for a CA certificate. Raises CatalogError if it is invalid."""
     try:
         return await asyncio.to_thread(ssl.create_default_context, cadata=pem or None)
     except (ssl.SSLError, ValueError) as error:
@@ -228,12 +227,11 @@ async def _trust(pem: str) -> ssl.SSLContext:
 
 
 class _NotAllowedError(OSError):
-    """The address may not be contacted."""
+    """The address must not be contacted."""
 
 
 class _Guarded(AbstractResolver):
-    """Resolves names, and rejects those with an address that may not be contacted. The checked addresses are those that
-    it connects to."""
+    """Resolves names, and rejects those with a forbidden address. Connections use the checked addresses."""
 
     def __init__(self, allowed: AddressPolicy) -> None:
         self._allowed, self._inner = allowed, ThreadedResolver()

@@ -1,6 +1,6 @@
 """Credentials: what a container needs to read a source: variables, volumes, mounts and pull secrets. Pure.
 
-They come from Secrets of the resource's namespace, which the controller never reads. A missing Secret is not an error,
+They come from Secrets in the resource's namespace, which the controller never reads. A missing Secret is not an error,
 because public sources need none, unless a key is required.
 """
 
@@ -20,14 +20,14 @@ from slipway.serving.pods.server import Mount, variables
 S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 OSS_KEYS = ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET")
 CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "AWS_CA_BUNDLE")
-"""By which the clients of the sources are told whom to trust."""
+"""Variables with the trusted CA certificates, for the clients of the sources."""
 CA_KEY, CA_FOLDER, CA_VOLUME = "ca.crt", "/etc/slipway/ca", "certificate-authorities"
 GOOGLE_VARIABLE, GOOGLE_FILE = "GOOGLE_APPLICATION_CREDENTIALS", "credentials.json"
 GOOGLE_FOLDER, GOOGLE_VOLUME = "/secrets/gcp-credentials", "gcp-credentials"
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What is added to a container and to its pod."""
+    """Additions to a container and its pod."""
 
     env: tuple[Object, ...] = ()
     volumes: tuple[Object, ...] = ()
@@ -35,7 +35,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     image_pull_secrets: tuple[str, ...] = ()
 
     def __add__(self, other: Access) -> Access:
-        """Both; of variables of one name the other's."""
+        """Combines both; if they have a variable in common, the other's value counts."""
         return Access(
             env=(*without(self.env, other.env), *other.env),
             volumes=self.volumes + other.volumes,
@@ -45,13 +45,13 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mounted(volume: Object, path: str, *, sub_path: str = "", read_only: bool = False) -> Access:
-    """Returns access to a volume of the pod, or one path inside it, at a path of the container."""
+    """Returns access to a volume of the pod, or a path inside it, at a path of the container."""
     return Access(volumes=(volume,), mounts=(Mount(volume["name"], path, sub_path=sub_path, read_only=read_only),))
 
 
 def from_secret(name: str, keys: Mapping[str, str], needed: Collection[str] = ()) -> tuple[Object, ...]:
-    """Returns variable -> key of a Secret, in the form of a container; empty without a ``name``. ``needed``: variables
-    without which the pod does not start."""
+    """Returns variables with values from a Secret, in a container's format; empty without a ``name``. ``keys``:
+    variable -> key. ``needed``: variables without which the pod does not start."""
     if not name:
         return ()
     sources = {
@@ -70,7 +70,7 @@ def from_google(secret: str, key: str) -> Access:
 
 
 def of_operator(loader: Loader) -> Access:
-    """Returns what the operator gives to every loader that reads a source."""
+    """Returns what the operator adds to every loader that reads a source."""
     own = Access(env=variables(loader.env))
     if not loader.ca_config_map:
         return own
@@ -80,15 +80,16 @@ def of_operator(loader: Loader) -> Access:
 
 
 def hub_mirror(endpoint: str) -> tuple[Object, ...]:
-    """Returns the variable for a mirror of the hub; empty without one."""
+    """Returns the variable for a mirror of the Hub; empty without one."""
     return variables(huggingface.environment(endpoint))
 
 
 def renamed_token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Object, ...]:
-    """Hands a token of the hub that the user gave by its old name on by today's; nothing where that is given.
+    """Returns the current variable for a Hub token that the user set under its old name; empty if the current one is
+    set.
 
-    From ``envFrom`` as an optional key of its one Secret; with several it cannot be known which one has it, and a name
-    can be set only once.
+    A token from ``envFrom`` becomes an optional key of its only Secret. With several Secrets it is unknown which one
+    has it, and a variable has only one source.
     """
     given, old = {variable["name"]: variable for variable in env}, huggingface.OLD_TOKEN
     if huggingface.TOKEN in given:

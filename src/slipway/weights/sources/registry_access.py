@@ -1,6 +1,6 @@
 """Access to the cluster's own registry with the pod's service account, for which the depot signs tokens. Pure.
 
-The token is for the depot alone and changes while the pod runs, so it is a file that the kubelet updates.
+The token is only valid for the depot and changes while the pod runs, so it is a file that the kubelet updates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TOKEN_SECONDS = 3600
 
 
 def of_registry(ca: str) -> Access:
-    """Returns the access. ``ca``: PEM text of the authority of registry and depot; empty: the public ones."""
+    """Returns the access. ``ca``: CA certificate of registry and depot in PEM format; empty: the public ones."""
     claim = {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": FILE}
     volume: Object = {"name": VOLUME, "projected": {"sources": [{"serviceAccountToken": claim}]}}
     environment = {TOKEN_VARIABLE: f"{FOLDER}/{FILE}"} | ({CA_VARIABLE: ca} if ca else {})

@@ -1,7 +1,7 @@
-"""Sources: parses the address of weights in a spec, and rejects invalid ones. Pure.
+"""Sources: parses the URL of weights in a spec, and rejects invalid ones. Pure.
 
-A schema's pattern accepts some addresses that name nothing, or something that must not be read, so everything is
-checked here again. The loader's arguments are built from the parsed parts, never from the text itself.
+A schema's pattern accepts some URLs that name nothing, or something that must not be read, so everything is checked
+again here. The loader's arguments are built from the parsed parts, never from the text itself.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from slipway.serving.contract.settings import Sources
 from slipway.spelling import did_you_mean
 
 Kind = Literal["web", "hub", "repository", "bucket", "claim", "host"]
-"""One file at an address; files of a hub's repository; a whole repository; files of a bucket; a path of a claim; a path
-of the node."""
+"""A file at a web address; files of a Hub repository; a whole repository; files of a bucket; a path on a claim; a path
+on the node."""
 
 Fault = Literal["InvalidSource", "SourceNotAllowed", "InvalidFileSet"]
 SUFFIX = ".gguf"
@@ -32,13 +32,13 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/|$)")
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,254}")
 CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 FILE = re.compile(r".+\.[A-Za-z][A-Za-z0-9_]{0,15}")
-"""A last part of a path that is a file's name rather than a folder's."""
+"""Last path component that is the name of a file instead of a folder."""
 GLOB = re.compile(r"[*?\[]")
 ROOM = "the claim, then the path in it: pvc://weights/llama/model.gguf"
 
 
 class SourceError(ValueError):
-    """The text names no weights, or some that must not be read."""
+    """The text names no weights, or weights that must not be read."""
 
     def __init__(self, reason: Fault, message: str) -> None:
         super().__init__(message)
@@ -47,21 +47,21 @@ class SourceError(ValueError):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A text, and the requested files of the weights that it names."""
+    """A text, and the files requested from it."""
 
     text: str
     name: str = ""
-    """Of the resource: what a file is called whose own name says nothing."""
+    """Name of the resource, used for files without a meaningful name."""
     files: tuple[str, ...] = ()
-    """Paths or patterns below what the text names, the main one first. Empty: all, or the one file that it names."""
+    """Paths or patterns below the URL, main file first. Empty: all, or the one file that it names."""
     companion: str = ""
-    """Path of one further file, such as a projector."""
+    """Path of a further file, such as a projector."""
     gguf: bool = False
-    """Whether the weights are one file in that format."""
+    """Whether the weights are a single GGUF file."""
     hashed: bool = False
-    """Whether the hash of one file is expected."""
+    """Whether a hash of a single file is expected."""
     any_path: bool = False
-    """Whether no node of the cluster reads it, so that any path of a node may be named."""
+    """Whether no node of the cluster reads it, so that any node path is allowed."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,33 +69,33 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     url: str = ""
-    """What the loader fetches from: ``https://...``, ``hf://owner/name@revision``, ``s3://bucket/folder``."""
+    """URL for the loader: ``https://...``, ``hf://owner/name@revision``, ``s3://bucket/folder``."""
     repository: str = ""
-    """``owner/name[@revision]``, as engines take it."""
+    """``owner/name[@revision]``, for engines."""
     claim: str = ""
     path: str = ""
-    """Inside the claim, relative; or of the node, absolute."""
+    """Path inside the claim (relative), or on the node (absolute)."""
     files: tuple[str, ...] = ()
-    """Paths or patterns below ``url``, the main one first. Empty: the one file that it names, or all of a folder."""
+    """Paths or patterns below ``url``, main file first. Empty: the one file that it names, or all of a folder."""
     stored_as: str = ""
-    """Name in the cache of a single file; empty: the files keep their paths."""
+    """Name of a single file in the cache; empty: files keep their paths."""
 
     @property
     def main(self) -> str:
-        """The file for the engine's command line, inside the cache's folder. Empty: it is known when the files are
-        listed, or it is the folder itself."""
+        """The file for the engine's command line, inside the cache folder. Empty: it is known only after listing the
+        files, or it is the folder itself."""
         if self.stored_as:
             return self.stored_as
         return self.files[0] if self.files and not GLOB.search(self.files[0]) else ""
 
     @property
     def cached(self) -> bool:
-        """Whether a loader loads it into a cache."""
+        """Whether a loader downloads it into a cache."""
         return self.kind in ("web", "hub", "bucket", "host")
 
 
 def parse(request: Request, rules: Sources) -> Source:
-    """Raises SourceError."""
+    """Parses a source. Raises SourceError."""
     text = request.text
     if not text.isprintable() or any(character.isspace() or character == "\\" for character in text):
         raise _invalid(f"{redact_url(text)!r} has invalid characters")
@@ -213,7 +213,7 @@ def _host(path: str, request: Request, rules: Sources) -> Source:
 
 
 def on_node(path: str, rules: Sources) -> bool:
-    """Whether the operator allows a path of the nodes: one of these folders, or a path below it."""
+    """Whether the operator allows a node path: it is one of the allowed folders, or below one."""
     place = path.rstrip("/")
     named = any(root.rstrip("/") == place for root in rules.allowed_host_path_roots)
     return not _fault(place[1:]) and (named or any(_below(place, root) for root in rules.allowed_host_path_roots))
@@ -229,14 +229,14 @@ def _stored(name: str, request: Request) -> str:
 
 
 def file_name(source_name: str, name: str) -> str:
-    """Returns the name of a stored GGUF file: its name in the source, without characters that shells and engines cannot
-    handle, else the resource's ``name``, else ``model``."""
+    """Returns the name for a stored GGUF file: its name in the source, without characters that shells and engines
+    cannot handle, or else the resource's ``name``, or ``model``."""
     stem = source_name[: -len(SUFFIX)] if source_name.lower().endswith(SUFFIX) else source_name
     return (clean(stem) or clean(name) or "model") + SUFFIX
 
 
 def clean(text: str) -> str:
-    """Keeps letters, digits, dots, underscores and hyphens, and replaces each other sequence with a hyphen."""
+    """Keeps letters, digits, dots, underscores and hyphens, and replaces every other sequence with a hyphen."""
     return UNSAFE_CHARACTERS.sub("-", text).strip("-._")
 
 
