@@ -17,18 +17,18 @@ COMMANDS = {
     "apis": ("slipway.apis.collection", "write the Ansible collection's data about the APIs"),
     "engines": ("slipway.engines.main", "write the monitoring queries of the engines to a file"),
 }
-"""Command -> (module with ``main(argv) -> exit status``, what it does). Each process imports only its own."""
+"""Command -> (module with ``main(argv) -> exit status``, description). Each process imports only its own module."""
 
 
 def usage() -> str:
-    """What ``slipway --help`` prints."""
+    """Returns the output of ``slipway --help``."""
     lines = ["usage: slipway [--version] COMMAND [OPTIONS]", "", "commands:"]
     lines += [f"  {name:<11} {purpose}" for name, (_module, purpose) in COMMANDS.items()]
     return "\n".join([*lines, "", "'slipway COMMAND --help' describes the options of a command.", ""])
 
 
 def main() -> int:
-    """Runs the command that the arguments name; returns the exit status."""
+    """Runs the command in the arguments. Returns the exit status."""
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if command == "--version":
         sys.stdout.write(f"{__version__}\n")

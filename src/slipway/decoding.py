@@ -1,7 +1,7 @@
 """Decoding: untrusted JSON and YAML, such as annotations, ConfigMaps and responses of pods.
 
-An author may write anything into these. Every failure therefore raises the same exception, including a RecursionError
-for deep nesting, and text above its maximum length is rejected before it is parsed.
+Authors may write anything into these. Every failure therefore raises the same exception, including a RecursionError for
+deep nesting, and text above its maximum length is rejected before it is parsed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ T = TypeVar("T")
 Text = bytes | bytearray | msgspec.Raw | str
 
 MESSAGE_CHARACTERS = 300
-"""The longest message of a failure: it quotes what strangers wrote, and goes into logs, conditions and Events."""
+"""Maximum length of an error message: it quotes untrusted text, and is used in logs, conditions and Events."""
 
 
 _SURROGATE = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
-"""What YAML takes for text and nothing can encode."""
+"""Surrogates, which YAML accepts as text but which cannot be encoded."""
 _BRACKET = re.compile(r"[][{}]")
 YAML_DEPTH = 64
-"""Brackets that may be open in YAML. Those in its texts count as well."""
+"""Maximum open brackets in YAML, including those in its strings."""
 
 
 class DecodingError(ValueError):
@@ -32,16 +32,16 @@ class DecodingError(ValueError):
 
 @overload
 def decode_json(text: Text, *, most: int) -> Any:
-    """As plain values."""
+    """Decodes JSON into plain values."""
 
 
 @overload
 def decode_json(text: Text, type_: type[T], *, most: int) -> T:
-    """As a type that msgspec knows."""
+    """Decodes JSON into a type that msgspec supports."""
 
 
 def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
-    """Decodes JSON of at most ``most`` bytes as a type that msgspec knows. Raises DecodingError."""
+    """Decodes JSON of at most ``most`` bytes into a type that msgspec supports. Raises DecodingError."""
     if len(text) > most or isinstance(text, str):
         refuse_longer(text, most)
     try:
@@ -56,7 +56,7 @@ def decode_yaml(text: str, *, most: int) -> Any:
     """Decodes one YAML document of at most ``most`` bytes into plain values. Raises DecodingError."""
     refuse_longer(text, most)
     depth = 0
-    for bracket in _BRACKET.findall(text):  # the parser's time grows with the cube of it
+    for bracket in _BRACKET.findall(text):  # the parser's time grows with the cube of the depth
         depth += 1 if bracket in "[{" else -1
         if depth > YAML_DEPTH:
             raise DecodingError("it is nested too deep")
@@ -66,21 +66,21 @@ def decode_yaml(text: str, *, most: int) -> Any:
         return yaml.safe_load(text)
     except RecursionError as error:
         raise DecodingError("it is nested too deep") from error
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # invalid dates and numbers
         raise DecodingError(describe_error(error)) from error
 
 
 def refuse_longer(text: Text, most: int) -> None:
     """Raises DecodingError for text of more than ``most`` bytes."""
     size = len(text)
-    if size <= most and isinstance(text, str) and not text.isascii():  # only then it has more bytes than characters
+    if size <= most and isinstance(text, str) and not text.isascii():  # only then are there more bytes than characters
         size = len(text.encode(errors="replace"))
     if size > most:
         raise DecodingError(f"it is longer than {most} bytes")
 
 
 def describe_error(error: BaseException) -> str:
-    """Returns an exception's message as one printable line of bounded length; its type if it has no message."""
+    """Returns an exception's message as one printable line of limited length, or its type if it has no message."""
     words = " ".join(str(error)[: 4 * MESSAGE_CHARACTERS].split())
     line = "".join(character if character.isprintable() else "?" for character in words)
     if len(line) > MESSAGE_CHARACTERS:

@@ -8,16 +8,16 @@ from difflib import get_close_matches
 from itertools import islice
 
 NAMES = 200
-"""That are compared."""
+"""Maximum number of names to compare."""
 CHARACTERS = 100
-"""Of a name: a longer one is not compared."""
+"""Maximum length of a name to compare."""
 SUGGESTED = 3
 ALIKE = 0.7
-"""How alike two names have to be, from 0 to 1."""
+"""Minimum similarity of two names, from 0 to 1."""
 
 
 def unknown(noun: str, name: str, choices: Iterable[str]) -> str:
-    """Returns a message for an unknown name, with the known ones."""
+    """Returns a message for an unknown name, with the known names."""
     names = sorted(choices, key=str.lower)
     suggestion = did_you_mean(name, names) or "."
     return f"this version does not know the {noun} {name[:CHARACTERS]!r}{suggestion} Known {noun}s: {', '.join(names)}"

@@ -1,7 +1,7 @@
 """Arguments: merges flags into a command line, which may be a list of words or a script. Pure.
 
-A flag that is already there gets its new value in place, and new ones are appended. A script, with one flag on each
-line and backslashes at the ends of lines, stays a script.
+An existing flag gets its new value in place, and new flags are appended. A script, with one flag per line and
+backslashes at the ends of lines, stays a script.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from slipway.engines.recognition import is_flag, recognise, script_of, spelling,
 from slipway.kube.objects import Object
 
 CONFIG = "--config"
-"""Of vLLM and SGLang: a file with flags, one a line."""
+"""Flag of vLLM and SGLang for a file with flags, one per line."""
 SETTING = re.compile(r"^[\"']?([A-Za-z][\w-]{0,63})[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
 JOINED = " \\\n"
-"""What ends each line but the last of a script."""
+"""The end of each line of a script except the last."""
 
 
 def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """``args`` with the flags of ``flags`` set: ``--name=value``, ``--name value``, or ``--name`` alone."""
+    """Returns ``args`` with these flags set. A flag is ``--name=value``, ``--name value`` or only ``--name``."""
     if len(args) == 1 and "\n" in args[0] and flags:
         lines = _laid_over(_lines(args[0]), _groups(flags))
         return [JOINED.join(" ".join(words) for words in lines)]
@@ -29,8 +29,8 @@ def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
-    """Returns the container with these flags for its program, replacing its own flags of the same names. Returns None
-    if their place in a shell script is not clear."""
+    """Returns the container with these flags for its program, replacing existing flags of the same name. Returns None
+    if their position in a shell script is not clear."""
     script = script_of(container)
     command, args = list(container.get("command") or ()), list(container.get("args") or ())
     if script is None:
@@ -39,21 +39,21 @@ def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
     words = command if field == "command" else args
     if not recognise(container).last or "#" in words[place]:
         return None
-    # A flag that comes twice counts as it is said last.
+    # If a flag occurs twice, the last one counts.
     words[place] = " ".join((words[place].rstrip().rstrip("\\").rstrip(), shlex.join(flags)))
     return {**container, field: words}
 
 
 def configured(args: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the flags that the file behind ``--config`` sets, with the beginnings of their values, if it is one of
-    these: path -> text."""
+    """Returns the flags (with the beginnings of their values) in the file named by ``--config``, if it is one of
+    ``files``: path -> text."""
     words = values_of_flags(args, CONFIG)
     text = files.get(words[0], "") if words else ""
     return tuple(f"--{name}={value}" for name, value in SETTING.findall(text))
 
 
 def _apart(container: Object, command: Sequence[str], args: Sequence[str], flags: Sequence[str]) -> Object:
-    """Flags that the command has are set there, others among the arguments."""
+    """Sets flags that the command already has there, and all others in the arguments."""
     own = {_flag(words) for words in _groups(command)}
     there = [word for words in _groups(flags) if _flag(words) in own for word in words]
     here = [word for words in _groups(flags) if _flag(words) not in own for word in words]
@@ -73,7 +73,7 @@ def _groups(words: Sequence[str]) -> list[list[str]]:
 
 
 def _lines(script: str) -> list[list[str]]:
-    """Each line for itself, without what joins it to the next one."""
+    """Returns each line separately, without the backslash at its end."""
     plain = (line.strip().removesuffix("\\").rstrip() for line in script.splitlines())
     return [[line] for line in plain if line]
 

@@ -12,11 +12,11 @@ from slipway.engines.definition.engine import Metrics
 
 HEADER = "# Written by `make generate` from src/slipway/engines.\n"
 MEANINGS = tuple(field for field in Metrics.__struct_fields__ if field != "scaled_by")
-"""What the metrics of an engine can mean; ``scaled_by`` names one of them again."""
+"""Meanings of an engine's metrics. ``scaled_by`` is excluded, because it repeats one of them."""
 
 
 def table() -> dict[str, list[str]]:
-    """Meaning -> the metrics of all engines that have it."""
+    """Returns meaning -> the metrics of all engines that have it."""
     engine_metrics = [engine.metrics for engine in ENGINES.values() if engine.metrics is not None]
     return {meaning: [name for metrics in engine_metrics for name in _names(metrics, meaning)] for meaning in MEANINGS}
 
@@ -27,7 +27,7 @@ def _names(metrics: Metrics, meaning: str) -> tuple[str, ...]:
 
 
 def text() -> str:
-    """The whole file."""
+    """Returns the content of the file."""
     return HEADER + yaml.safe_dump(
         {"__monitoring_engine_metrics": table()}, sort_keys=False, default_flow_style=None, width=1000
     )

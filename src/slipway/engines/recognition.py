@@ -1,4 +1,5 @@
-"""Recognition: which engine runs in a container from another author's manifest, and what its command line sets. Pure.
+"""Recognition: detects which engine runs in a container from another author's manifest, and what its command line sets.
+Pure.
 
 The command identifies it: a Python module or a program, alone or in a shell script. Without a command, the image's
 entrypoint runs, and the image's name identifies the engine. An unrecognized program runs as well, but nothing is known
@@ -23,61 +24,62 @@ ROUTER = Program(
     names=("sglang-router", "smg"),
     image=r"sglang[-_]router|smg",
 )
-"""What runs where requests are only passed on. Its image is called like that of the engine."""
+"""Programs that only forward requests. Their image's name resembles the engine's."""
 ROUTER_PORT = 30000
 UNKNOWN = Program(port_flags=())
 PORT = 8080
-"""Where what is not known is taken to listen."""
+"""Default port of unrecognized programs."""
 ENGINE_OF: Mapping[Program, Engine] = {engine.program: engine for engine in ENGINES.values() if engine.program}
 PROGRAMS = (ROUTER, *ENGINE_OF)
 MODULES: Mapping[str, Program] = {module: program for program in PROGRAMS for module in program.modules}
 EXECUTABLES: Mapping[str, Program] = {name: program for program in PROGRAMS for name in program.names}
 IMAGES = tuple((re.compile(program.image), program) for program in PROGRAMS if program.image)
-"""The first that matches counts."""
+"""The first match counts."""
 SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 OPERATORS = frozenset("();<>|&")
 BREAKS = "();<>|&\n"
-"""What ends a command in a script: operators, and the end of a line."""
+"""Characters that end a command in a script: operators and the end of a line."""
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 NO_DEFAULT = re.compile(r"\$\{\w+:?-\}")
-"""A variable, or nothing: a script keeps the value with it that the container has."""
+"""A variable with an empty default, with which a script keeps the container's value."""
 PREFIXES = ("exec", "env", "nohup")
-"""Commands that run the command behind them."""
+"""Commands that run the following command."""
 REFERENCE = re.compile(r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)")
 COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 NUMBER = re.compile(r"-\d")
 LONGEST_SCRIPT = 65536
-"""Characters; what is longer is not read."""
+"""Maximum length in characters; the rest is ignored."""
 MOST_EXPANDED = 2 << 20
-"""Characters of a command line once its variables are replaced. Linux starts no program with more."""
+"""Maximum length of a command line after expanding variables, in characters. Linux starts no program with a longer
+one."""
 
 
 class Recognised(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container's command line says."""
+    """The content of a container's command line."""
 
     engine: Engine | None = None
     router: bool = False
-    """Whether it passes requests on to engines."""
+    """Whether it forwards requests to engines."""
     served_names: tuple[str, ...] = ()
-    """The names that the engine is told for its model, in their order."""
+    """The engine's names for its model, in order."""
     port: int = PORT
-    """On which it listens."""
+    """The port on which it listens."""
     argument_port: int = 0
-    """The port that its arguments say; 0: they say none."""
+    """The port in its arguments; 0: none."""
     args: tuple[str, ...] = ()
-    """The arguments of the program itself, variables replaced as far as their values are known."""
+    """The program's own arguments, with known variables expanded."""
     last: bool = True
-    """Whether nothing follows the arguments, so that more can be written behind them."""
+    """Whether nothing follows the arguments, so that more can be appended."""
 
     @property
     def public_names(self) -> tuple[str, ...]:
-        """The served names that say what is served: repositories, as ``meta-llama/Llama-3.2-1B-Instruct``. Others, as
-        ``vllm-model``, are everybody's."""
+        """The served names that identify a model: repositories such as ``meta-llama/Llama-3.2-1B-Instruct``. Generic
+        names such as ``vllm-model`` are omitted."""
         return tuple(name for name in self.served_names if "/" in name.strip("/") and name[:1] not in "/.$")
 
 
 def recognise(container: Object) -> Recognised:
-    """Reads the command line of a container as Kubernetes has it. Raises nothing, whatever is in it."""
+    """Parses the command line of a container in Kubernetes' format. Never raises."""
     variables = _variables(container)
     words = _expanded(words_of(container), variables)
     program, args, last = _program(words)
@@ -97,7 +99,8 @@ def recognise(container: Object) -> Recognised:
 
 
 def script_of(container: Object) -> tuple[str, int] | None:
-    """The field, ``command`` or ``args``, and the place in it of the script that a shell runs; None: no shell does."""
+    """Returns the location of the script that a shell runs: the field, ``command`` or ``args``, and the index; None: no
+    shell."""
     texts = {field: _texts(container, field) for field in ("command", "args")}
     line = [(field, place) for field, words in texts.items() for place in range(len(words))]
     words = [*texts["command"], *texts["args"]]
@@ -110,7 +113,7 @@ def script_of(container: Object) -> tuple[str, int] | None:
 
 
 def words_of(container: Object) -> list[str]:
-    """The words of the whole command line, those of a shell's script in place of the shell's."""
+    """Returns the words of the whole command line, or those of the script that a shell runs."""
     script = script_of(container)
     if script is None:
         return [*_texts(container, "command"), *_texts(container, "args")]
@@ -119,16 +122,16 @@ def words_of(container: Object) -> list[str]:
 
 
 def replaced_words(container: Object) -> list[str]:
-    """The same with variables replaced, as far as their values are known: in a script, where several words may stand in
-    one variable, and elsewhere. Empty if that is too long."""
+    """Returns the same with known variables expanded. A variable in a script may contain several words. Empty if the
+    result is too long."""
     script, words = script_of(container), words_of(container)
     pairs = zip(words, _expanded(words, _variables(container)), strict=False)
     return [part for word, whole in pairs for part in (whole.split() if script and whole != word else [whole])]
 
 
 def assigned(container: Object) -> tuple[str, ...]:
-    """The names of the variables that the command line sets for the program it runs: directly before the program, by
-    ``env``, or by ``export`` in a script. A value that is known to be empty does not count."""
+    """Returns the names of the variables that the command line sets for its program: directly before the program, with
+    ``env``, or with ``export`` in a script. Values known to be empty are omitted."""
     variables = _variables(container)
     pairs: list[tuple[str, str]] = []
     for command in _commands(container):
@@ -144,7 +147,7 @@ def assigned(container: Object) -> tuple[str, ...]:
 
 
 def values_of_flags(args: Sequence[str], *flags: str) -> list[str]:
-    """Returns the words that follow the last of some flags among arguments, or stand behind its ``=``."""
+    """Returns the words after the last occurrence of one of these flags, or after its ``=``."""
     spelled = [spelling(word.partition("=")[0]) for word in args]
     last = next((place for place in reversed(range(len(args))) if spelled[place] in flags), None)
     if last is None:
@@ -160,7 +163,7 @@ def is_flag(word: str) -> bool:
 
 
 def spelling(flag: str) -> str:
-    """A flag as tables have it: an underscore in a long one is a hyphen."""
+    """Returns a flag as in tables, with underscores in a long flag replaced by hyphens."""
     return flag.replace("_", "-") if flag.startswith("--") else flag
 
 
@@ -170,7 +173,7 @@ def _texts(container: Object, field: str) -> list[str]:
 
 
 def _commands(container: Object) -> list[list[str]]:
-    """The commands of a script, those in parentheses left out, or the whole command line."""
+    """Returns the commands of a script, without those in parentheses, or the whole command line."""
     script = script_of(container)
     if script is None:
         return [words_of(container)]
@@ -186,13 +189,13 @@ def _commands(container: Object) -> list[list[str]]:
                 commands.append([])
             elif depth == 0:
                 commands[-1].append(word)
-    except ValueError:  # a quote that does not end
+    except ValueError:  # an unterminated quote
         return []
     return commands
 
 
 def _assignments(command: Sequence[str], place: int) -> tuple[list[tuple[str, str]], int]:
-    """Those of a command from a place on, and the place behind them."""
+    """Returns the assignments in a command from an index on, and the index after them."""
     pairs = []
     while place < len(command) and (match := ASSIGNMENT.fullmatch(command[place])):
         pairs.append((match[1], match[2]))
@@ -201,7 +204,7 @@ def _assignments(command: Sequence[str], place: int) -> tuple[list[tuple[str, st
 
 
 def _starts(command: Sequence[str]) -> bool:
-    """Whether a command that begins so runs a program that is known, and does not only name it."""
+    """Whether a command with this beginning runs a known program instead of only naming it."""
     if command[1:2] == ["-m"]:
         return " ".join(command[2:3]).split(".")[0] in MODULES
     return bool(command) and _executable(command[0], command[1:2]) is not None
@@ -213,31 +216,31 @@ def _may_be_set(value: str, variables: Mapping[str, str]) -> bool:
 
 
 def _split(script: str) -> list[str]:
-    """The words of a script; operators are words of their own."""
+    """Returns the words of a script; operators are separate words."""
     plain = COMMENT.sub("", script[:LONGEST_SCRIPT]).replace("\\\n", " ")
     lexer = shlex.shlex(REFERENCE.sub(_braced, plain), posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         return list(lexer)
-    except ValueError:  # a quote that does not end
+    except ValueError:  # an unterminated quote
         return plain.split()
 
 
 def _braced(reference: re.Match[str]) -> str:
-    """A reference of Kubernetes' form in that of shells, whose parentheses would be operators."""
+    """Converts a Kubernetes reference to a shell reference, because its parentheses would be operators."""
     return f"${{{reference[1]}}}" if reference[1] else reference[0]
 
 
 def _variables(container: Object) -> dict[str, str]:
-    """The variables whose values stand in the container."""
+    """Returns the container's variables with literal values."""
     given: Any = container.get("env")
     entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list | tuple) else []
     return {str(entry.get("name")): str(entry["value"]) for entry in entries if entry.get("value") is not None}
 
 
 def _expanded(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Words with their variables replaced. Empty if they are too long: a few references to a long value would take all
-    of the controller's memory."""
+    """Returns the words with variables expanded. Empty if they are too long, because a few references to a long value
+    could use all of the controller's memory."""
     size = sum(map(len, words))
     for word in words:
         size += sum(len(_value(match, variables)) for match in REFERENCE.finditer(word))
@@ -251,7 +254,7 @@ def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 def _program(words: Sequence[str]) -> tuple[Program, list[str], bool]:
-    """What is run, its arguments, and whether they are the last words."""
+    """Returns the program, its arguments, and whether nothing follows them."""
     for position, word in enumerate(words):
         module = words[position + 1].split(".")[0] if word == "-m" and position + 1 < len(words) else ""
         program = MODULES.get(module) or _executable(word, words[position + 1 : position + 2])
@@ -280,7 +283,7 @@ def _served_names(program: Program, args: Sequence[str]) -> tuple[str, ...]:
 
 
 def _port(text: str) -> int:
-    """The port that a text ends with; 0: none."""
+    """Returns the port at the end of a text; 0: none."""
     digits = text.rsplit(":", 1)[-1]
     return int(digits) if re.fullmatch(r"[0-9]{1,5}", digits) and 0 < int(digits) < 65536 else 0
 
@@ -292,7 +295,7 @@ def _declared(container: Object) -> int:
 
 
 def _usual_port(program: Program) -> int:
-    """Where it listens if nobody says anything."""
+    """Returns the default port of a program."""
     if program is ROUTER:
         return ROUTER_PORT
     return ENGINE_OF[program].port if program in ENGINE_OF else PORT

@@ -1,6 +1,6 @@
 """The JSON documents of the hub's API, created from repositories. Pure.
 
-They have the fields that huggingface_hub and llama.cpp parse. Xet IDs are omitted on purpose: a client that gets one
+They have the fields that huggingface_hub and llama.cpp parse. Xet IDs are omitted deliberately: a client that gets one
 switches from plain HTTP to another storage protocol.
 """
 
@@ -21,7 +21,7 @@ def _pointer_size(file: File) -> int:
 
 
 def tree_entry(entry: File | Directory) -> Document:
-    """A row of the tree, and of paths-info."""
+    """Returns a row of the tree or of paths-info."""
     if isinstance(entry, Directory):
         return {"type": "directory", "oid": entry.oid, "size": 0, "path": entry.path}
     row: Document = {"type": "file", "oid": entry.oid, "size": entry.size, "path": entry.path}
@@ -31,7 +31,7 @@ def tree_entry(entry: File | Directory) -> Document:
 
 
 def tree(revision: Revision, path: str, *, recursive: bool) -> list[Document]:
-    """All entries below a folder (empty: the root), or only those directly in it."""
+    """Returns all entries below a directory (empty: the root), or only its direct children."""
     prefix = f"{path}/" if path else ""
     below = [entry for name, entry in revision.entries.items() if name.startswith(prefix)]
     return [tree_entry(entry) for entry in below if recursive or "/" not in entry.path[len(prefix) :]]
@@ -47,12 +47,13 @@ def _sibling(file: File, *, blobs: bool) -> Document:
 
 
 def model(repository: Repository, revision: Revision, *, blobs: bool) -> Document:
-    """The model's card as the API gives it. ``siblings`` is always filled: some clients have no other listing."""
+    """Returns the model's card in the API's format. ``siblings`` is always included, because some clients have no other
+    listing."""
     return {**summary(repository, revision), "siblings": [_sibling(file, blobs=blobs) for file in revision.files]}
 
 
 def summary(repository: Repository, revision: Revision) -> Document:
-    """A row of the search: the card without its files."""
+    """Returns a search result: the card without its files."""
     modified = max((file.modified_ns for file in revision.files), default=0)
     date = datetime.fromtimestamp(modified // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     return {
@@ -74,7 +75,8 @@ def summary(repository: Repository, revision: Revision) -> Document:
 
 
 def refs(repository: Repository) -> Document:
-    """Branches, tags and conversions; pull requests are listed apart, as the public hub does when asked for them."""
+    """Returns branches, tags and conversions; pull requests are listed separately, as the public Hub does on
+    request."""
 
     def rows(prefix: str) -> list[Document]:
         return [
@@ -92,7 +94,7 @@ def refs(repository: Repository) -> Document:
 
 
 def whoami(user: str) -> Document:
-    """The answer to ``whoami-v2`` for a known user."""
+    """Returns the response of ``whoami-v2`` for a known user."""
     return {
         "type": "user",
         "id": hashlib.sha256(user.encode()).hexdigest()[:24],
@@ -104,6 +106,6 @@ def whoami(user: str) -> Document:
 
 
 def paths_info(revision: Revision, paths: Iterable[str]) -> list[Document]:
-    """The entries of those paths that exist; others are left out, as the public hub does."""
+    """Returns the entries of the existing paths; others are omitted, as on the public Hub."""
     requested = dict.fromkeys(path.strip("/") for path in paths)
     return [tree_entry(revision.entries[path]) for path in requested if path in revision.entries]

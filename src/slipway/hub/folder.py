@@ -1,18 +1,18 @@
-"""Reads repositories from a folder ``ROOT/<org>/<name>/...``: the hub's only look at the disk, but for sending files.
+"""Reads repositories from a folder ``ROOT/<org>/<name>/...``: the hub's only disk access apart from sending files.
 
-The tree may change at any time: each call looks at all names, sizes and times anew, while a file is hashed once for as
-long as these stay. A repository may hold a file ``.hub.yaml``:
+The tree may change at any time: each call reads all names, sizes and times again, while a file is hashed only once as
+long as these stay the same. A repository may contain a file ``.hub.yaml``:
 
-    gated: true              # files are for known tokens only
+    gated: true              # files require a known token
     refs:                    # further revisions: ref -> folder below the repository; "." has the content of main
       refs/tags/v1: .
       refs/pr/1: proposals/1
 
-Such a folder is no part of main. The file is a writer's word, not the operator's: it can withhold what its own
-repository has, and open nothing else. What the operator gates stays gated whatever it says.
+Such a folder is not part of main. The file belongs to the repository's writer, not to the operator: it can restrict
+access to its own repository, and allow nothing else. What the operator gates stays gated.
 
-Symbolic links are followed as far as they stay inside their own repository (the volume of a ConfigMap consists of
-them); others are left out, and so are folders whose names begin with a dot.
+Symbolic links are followed if they stay inside their own repository (the volume of a ConfigMap consists of them);
+others are ignored, as are folders whose names begin with a dot.
 """
 
 from __future__ import annotations
@@ -37,34 +37,35 @@ log = logging.getLogger(__name__)
 SETTINGS = ".hub.yaml"
 CHUNK = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""An organisation or a repository. It starts with no dot, so that no name leads out of the root."""
+"""Valid names of organizations and repositories. They do not start with a dot, so no name can leave the root."""
 REF = re.compile(r"refs/(heads|tags|pr|convert)/[A-Za-z0-9][A-Za-z0-9._/-]*")
 PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]*/[A-Za-z0-9*?][A-Za-z0-9._*?-]*")
 GIT = ".git"
-"""A folder, or a file that says where it is."""
+"""A directory, or a file with the location of one."""
 MOST_REPOSITORIES = 10_000
 MOST_ENTRIES = 10_000
-"""Files and folders of one repository, in all its revisions: each is looked at whenever the repository is."""
+"""Maximum files and folders of one repository in all its revisions, because each is checked whenever the repository is
+read."""
 MOST_REFS = 64
 DEEPEST = 32
-"""Folders in one another."""
+"""Maximum nesting of folders."""
 LONGEST_SETTINGS = 16 << 10
 
 
 class UnstableError(Exception):
-    """A file changed while it was read; the same request will succeed once it has settled."""
+    """A file changed while it was read; the same request will succeed once the file no longer changes."""
 
 
 class UnservableError(Exception):
-    """A repository that is not served as it is. The message says why and names places of the disk."""
+    """A repository that cannot be served. The message has the reason, with paths on the disk."""
 
 
 class InvalidSettingsError(UnservableError):
-    """A ``.hub.yaml`` that does not say what it should."""
+    """An invalid ``.hub.yaml``."""
 
 
 class _Stamp(NamedTuple):
-    """What tells one content of a file from the next."""
+    """The attributes that change with a file's content."""
 
     device: int
     inode: int
@@ -82,7 +83,7 @@ class _Digest(NamedTuple):
 class _Settings:
     gated: bool
     refs: Mapping[str, Path]
-    """Ref -> folder of the repository, without links; or the repository itself."""
+    """Ref -> folder of the repository (without symbolic links), or the repository itself."""
 
 
 class Library:
@@ -92,12 +93,12 @@ class Library:
     """
 
     def __init__(self, root: Path, gated: Sequence[str] = ()) -> None:
-        """``gated``: the operator's, names or patterns such as ``acme/*``."""
+        """``gated``: the operator's names or patterns, such as ``acme/*``."""
         self._root, self._gated = root, tuple(gated)
         self._digests: dict[str, dict[Path, _Digest]] = {}
 
     def names(self) -> list[str]:
-        """``org/name`` of every repository, sorted."""
+        """Returns ``org/name`` of every repository, sorted."""
         organisations = [entry for entry in _listing(self._root) if NAME.fullmatch(entry.name) and entry.is_dir()]
         candidates = (
             f"{organisation.name}/{entry.name}"
@@ -108,13 +109,13 @@ class Library:
         return sorted(name for name in candidates if self._place(name))[:MOST_REPOSITORIES]
 
     def has(self, name: str) -> bool:
-        """Whether there is such a repository. Any text may be asked for."""
+        """Whether the repository exists. Accepts any text."""
         return self._place(name) is not None
 
     def load(self, name: str) -> Repository | None:
-        """The repository as it is now, every file hashed; None when there is none.
+        """Returns the current repository, with every file hashed; None if it does not exist.
 
-        Raises UnstableError when a file changes meanwhile, UnservableError, and OSError for what cannot be read.
+        Raises UnstableError if a file changes in the meantime, UnservableError, and OSError for unreadable files.
         """
         top = self._place(name)
         if top is None:
@@ -131,7 +132,8 @@ class Library:
         return Repository(name, gated, refs)
 
     def _place(self, name: str) -> Path | None:
-        """Where a repository lies, without links. A link to another repository, or out of the root, is none."""
+        """Returns a repository's path without symbolic links; None for a link to another repository, or out of the
+        root."""
         organisation, _unused, model = name.partition("/")
         if not (NAME.fullmatch(organisation) and NAME.fullmatch(model)):
             return None
@@ -151,14 +153,14 @@ class Library:
 
 
 class _Walk:
-    """Finds the files of one repository's revisions. Raises UnservableError where there are too many in all of them."""
+    """Finds the files of a repository's revisions. Raises UnservableError if there are too many in total."""
 
     def __init__(self, top: Path, apart: set[Path]) -> None:
-        """``top``: the repository, without links; ``apart``: folders of its other revisions."""
+        """``top``: the repository, without symbolic links; ``apart``: folders of its other revisions."""
         self._top, self._apart, self._remaining = top, apart, MOST_ENTRIES
 
     def files(self, folder: Path) -> Iterator[tuple[Path, str]]:
-        """(path on disk without links, path inside the revision) of each file below ``folder``.
+        """Yields (path on disk without symbolic links, path inside the revision) for each file below ``folder``.
 
         Raises UnservableError.
         """
@@ -180,7 +182,7 @@ class _Walk:
                     pending.append((real, f"{inside}/", above | {real}))
 
     def _content(self, entry: os.DirEntry[str]) -> Path | None:
-        """Where an entry really lies; None for one that is not content of this repository."""
+        """Returns the real path of an entry; None if it is not content of this repository."""
         if entry.name.startswith("..") or not _is_text(entry.name):
             return None
         real = Path(os.path.realpath(entry.path)) if entry.is_symlink() else Path(entry.path)
@@ -189,12 +191,13 @@ class _Walk:
 
 
 def _named(path: Path) -> tuple[str, ...]:
-    """Its parts without those that the kubelet puts in between in the volume of a ConfigMap."""
+    """Returns the parts of a path without those that the kubelet inserts in the volume of a ConfigMap."""
     return tuple(part for part in path.parts if not part.startswith(".."))
 
 
 def _contains(top: Path, real: Path) -> bool:
-    """Whether a path without links is content of the repository ``top``: not outside of it, nor in a hidden folder."""
+    """Whether a path without symbolic links is content of the repository ``top``: neither outside of it, nor in a
+    hidden folder."""
     if not real.is_relative_to(top):
         return False
     parts = _named(real.relative_to(top))
@@ -204,7 +207,7 @@ def _contains(top: Path, real: Path) -> bool:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """The regular file at ``path``, which has no links in it. Raises UnstableError where it has by now."""
+    """Opens the regular file at ``path``, which has no symbolic links. Raises UnstableError if it has some by now."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -219,15 +222,15 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _place_of(handle: int, path: Path) -> str:
-    """Where an open file lies: a folder above it may have become a link just before it was opened."""
+    """Returns the path of an open file, because a folder above it may have become a symbolic link just before."""
     try:
         return os.readlink(f"/proc/self/fd/{handle}")
-    except FileNotFoundError:  # only Linux tells
+    except FileNotFoundError:  # only Linux provides this
         return os.path.realpath(path)
 
 
 def open_file(file: File) -> IO[bytes]:
-    """The bytes of a file that ``Library.load`` gave. Raises UnstableError when it has changed since."""
+    """Opens a file from ``Library.load``. Raises UnstableError if it has changed since."""
     stream = _opened(file.source)
     status = os.fstat(stream.fileno())
     if (status.st_size, status.st_mtime_ns) != (file.size, file.modified_ns):
@@ -263,7 +266,7 @@ def _listing(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file name is valid UTF-8, as every path of the protocol is."""
+    """Whether a file name is valid UTF-8, as the protocol requires of paths."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -281,7 +284,7 @@ def _settings(top: Path) -> _Settings:
         with _opened(Path(os.path.realpath(path))) as stream:
             text = stream.read(LONGEST_SETTINGS + 1)
         document = decode_yaml(text.decode(), most=LONGEST_SETTINGS) or {}
-    except ValueError as error:  # a DecodingError, or bytes that are no text
+    except ValueError as error:  # a DecodingError, or bytes that are not text
         raise InvalidSettingsError(f"{path}: {error}") from error
     if not isinstance(document, dict) or document.keys() - {"gated", "refs"}:
         raise InvalidSettingsError(f"{path}: unknown key: only 'gated' and 'refs' are allowed")

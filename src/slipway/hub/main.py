@@ -1,4 +1,4 @@
-"""``slipway hub``: serves a folder ROOT/<org>/<name>/... as a Hugging Face Hub until it is told to stop."""
+"""``slipway hub``: serves a folder ROOT/<org>/<name>/... as a Hugging Face Hub until it is stopped."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from slipway.hub.server import application
 from slipway.hub.tokens import InvalidTokensError
 
 GRACE = 20.0
-"""Seconds that running downloads have after SIGTERM; less than the 30 that Kubernetes gives by default."""
+"""Seconds for running downloads after SIGTERM; less than Kubernetes' default of 30."""
 
 
 class RequestLog(AbstractAccessLogger):
-    """A line for every request but the probes. Addresses are logged as they were sent: none can start a line."""
+    """Logs a line for every request except probes. URLs are logged as sent, which cannot start a new line."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Called by aiohttp after each response."""
+        """Logs a request; called by aiohttp after each response."""
         if request.path in ("/healthz", "/readyz"):
             return
         size = response.content_length if response.content_length is not None else "-"
@@ -32,8 +32,8 @@ class RequestLog(AbstractAccessLogger):
 
 
 def address(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, an IPv6 host in brackets; ``:PORT`` means every address of both families. Raises
-    ArgumentTypeError for any other text."""
+    """Parses ``HOST:PORT``, with an IPv6 host in brackets; ``:PORT`` means every address of both families. Raises
+    ArgumentTypeError if the text is invalid."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
@@ -41,14 +41,14 @@ def address(text: str) -> tuple[str, int]:
 
 
 def pattern(text: str) -> str:
-    """A repository or a pattern of repositories. Raises ArgumentTypeError for any other text."""
+    """Checks a repository or a pattern of repositories. Raises ArgumentTypeError if the text is invalid."""
     if not PATTERN.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a repository (acme/tiny) nor a pattern (acme/*)")
     return text
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; returns the exit status."""
+    """Runs the command. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="slipway hub", description="Serve model files with the Hugging Face protocol."
     )

@@ -1,7 +1,7 @@
-"""What a repository of the hub is: named revisions of files, with the identities that git and git LFS give them. Pure.
+"""A repository of the hub: named revisions of files, with the IDs that git and git LFS give them. Pure.
 
-The files come from ``folder``; ``documents`` and ``server`` show them to clients. Tree and commit ids are computed as
-git does, from the content alone, so that equal content has an equal commit on every mirror and after every restart.
+The files come from ``folder``; ``documents`` and ``server`` present them to clients. Tree and commit IDs are computed
+as in git, from the content alone, so equal content has an equal commit on every mirror and after every restart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 MAIN = "refs/heads/main"
-"""The branch that everybody reads who names no other."""
+"""The default branch."""
 
 LFS_SUFFIXES = frozenset(
     [".7z", ".bin", ".bz2", ".ckpt", ".gguf", ".gz", ".h5", ".model", ".msgpack", ".npy", ".npz", ".onnx", ".ot"]
@@ -21,45 +21,45 @@ LFS_SUFFIXES = frozenset(
     [".parquet", ".pb", ".pickle", ".pkl", ".pt", ".pth", ".safetensors", ".tar", ".tflite", ".tgz", ".xz", ".zip"],
     [".zst"],
 )
-"""Files that the public hub keeps in git LFS by the rules which it puts into every new repository."""
+"""Extensions of files that the public Hub stores in git LFS, by the rules in every new repository."""
 
 LFS_SIZE = 10_000_000
-"""Bytes. Whatever is larger is an LFS file under any name, as on the public hub."""
+"""Size in bytes above which any file is an LFS file, as on the public Hub."""
 
 
 def is_lfs(path: str, size: int) -> bool:
-    """Whether a client shall see this file as an LFS file: identified by SHA-256 instead of by git's blob id."""
+    """Whether clients see this file as an LFS file, identified by SHA-256 instead of git's blob ID."""
     return size > LFS_SIZE or PurePosixPath(path).suffix.lower() in LFS_SUFFIXES
 
 
 def lfs_pointer(sha256: str, size: int) -> bytes:
-    """The text that git stores in place of an LFS file; its format is fixed by the git LFS specification."""
+    """Returns the text that git stores in place of an LFS file, in the format of the git LFS specification."""
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {size}\n".encode()
 
 
 def git_object(kind: str, content: bytes) -> str:
-    """Git's id of an object: SHA-1 over a header of kind and length, and the content."""
+    """Returns git's ID of an object: SHA-1 of a header with kind and length, and the content."""
     return hashlib.sha1(f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of a revision and where its bytes lie."""
+    """One file of a revision, and the location of its bytes."""
 
     path: str
-    """Inside the repository, with slashes."""
+    """Path inside the repository, with slashes."""
     size: int
     oid: str
-    """Git blob id, 40 hex digits; of the pointer where the file is an LFS file."""
+    """Git blob ID, 40 hex digits; for an LFS file, the one of its pointer."""
     sha256: str
-    """Of the content, 64 hex digits, for LFS files; empty for others."""
+    """SHA-256 of the content, 64 hex digits, for LFS files; otherwise empty."""
     source: Path
     modified_ns: int
-    """Modification time of the source when it was hashed: by this and the size a later change is noticed."""
+    """Modification time of the source when it was hashed. Together with the size, it reveals later changes."""
 
     @property
     def etag(self) -> str:
-        """What identifies the content to clients, and names it in their caches."""
+        """Identifies the content for clients and their caches."""
         return self.sha256 or self.oid
 
 
@@ -67,7 +67,7 @@ class File:
 class Directory:
     path: str
     oid: str
-    """Git tree id."""
+    """Git tree ID."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Revision:
 
     sha: str
     entries: Mapping[str, File | Directory]
-    """By path, sorted by path."""
+    """Path -> entry, sorted by path."""
 
     @cached_property
     def files(self) -> tuple[File, ...]:
@@ -86,13 +86,13 @@ class Revision:
 
 @dataclass(frozen=True)
 class Repository:
-    """A model repository: its name ``org/name`` and what each of its refs shows."""
+    """A model repository: its name ``org/name``, and the revision of each of its refs."""
 
     name: str
     gated: bool
-    """Whether files are for known tokens only. Names, sizes and ids are public even then, as on the public hub."""
+    """Whether files require a known token. Names, sizes and IDs are public even then, as on the public Hub."""
     refs: Mapping[str, Revision]
-    """By full name, such as ``refs/heads/main``, ``refs/tags/v1`` or ``refs/pr/1``."""
+    """Full name, such as ``refs/heads/main``, ``refs/tags/v1`` or ``refs/pr/1`` -> revision."""
 
     @property
     def main(self) -> Revision:
@@ -100,7 +100,7 @@ class Repository:
         return self.refs[MAIN]
 
     def revision(self, name: str) -> Revision | None:
-        """The revision that a client means by a branch, a tag, a full ref or a commit id."""
+        """Returns the revision for a branch, a tag, a full ref or a commit ID."""
         for ref in (name, f"refs/heads/{name}", f"refs/tags/{name}", f"refs/{name}"):
             if ref in self.refs:
                 return self.refs[ref]
@@ -114,7 +114,7 @@ class _Tree:
 
 
 def revision_of(files: Iterable[File]) -> Revision:
-    """The revision whose content is these files, with the folders that lie between them."""
+    """Returns the revision with these files and the folders between them."""
     root = _Tree()
     for file in files:
         *folders, name = file.path.split("/")
@@ -124,14 +124,14 @@ def revision_of(files: Iterable[File]) -> Revision:
         tree.files[name] = file
     entries: dict[str, File | Directory] = {}
     tree_oid = _collect(root, "", entries)
-    # Author and date are constants: the commit then says nothing but what the content is.
+    # Author and date are constants, so the commit depends only on the content.
     person = "slipway <slipway@localhost> 0 +0000"
     commit = f"tree {tree_oid}\nauthor {person}\ncommitter {person}\n\nmirror\n".encode()
     return Revision(git_object("commit", commit), dict(sorted(entries.items())))
 
 
 def _collect(tree: _Tree, prefix: str, entries: dict[str, File | Directory]) -> str:
-    """Put all that lies in ``tree`` into ``entries`` and return the tree's git id."""
+    """Adds everything in ``tree`` to ``entries``. Returns the tree's git ID."""
     rows: list[tuple[bytes, bytes, str]] = []
     for name, file in tree.files.items():
         entries[file.path] = file

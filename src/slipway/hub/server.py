@@ -25,28 +25,28 @@ from slipway.hub.transfer import send
 log = logging.getLogger(__name__)
 
 PAGE = 1000
-"""Entries of a listing that one answer holds at most; the rest follows by the Link header."""
+"""Maximum entries per response of a listing; the rest follows through the Link header."""
 
 MAX_RESULTS = 100
-"""Repositories that one answer of the search holds at most: each has to be looked at."""
+"""Maximum repositories per response of the search, because each must be read."""
 FRESH_ROW = 60.0
-"""Seconds for which a repository's row in the search is taken for what it was."""
+"""Seconds for which a repository's search result is cached."""
 SMALL, FRESH_ENTRY = 500, 1e-4
-"""A repository with more entries is taken for what it was for so many seconds an entry: the longer it takes to look at,
-the less often anybody has the hub look at it. A smaller one is looked at for every request."""
+"""A repository with more than SMALL entries is cached for FRESH_ENTRY seconds per entry: the longer reading it takes,
+the less often the hub does so. A smaller one is read for every request."""
 FRESH_REFUSED = 1.0
 MAX_REMEMBERED = 64
-"""Repositories that are remembered for so long."""
+"""Maximum cached repositories."""
 WALKS = 4
-"""Repositories that are looked at, or hashed, at a time."""
+"""Maximum repositories read or hashed concurrently."""
 MOST_WAITING = 256
-"""Requests that wait for that."""
+"""Maximum requests waiting for that."""
 MOST_AT_ONCE = 128
-"""Requests of one address, downloads among them."""
+"""Maximum concurrent requests per address, including downloads."""
 PROBES = ("/healthz", "/readyz")
 
 USER = web.RequestKey("user", str)
-"""Whose token came with the request; absent for anonymous requests."""
+"""Owner of the request's token; missing for anonymous requests."""
 
 Row = TypeVar("Row")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -60,7 +60,7 @@ class LastOutcome(NamedTuple):
 
 
 def fresh_for(repository: Repository | UnservableError | None) -> float:
-    """Seconds for which what was found is taken for what there is."""
+    """Returns the seconds for which a result is cached."""
     if isinstance(repository, UnservableError):
         return FRESH_REFUSED
     entries = sum(len(revision.entries) for revision in repository.refs.values()) if repository else 0
@@ -68,7 +68,7 @@ def fresh_for(repository: Repository | UnservableError | None) -> float:
 
 
 class Hub:
-    """The handlers and what they share."""
+    """The handlers and their shared state."""
 
     def __init__(self, library: Library, tokens: Tokens | None) -> None:
         self._library = library
@@ -101,7 +101,7 @@ class Hub:
         )
         return app
 
-    # --- addresses ---------------------------------------------------------------------------------------------------
+    # --- endpoints ---------------------------------------------------------------------------------------------------
 
     async def alive(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -115,7 +115,7 @@ class Hub:
         return web.json_response(documents.whoami(request[USER]))
 
     async def search(self, request: web.Request) -> web.Response:
-        """Models whose name contains ``search``, of ``author`` if given."""
+        """Returns models whose name contains ``search``, limited to ``author`` if given."""
         text, author = request.query.get("search", "").lower(), request.query.get("author", "")
         names = await asyncio.to_thread(self._library.names)
         matches = [name for name in names if text in name.lower() and (not author or name.startswith(f"{author}/"))]
@@ -125,7 +125,7 @@ class Hub:
         return web.json_response(rows, headers=headers)
 
     async def _card(self, name: str) -> documents.Document | None:
-        """A repository with its files; None where there is none, or it is not served."""
+        """Returns a repository with its files; None if it does not exist or cannot be served."""
         try:
             repository = await self._load(name)
         except (UnservableError, UnstableError) as error:
@@ -134,7 +134,7 @@ class Hub:
         return documents.model(repository, repository.main, blobs=False) if repository else None
 
     async def _row(self, name: str) -> documents.Document | None:
-        """The same without its files."""
+        """Returns the same without its files."""
         now = asyncio.get_running_loop().time()
         kept = self._rows.get(name)
         if kept is not None and now - kept[0] <= FRESH_ROW:
@@ -166,12 +166,13 @@ class Hub:
         return web.json_response(page, headers=headers | {"X-Repo-Commit": revision.sha})
 
     async def paths_info(self, request: web.Request) -> web.Response:
-        """Details of named paths. The client sends a form, others JSON; both are understood."""
+        """Returns details of the named paths. The Hub's client sends a form, others JSON; both are supported."""
         _unused, revision = await self._find(request)
         return web.json_response(documents.paths_info(revision, await _paths(request)))
 
     async def resolve(self, request: web.Request) -> web.StreamResponse:
-        """The file itself. LFS files come from here too, without a redirect: the hub is its own storage."""
+        """Returns the file itself. LFS files are also sent from here, without a redirect: the hub has no separate
+        storage."""
         repository, revision = await self._find(request)
         if repository.gated and USER not in request:
             raise errors.gated(repository.name)
@@ -185,10 +186,10 @@ class Hub:
             self._kept.pop(repository.name, None)
             raise
 
-    # --- what they share ---------------------------------------------------------------------------------------------
+    # --- shared functions --------------------------------------------------------------------------------------------
 
     async def _find(self, request: web.Request) -> tuple[Repository, Revision]:
-        """The repository and revision that the address names; main where it names none."""
+        """Returns the repository and revision in the URL; the default revision is main."""
         place = request.match_info
         repository = await self._load(f"{place['org']}/{place['name']}")
         if repository is None:
@@ -200,7 +201,8 @@ class Hub:
         return repository, revision
 
     async def _load(self, name: str) -> Repository | None:
-        """The repository as it is, or was a moment ago. Raises what Library.load does; HubError where many wait."""
+        """Returns the current or recently cached repository. Raises as Library.load does, and HubError if too many
+        requests are waiting."""
         if not await asyncio.to_thread(self._library.has, name):
             self._kept.pop(name, None)
             return None
@@ -234,7 +236,7 @@ class Hub:
 
     @web.middleware
     async def _limit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """One address has so many requests at once and no more: those of others are answered."""
+        """Limits the concurrent requests of one address, so that those of others are answered."""
         address = request.remote or ""
         if request.path in PROBES:
             return await handler(request)
@@ -250,7 +252,8 @@ class Hub:
 
     @web.middleware
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Know the user by the token. A hub without tokens ignores them: engines may carry one for the public hub."""
+        """Identifies the user by token. A hub without tokens ignores them, because engines may send one for the public
+        Hub."""
         kind, _unused, token = request.headers.get("Authorization", "").partition(" ")
         if self._tokens and kind.lower() == "bearer":
             user = await asyncio.to_thread(self._tokens.user, token.strip())
@@ -260,7 +263,7 @@ class Hub:
         return await handler(request)
 
     async def _warm(self, _app: web.Application) -> AsyncIterator[None]:
-        """Hash all files beside the first requests, so that no later one waits for it."""
+        """Hashes all files in parallel with the first requests, so that no later one waits for it."""
         task = asyncio.create_task(self._hash_everything())
         yield
         task.cancel()
@@ -276,7 +279,7 @@ class Hub:
             try:
                 await self._load(name)
             except (UnstableError, UnservableError, errors.HubError, OSError) as error:
-                # Whoever asks for this repository is told; the others shall be served.
+                # Requests for this repository will report it; the others must be served.
                 log.warning("%s: %s", name, error)
         self._ready = True
         log.info("Serving %d repositories", len(names))
@@ -284,7 +287,7 @@ class Hub:
 
 @web.middleware
 async def _explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn failures into the answers that clients understand."""
+    """Converts failures to the error responses that clients understand."""
     try:
         return await handler(request)
     except errors.HubError as error:
@@ -300,7 +303,7 @@ async def _explain(request: web.Request, handler: Handler) -> web.StreamResponse
         log.warning("%s", error)
         return errors.HubError(500, "", "The repository cannot be served: see the hub's log").response()
     except ConnectionError:
-        raise  # the client left; nobody is there to be answered
+        raise  # the client has disconnected
     except OSError as error:
         log.warning("%s %s: %s", request.method, request.path, error)
         return errors.HubError(500, "", "The repository cannot be read: see the hub's log").response()
@@ -311,7 +314,7 @@ def _flag(request: web.Request, name: str) -> bool:
 
 
 def _page(request: web.Request, rows: Sequence[Row], most: int = PAGE) -> tuple[Sequence[Row], dict[str, str]]:
-    """The part of a listing that the query asks for, and the Link header to the next part."""
+    """Returns the requested page of a listing, and the Link header for the next page."""
     try:
         start, limit = int(request.query.get("cursor", 0)), int(request.query.get("limit", most))
     except ValueError:
@@ -342,5 +345,5 @@ async def _paths(request: web.Request) -> list[str]:
 
 
 def application(root: Path, tokens: Path | None, gated: Sequence[str] = ()) -> web.Application:
-    """The hub over a folder, to be run by an aiohttp runner. ``gated``: see Library."""
+    """Returns the hub for a folder, to be run by an aiohttp runner. ``gated``: see Library."""
     return Hub(Library(root, gated), Tokens(tokens) if tokens else None).application()

@@ -1,6 +1,6 @@
 """Tokens for gated repositories, from a file such as a mounted Secret with one ``NAME TOKEN`` on each line.
 
-The file is read again when it changes, so that tokens can be replaced without a restart.
+The file is reloaded when it changes, so that tokens can be replaced without a restart.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ log = logging.getLogger(__name__)
 
 
 class InvalidTokensError(Exception):
-    """A line of the tokens file that is not ``NAME TOKEN``. The message holds no token."""
+    """A line of the tokens file that is not ``NAME TOKEN``. The message does not contain the token."""
 
 
 def parse(text: str) -> dict[str, bytes]:
-    """Name -> SHA-256 of the token. Empty lines and lines that start with ``#`` are skipped.
+    """Returns name -> SHA-256 of the token. Empty lines and lines that start with ``#`` are skipped.
 
     Raises InvalidTokensError.
     """
@@ -38,7 +38,7 @@ def _hash(token: str) -> bytes:
 
 
 class Tokens:
-    """The tokens of a file. Raises InvalidTokensError or OSError when the file cannot be used at the start."""
+    """The tokens of a file. Raises InvalidTokensError or OSError if the file is not usable at startup."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,7 +46,7 @@ class Tokens:
         self._tokens = parse(path.read_text(encoding="utf-8"))
 
     def user(self, token: str) -> str | None:
-        """The name that the token belongs to. It takes the same time whichever token it is, and for none."""
+        """Returns the name of a token's owner. It takes the same time for every token, valid or not."""
         self._refresh()
         given, owner = _hash(token), None
         for name, expected in self._tokens.items():

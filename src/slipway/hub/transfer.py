@@ -1,6 +1,6 @@
-"""Sends the bytes of one file, or the range that a client requests, from the disk to the socket.
+"""Sends the bytes of one file, or of the requested range, from the disk to the socket.
 
-The kernel copies them (sendfile), so that memory does not grow with the size and the number of downloads.
+The kernel copies them (sendfile), so memory does not grow with the size and number of downloads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BINARY = "application/octet-stream"
 
 
 def headers_of(file: File, commit: str) -> dict[str, str]:
-    """The headers from which clients learn revision, identity and size."""
+    """Returns the headers with revision, identity and size."""
     headers = {
         "X-Repo-Commit": commit,
         "ETag": f'"{file.etag}"',
@@ -32,10 +32,10 @@ def headers_of(file: File, commit: str) -> dict[str, str]:
 
 
 def parse_range(request: web.Request, file: File) -> range | None:
-    """The bytes asked for, empty when they lie outside of the file; None for the whole file.
+    """Returns the requested bytes, empty if they are outside of the file; None for the whole file.
 
-    What cannot be understood, several ranges at once, and a range of another version of the file (If-Range) give the
-    whole file: RFC 9110 allows all three.
+    Invalid ranges, several ranges, and a range of another version of the file (If-Range) return the whole file, which
+    RFC 9110 allows.
     """
     if request.headers.get("If-Range", f'"{file.etag}"') != f'"{file.etag}"':
         return None
@@ -49,7 +49,7 @@ def parse_range(request: web.Request, file: File) -> range | None:
 
 
 async def send(request: web.Request, file: File, commit: str) -> web.StreamResponse:
-    """Answer a GET or HEAD for ``file``. Raises UnstableError when the file is no longer what was promised."""
+    """Answers a GET or HEAD for ``file``. Raises UnstableError if the file has changed."""
     headers = headers_of(file, commit)
     part = parse_range(request, file)
     if part is not None and not part:
@@ -79,5 +79,5 @@ async def _copy(request: web.Request, stream: IO[bytes], start: int, count: int)
     if transport is None:
         raise ConnectionResetError("the client is gone")
     if count and await asyncio.get_running_loop().sendfile(transport, stream, start, count) != count:
-        # The file was cut while it was sent. Only a broken connection tells the client that bytes are missing.
+        # The file was truncated while it was sent. Only a broken connection tells the client that bytes are missing.
         transport.abort()

@@ -1,7 +1,7 @@
-"""Flags: an engine's typed settings as a table in the order of its command line. Pure.
+"""Flags: maps an engine's typed settings to its command line, in the order of a table. Pure.
 
-An API sets values by name (``context_size``); the table says which flag each one is. A flag that the user's own
-arguments contain is not set a second time.
+An API sets values by name (``context_size``); the table defines the flag for each. A flag in the user's own arguments
+is not set a second time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 Value = bool | int | float | str | tuple[str, ...]
-"""A switch, a number, a text, or several texts of which each gets a flag."""
+"""A switch, a number, a text, or several texts, each with its own flag."""
 NO_GPU = "there is no GPU"
 UNSUPPORTED_SETTING = "the runtime has no such setting"
 
@@ -20,30 +20,30 @@ class FlagSpec(msgspec.Struct, frozen=True):
     """One row of an engine's table."""
 
     name: str
-    """What an API calls it: ``context_size``."""
+    """The setting's name in an API, such as ``context_size``."""
     flag: str
-    """Empty: the engine does it in any case."""
+    """The flag; empty: the engine always does this."""
     short: tuple[str, ...] = ()
     """Further spellings of the flag."""
     on: str = ""
-    """What stands behind the flag of a switch that is on; empty: nothing does."""
+    """Value after the flag of an enabled switch; empty: none."""
     gpu: bool = False
-    """Whether it means anything with GPUs only."""
+    """Whether it has an effect only with GPUs."""
     needs: str = ""
-    """Another setting, without which it means nothing."""
+    """Another setting without which it has no effect."""
     unless: tuple[str, ...] = ()
-    """Further flags that leave the whole matter to the user's arguments."""
+    """Further flags in the user's arguments that replace this one."""
     repeats: bool = False
-    """Whether a flag of the user's own is one more, and not another value."""
+    """Whether the user's own flag adds a value instead of replacing it."""
     listed: bool = False
-    """Whether several texts stand behind one flag."""
+    """Whether several texts follow a single flag."""
 
 
 FlagTable = tuple[FlagSpec, ...]
 
 
 def arguments(table: FlagTable, settings: Mapping[str, Value], extra: Sequence[str], gpus: int) -> tuple[str, ...]:
-    """The flags of these settings in the table's order."""
+    """Returns the flags for these settings, in the table's order."""
     ineffective = without_effect(table, settings, extra, gpus)
     rows = (row for row in table if row.name in settings and row.name not in ineffective)
     return tuple(word for row in rows for word in _words(row, settings[row.name]))
@@ -52,7 +52,8 @@ def arguments(table: FlagTable, settings: Mapping[str, Value], extra: Sequence[s
 def without_effect(
     table: FlagTable, settings: Mapping[str, Value], extra: Sequence[str], gpus: int, field: str = "args"
 ) -> dict[str, str]:
-    """The settings that have no effect, and why. ``field``: of the spec, that has the user's arguments."""
+    """Returns setting -> reason for all settings without effect. ``field``: the spec's field with the user's
+    arguments."""
     rows, given = {row.name: row for row in table}, given_flags(extra)
     reasons = {}
     for name in settings:
@@ -86,14 +87,14 @@ def _words(row: FlagSpec, value: Value) -> tuple[str, ...]:
 
 
 def given_flags(args: Sequence[str]) -> frozenset[str]:
-    """The flags among arguments; an underscore in a long one is a hyphen."""
+    """Returns the flags in arguments, with underscores in long flags replaced by hyphens."""
     spelled = (arg.partition("=")[0] for arg in args if arg.startswith("-"))
     return frozenset(flag.replace("_", "-") if flag.startswith("--") else flag for flag in spelled)
 
 
 def names_flag(spelled: str, flag: str, *, abbreviated: bool) -> bool:
-    """Whether an argument's flag, ``--api-k``, means this one. ``abbreviated``: whether the engine takes the beginning
-    of a flag for the flag, as argparse does."""
+    """Whether an argument's flag, such as ``--api-k``, stands for this one. ``abbreviated``: whether the engine accepts
+    abbreviated flags, as argparse does."""
     if not spelled.startswith("--"):
         return spelled == flag
     plain = spelled.replace("_", "-")

@@ -1,4 +1,4 @@
-"""GPUs: makes an engine end if it cannot open the GPUs that it was given, instead of silently using the CPU. Pure."""
+"""GPUs: makes an engine exit if it cannot open its GPUs, instead of silently using the CPU. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from slipway.kube.objects import Object
 from slipway.serving.containers.devices import SHARED, device_resources
 
 MOST = 16
-"""GPUs of a container that are named."""
+"""Maximum number of GPUs per container to name."""
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """Which settings name the GPUs that an engine must use."""
+    """The setting that names the GPUs which an engine must use."""
 
     variable: str = ""
-    """A list of names with commas between them. Empty: the engine has no such variable, or ends by itself."""
+    """Variable with a comma-separated list of names. Empty: the engine has no such variable, or exits on its own."""
     flags: tuple[str, ...] = ()
-    """Flags of an author that decide the matter."""
+    """Flags of an author that take precedence."""
     names: Mapping[str, str] = {}
-    """Word in the tag of an image -> what its devices are called before their number."""
+    """Word in the image tag -> prefix of device names, followed by their number."""
 
 
 def named(container: Object, devices: Devices) -> tuple[Object, ...]:
-    """The variable for a container, if its GPUs are AMD's or Intel's and the tag of its image has a known word."""
+    """Returns the variable for a container, if its GPUs are AMD's or Intel's and its image tag has a known word."""
     tag = str(container.get("image", "")).partition("@")[0].rsplit("/", 1)[-1].partition(":")[2].lower()
     name = next((name for word, name in devices.names.items() if word in re.split(r"[-_.]", tag)), "")
     number = _number(device_resources(container))
@@ -39,6 +39,6 @@ def named(container: Object, devices: Devices) -> tuple[Object, ...]:
 
 
 def _number(resources: Mapping[str, str]) -> int:
-    """GPUs; 0 where that is not known, as of device files that several programs share."""
+    """Returns the number of GPUs; 0 if unknown, for example for device files shared by several programs."""
     amounts = [amount for name, amount in resources.items() if not name.startswith(SHARED)]
     return int(amounts[0]) if len(amounts) == 1 and re.fullmatch(r"[0-9]{1,3}", amounts[0]) else 0

@@ -1,4 +1,4 @@
-"""Log patterns: what the last lines of an engine's log mean. Pure."""
+"""Log patterns: interprets the last lines of an engine's log. Pure."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NO_SPACE = "The model is larger than the pod's volume for weights"
 
 
 class LogPattern(NamedTuple):
-    """A pattern in an engine's log, and the reason and message that it stands for.
+    """A pattern in an engine's log, with the reason and message for it.
 
     A message may contain ``{repository}``, ``{file}`` and ``{hub}``. Groups of a pattern complete it: ``status`` is an
-    HTTP status of the hub, ``files`` lists the files of the repository, ``value`` is the value in the spec that the
+    HTTP status of the Hub, ``files`` lists the files of the repository, ``value`` is the value in the spec that the
     engine rejects.
     """
 
@@ -37,7 +37,7 @@ class LogPattern(NamedTuple):
     reason: str
     meaning: str
     passing: bool = False
-    """Whether the failure is likely to pass by itself."""
+    """Whether the failure is likely to resolve itself."""
 
 
 def log_patterns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[LogPattern, ...]:
@@ -47,22 +47,23 @@ def log_patterns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tu
 STAMP = re.compile(
     r"^(?:\d+\.\d\d\.\d{3}\.\d{3} |(?:\(\w+ pid=\d+\) )?(?:[A-Z]+ [\d-]{5,10} [\d:.,]{8,12} )?)", re.MULTILINE
 )
-"""Times and process numbers before lines: they would make each start's message another one."""
+"""Timestamps and process IDs at the beginning of lines, which would make the message of each start different."""
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:\?[0-9;]+|[0-9;]*[0-9])[A-HJKSTfhlm]|\[K")
-"""Commands to a terminal; their first character may be lost."""
+"""Terminal escape sequences; their first character may be missing."""
 
 
 LISTED = re.compile(r"- ([\w./@+-]{1,100})$", re.MULTILINE | re.ASCII)
-"""A file in a list that an engine logs. Names with other characters are not repeated: the repository chose them."""
+"""A file in a list in an engine's log. Names with other characters are not repeated, because the repository chose
+them."""
 MOST_LISTED = 5
 
 
 class Download(NamedTuple):
-    """What an engine downloads, and from where."""
+    """The source of an engine's download."""
 
     weights: Weights | None = None
     endpoint: str = ""
-    """Address of the hub; empty: the public one."""
+    """Address of the Hub; empty: the public one."""
 
     @property
     def repository(self) -> str:
@@ -80,12 +81,12 @@ class Download(NamedTuple):
 
 
 SOMETHING = Download()
-"""Of an engine whose source is not known."""
+"""For an engine whose source is not known."""
 
 
 def match_log(log: str, patterns: Iterable[LogPattern], download: Download = SOMETHING) -> Failure | None:
-    """What the first pattern that matches means; None: none matches. With the log from its line on, unless the message
-    has all of it."""
+    """Returns the meaning of the first matching pattern; None: no match. It includes the log from the matching line on,
+    unless the message is sufficient."""
     text = STAMP.sub("", ESCAPE.sub("", log))
     for row in patterns:
         match = row.pattern.search(text)
@@ -117,7 +118,7 @@ def _failure(row: LogPattern, match: re.Match[str], shown: str, download: Downlo
 
 
 def _missing_file(download: Download, files: Sequence[str]) -> str:
-    """That a repository lacks a file, with the nearest name, otherwise with the files that it has."""
+    """Returns the message for a missing file, with the nearest name, or else with the repository's files."""
     missing = f"{download.repository or 'The repository'} has no file {download.file!r}"
     text = f"{missing}." if download.file else "The repository has no file of that name."
     alike = spelling.nearest(download.file, files)

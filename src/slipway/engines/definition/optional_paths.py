@@ -1,4 +1,4 @@
-"""Optional paths: those that an engine serves only if an argument or a variable enables them. Pure."""
+"""Optional paths: paths that an engine serves only if an argument or a variable enables them. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from slipway.serving.pods.server import Container
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):
-    """The flags and variables of which each one enables a path."""
+    """Flags and variables, each of which enables a path."""
 
     flags: frozenset[str]
     variables: frozenset[str]
 
     def enable(self, container: Container) -> bool:
-        """Whether the container may have one of them. The variables of a Secret or ConfigMap are not known."""
+        """Whether the container may have one of them. Variables from a Secret or ConfigMap may be anything."""
         names = {str(variable.get("name")) for variable in container.env}
         return bool(container.env_from or self.flags & given_flags(container.args) or self.variables & names)
 
 
 def disabled(container: Container, optional: Mapping[str, Switches]) -> frozenset[str]:
-    """The paths that nothing in the container enables."""
+    """Returns the paths that nothing in the container enables."""
     return frozenset(path for path, switches in optional.items() if not switches.enable(container))

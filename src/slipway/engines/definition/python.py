@@ -1,4 +1,4 @@
-"""Python engines: how models are named for the libraries that they share, and their error messages if a load fails."""
+"""Python engines: the common way to name models, and the error messages of their libraries for failed loads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from slipway.engines.definition.log_patterns import (
 
 
 def model_of(weights: Weights) -> str:
-    """What ``from_pretrained`` and its kin take: a repository's id, a folder's path, a bucket's url."""
+    """Returns the model's name for ``from_pretrained`` and similar functions: a repository ID, a directory or a bucket
+    URL."""
     if isinstance(weights, HubRepository):
         return weights.reference
     if isinstance(weights, MountedFolder):
@@ -32,14 +33,14 @@ def model_of(weights: Weights) -> str:
 
 
 def revision_of(weights: Weights) -> tuple[str, ...]:
-    """The argument that names a repository's revision, as all of them spell it."""
+    """Returns the arguments for a repository's revision, which are the same in all of them."""
     if isinstance(weights, HubRepository) and weights.revision:
         return ("--revision", weights.revision)
     return ()
 
 
 def adapter_pairs(adapters: Mapping[str, str]) -> tuple[str, ...]:
-    """LoRA adapters, name -> path, as all of them spell each."""
+    """Returns the arguments for LoRA adapters (name -> path), which are the same in all of them."""
     return tuple(f"{name}={path}" for name, path in adapters.items())
 
 
@@ -74,4 +75,4 @@ PYTHON = log_patterns(
     (r"Repo id must be in the form", NO_FILE, ABSENT),
     (r"Engine core initialization failed", "CrashLoopBackOff", INNER, True),
 )
-"""Of the hub's client, boto3, torch and argparse. First match wins."""
+"""Messages of the Hub's client, boto3, torch and argparse. The first match counts."""

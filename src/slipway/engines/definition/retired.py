@@ -1,8 +1,8 @@
 """Retired flags: rewrites arguments of older manifests for the default image. Pure.
 
 A manifest without an image was written for the default image of its time. Its arguments are rewritten for the current
-one: a flag that the engine no longer has is removed or replaced by its successor. The version of an author's or
-operator's own image is unknown, so nothing is rewritten for it.
+one: a flag that the engine no longer has is removed or replaced. The version of an author's or operator's own image is
+unknown, so nothing is rewritten for it.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from typing import Literal
 import msgspec
 
 VALUE = "{}"
-"""In a successor: the value that the retired flag was given."""
+"""Placeholder in a successor for the value of the retired flag."""
 LETTERS = 3
-"""Of the last word of a flag, that an abbreviation needs."""
+"""Characters of a flag's last word that an abbreviation must contain."""
 BOOLEANS = {"true": "true", "1": "true", "false": "false", "0": "false"}
 
 
 class Retired(msgspec.Struct, frozen=True):
-    """A flag that earlier versions of an engine had."""
+    """A flag of earlier versions of an engine."""
 
     flag: str
     takes: Literal["nothing", "value", "boolean", "values"] = "nothing"
-    """What followed it. A ``boolean`` may also be left out."""
+    """What follows the flag. The value of a ``boolean`` is optional."""
     successor: tuple[str, ...] | Callable[[str], tuple[str, ...] | None] = ()
-    """What to write today. Empty: nothing. A function returns None for a value that the flag still takes."""
+    """The replacement. Empty: remove the flag. A function returns None for a value that the flag still accepts."""
     by_value: Mapping[str, tuple[str, ...]] | None = None
-    """What to write for these values alone; the flag is not retired with others."""
+    """Replacements for these values only; with others the flag is not retired."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """Arguments for the image of our defaults."""
+    """Arguments for the default image."""
 
     args: tuple[str, ...]
     changes: Mapping[str, str] = {}
-    """Flag, in the author's spelling -> what the controller does with it."""
+    """Flag, as spelled by the author -> what the controller does with it."""
 
 
 def renewed(args: Sequence[str], table: Sequence[Retired], *, abbreviated: bool = False) -> Renewal:
-    """``args`` without retired flags. ``abbreviated``: whether the engine takes the beginning of a flag for the flag,
-    as argparse does."""
+    """Returns ``args`` without retired flags. ``abbreviated``: whether the engine accepts abbreviated flags, as
+    argparse does."""
     kept: list[str] = []
     changes: dict[str, str] = {}
     place = 0
@@ -64,7 +64,7 @@ def renewed(args: Sequence[str], table: Sequence[Retired], *, abbreviated: bool 
 
 
 def sentence(changes: Mapping[str, str], field: str) -> str:
-    """What became of the flags of ``field``, for a condition; empty: nothing changed."""
+    """Describes the changes to the flags in ``field``, for a condition; empty: no changes."""
     if not changes:
         return ""
     flags = ", ".join(f"{flag} ({what})" for flag, what in changes.items())
@@ -72,13 +72,13 @@ def sentence(changes: Mapping[str, str], field: str) -> str:
 
 
 def is_ours(image: str, images: Mapping[str, str], older: frozenset[str]) -> bool:
-    """Whether an image is one of our defaults, also in a mirror: repositories of a mirror end alike. ``older``: the
-    accelerators whose default is of an earlier version, which still has the flags."""
+    """Whether an image is one of our default images, possibly from a mirror, which keeps the end of the repository's
+    name. ``older``: accelerators whose default image has an earlier version, which still has the flags."""
     return _version(image) in {_version(ours) for name, ours in images.items() if name not in older}
 
 
 def _version(image: str) -> str:
-    """The last part of the repository with its tag."""
+    """Returns the last component of the repository, with its tag."""
     return image.partition("@")[0].rsplit("/", 1)[-1]
 
 
@@ -98,18 +98,18 @@ def _spellings(row: Retired) -> tuple[str, ...]:
 
 
 def _is_beginning(flag: str, of: str) -> bool:
-    """Whether a flag is abbreviated within its last word: a shorter one may be a flag of today's."""
+    """Whether a flag is abbreviated within its last word. A shorter abbreviation may be one of a current flag."""
     return of.startswith(flag) and len(flag) >= shortest(of)
 
 
 def shortest(flag: str) -> int:
-    """Characters that an abbreviation of a flag needs. One with a single word is never abbreviated."""
+    """Returns the minimum length of an abbreviation. A flag with a single word cannot be abbreviated."""
     last = flag.rindex("-") + 1
     return len(flag) if last <= len("--") else min(last + LETTERS, len(flag))
 
 
 def _value(row: Retired, args: Sequence[str], place: int) -> tuple[str, int]:
-    """The flag's value, and the place behind it."""
+    """Returns the flag's value, and the index after it."""
     _flag, equals, value = args[place].partition("=")
     if equals or row.takes == "nothing":
         return value, place + 1
@@ -127,7 +127,7 @@ def _belongs(row: Retired, word: str) -> bool:
 
 
 def _successor(row: Retired, value: str) -> tuple[str, ...] | None:
-    """What to write; None: the flag stays."""
+    """Returns the replacement; None: the flag stays."""
     key = BOOLEANS.get(value.lower(), value) if row.takes == "boolean" else value
     if row.by_value is not None:
         return row.by_value.get(key)

@@ -23,7 +23,7 @@ SWITCHES = (
     "--disable-sliding-window",
     "--disable-custom-all-reduce",
 )
-"""Flags of vLLM that have no value any more."""
+"""Flags of vLLM that no longer take a value."""
 
 
 GUIDED_OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -31,12 +31,12 @@ GUIDED_OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "disable-any-whitespace": ("disable_any_whitespace", ("guidance", "xgrammar")),
     "no-additional-properties": ("disable_additional_properties", ("guidance",)),
 }
-"""Options after the name of a backend for guided decoding -> the setting of today, and the backends that take it."""
+"""Options after the name of a guided decoding backend -> the current setting, and the backends that support it."""
 GUIDED_BACKENDS = ("guidance", "lm-format-enforcer", "outlines", "xgrammar")
 
 
 def _limits(value: str) -> tuple[str, ...] | None:
-    """``image=4,video=1`` in the form of today, which is JSON."""
+    """Converts ``image=4,video=1`` to the current format, which is JSON."""
     pairs = PAIRS.findall(value)
     if not re.fullmatch(rf"{PAIRS.pattern}(?:,{PAIRS.pattern})*", value):
         return None
@@ -44,7 +44,7 @@ def _limits(value: str) -> tuple[str, ...] | None:
 
 
 def _draft(value: str) -> tuple[str, ...]:
-    """A model, or ``[ngram]``: tokens that repeat what is there."""
+    """Converts a draft model or ``[ngram]``, which drafts tokens by repeating earlier text."""
     return ("--spec-method=ngram",) if value == "[ngram]" else ("--spec-model", value)
 
 
@@ -54,7 +54,7 @@ def _redundant_experts(value: str) -> tuple[str, ...] | None:
 
 
 def _guided() -> Mapping[str, tuple[str, ...]]:
-    """Each backend with its options, in any order, as JSON."""
+    """Returns each backend with its options, in any order -> the current setting in JSON."""
     orders = [order for number in range(len(GUIDED_OPTIONS) + 1) for order in permutations(GUIDED_OPTIONS, number)]
     return {
         f"{backend}{':' if order else ''}{','.join(order)}": (_structured(backend, order),)
@@ -147,8 +147,8 @@ VLLM = (
         },
     ),
 )
-"""By the parser of 0.32.0. ``--rope-scaling`` and ``--rope-theta`` are not among them: they change answers, and what
-replaces them needs values of the model that a manifest does not have."""
+"""According to the parser of 0.32.0. ``--rope-scaling`` and ``--rope-theta`` are omitted: they change the output, and
+their replacement needs values of the model that a manifest does not have."""
 
 LLAMACPP = (
     *_gone(
@@ -166,7 +166,7 @@ LLAMACPP = (
     Retired("--slots-endpoint-disable", successor=("--no-slots",)),
     *(Retired(flag, "value", by_value={"": (flag, "on")}) for flag in ("--flash-attn", "-fa")),
 )
-"""By the parser of the build that the tests run."""
+"""According to the parser of the build that the tests run."""
 
 SGLANG = (
     *_gone(
@@ -188,4 +188,4 @@ SGLANG = (
     Retired("--schedule-heuristic", "value", ("--schedule-policy", VALUE)),
     Retired("--stream-output", successor=("--incremental-streaming-output",)),
 )
-"""By the sources of 0.5.23."""
+"""According to the sources of 0.5.23."""

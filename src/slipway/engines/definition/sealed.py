@@ -15,15 +15,15 @@ from slipway.kube.objects import Object
 
 
 class Seals(msgspec.Struct, frozen=True, kw_only=True):
-    """Which settings make an engine refuse requests without a key, or without TLS."""
+    """Settings with which an engine rejects requests without a key or without TLS."""
 
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    """With an empty value they seal nothing."""
+    """Variables that have no such effect if they are empty."""
     clearable: tuple[str, ...] = ()
-    """Those of the variables that every version takes for absent if they are empty."""
+    """Variables among them that every version treats as unset if they are empty."""
     clearable_today: tuple[str, ...] = ()
-    """The same of the version in the default images."""
+    """The same, but only for the version in the default images."""
 
 
 def seals_in(
@@ -35,8 +35,8 @@ def seals_in(
     abbreviated: bool,
     any_case: frozenset[str],
 ) -> tuple[str, ...]:
-    """The flags and variables that seal the engine of a container. ``words``: of its command line; ``assigned``:
-    variables that this sets, as scripts and ``env`` do; ``any_case``: variables that the engine reads in any case."""
+    """Returns the flags and variables that seal the engine of a container. ``words``: its command line; ``assigned``:
+    variables set there, by scripts or ``env``; ``any_case``: variables that the engine accepts in any case."""
     spelled = (word.partition("=")[0] for word in words)
     flags = (one for one in spelled if any(names_flag(one, flag, abbreviated=abbreviated) for flag in seals.flags))
     variables = [str(one.get("name")) for one in _entries(container.get("env")) if one.get("value") != ""]
@@ -49,8 +49,8 @@ def seals_in(
 
 
 def cleared(env: Iterable[Object], env_from: Sequence[Object], names: Sequence[str]) -> tuple[Object, ...]:
-    """Empty variables for a container that takes variables from Secrets or ConfigMaps: what is in those is not known,
-    and a variable of the container takes precedence."""
+    """Returns empty variables for a container that takes variables from Secrets or ConfigMaps: their content is not
+    known, and the container's own variables take precedence."""
     given = {str(one.get("name")) for one in env}
     return tuple({"name": name, "value": ""} for name in names if name not in given) if env_from else ()
 

@@ -1,4 +1,4 @@
-"""faster-whisper-server: transcription of speech, configured by environment variables."""
+"""faster-whisper-server: speech transcription, configured by environment variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slipway.engines.definition.sealed import Seals
 from slipway.serving.routing.paths import SESSION
 
 PORT = 8000
-"""Where the image listens unless it is told."""
+"""Default port of the image."""
 
 
 def _env(launch: Launch) -> dict[str, str]:
@@ -39,7 +39,7 @@ FASTER_WHISPER = Engine(
     args=lambda launch: launch.extra_args,
     env=_env,
     owned_env=_owned_env,
-    # Its own, which pydantic reads. uvicorn minds the case.
+    # Its own variables are read by pydantic; those of uvicorn are case-sensitive.
     any_case=frozenset(("API_KEY", "WHISPER__MODEL")),
     reads_model_field=False,
     paths=(

@@ -1,4 +1,4 @@
-"""Generic: any image that listens on a port. Its command line is the user's alone."""
+"""Generic: any image that listens on a port. Only the user's arguments form its command line."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from slipway.engines.definition.python import model_of
 from slipway.engines.definition.sealed import Seals
 
 PREFIX = "/v1"
-"""Without it the API would begin at the root, where no client of OpenAI's looks."""
+"""Without this prefix, the API would begin at the root, where OpenAI clients do not look."""
 
 
 def _env(launch: Launch) -> dict[str, str]:
@@ -25,7 +25,7 @@ def _env(launch: Launch) -> dict[str, str]:
 
 
 def _owned(launch: Launch) -> Owned:
-    """What flags and variables call alike: ``--url-prefix``, ``INFINITY_URL_PREFIX``."""
+    """Returns the variables that correspond to flags: ``--url-prefix``, ``INFINITY_URL_PREFIX``."""
     return {
         "_host": ANYWHERE,
         "_model_id": (model_of(launch.weights),),

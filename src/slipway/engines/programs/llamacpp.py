@@ -27,7 +27,7 @@ from slipway.engines.definition.sealed import Seals
 
 CACHE = "/cache"
 SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("-a",), "--model": ("-m",)}
-"""Further names of the flags that slipway decides."""
+"""Further spellings of the flags that Slipway sets."""
 MODES: dict[Task, str] = {"embed": "--embedding", "rerank": "--reranking"}
 NO_GPU = "The container cannot open its GPU: the driver is missing, or its user is not in the device's group"
 PARALLEL = ("--parallel", "-np")
@@ -41,8 +41,8 @@ HTTP_THREADS = 128
 def http_threads(args: Sequence[str]) -> int:
     """Returns how many threads answer requests, so that every slot of these arguments can be used.
 
-    llama-server gives each open request a thread, also while it waits. Versions since March 2026 add up to 1024 threads
-    under load; earlier ones add none.
+    llama-server uses a thread for each open request, also while it waits, and has few by default. Versions since March
+    2026 add up to 1024 threads under load; earlier ones add none.
     """
     slots = [int(word) for flag, word in pairwise(args) if flag in PARALLEL and SLOTS.fullmatch(word)]
     return HTTP_THREADS + min(slots[-1] if slots else 0, MOST_SLOTS)
@@ -56,7 +56,7 @@ def _args(launch: Launch) -> tuple[str, ...]:
 
 
 def model_args(launch: Launch) -> dict[str, str]:
-    """The flags that name the model. Raises ValueError for weights that llama.cpp cannot load."""
+    """Returns the flags for the model. Raises ValueError for weights that llama.cpp cannot load."""
     weights = launch.weights
     if isinstance(weights, HuggingFaceFile):
         return {"--hf-repo": weights.repository, "--hf-file": weights.file}
@@ -165,7 +165,7 @@ LLAMACPP = Engine(
         "/tokenize",
         "/detokenize",
     ),
-    # Without them it answers 501, which clients repeat. A reranker ranks by its pooling.
+    # Without these flags the engine returns 501, which clients retry. A reranker needs its type of pooling.
     optional_paths={
         "/v1/embeddings": Switches(
             flags=frozenset(("--embedding", "--embeddings", "--rerank", "--reranking")),
@@ -187,7 +187,7 @@ LLAMACPP = Engine(
         image=r"llama\.?cpp|llama-server",
         name_flags=("--alias", "-a"),
         port_variable="LLAMA_ARG_PORT",
-        # It is told files, and puts all of them on each answer.
+        # It takes files without names, and applies all of them to every response.
         adapters=lambda adapters: tuple(word for path in adapters.values() for word in ("--lora", path)),
     ),
 )

@@ -1,4 +1,5 @@
-"""Ollama: models of its own registry, of others, or of a mounted store. It starts empty and gets a command to load."""
+"""Ollama: models from its own registry, other registries, or a mounted store. It starts empty, and a command loads the
+model."""
 
 from __future__ import annotations
 
@@ -18,15 +19,16 @@ from slipway.serving.pods.server import Probe, Probes
 
 PROGRAM = "/bin/ollama"
 LAST_WORDS = "/dev/termination-log"
-"""What stands in this file when a container ends is its last word in the pod's status."""
+"""When a container ends, Kubernetes copies this file's content to the pod's status."""
 START_SECONDS = 10800
 
 
 def _start(launch: Launch) -> tuple[str, ...]:
-    """Fetches the model and gives it its public name; what generates text is brought into memory, too.
+    """Returns a command that downloads the model and gives it its public name. A model that generates text is also
+    loaded into memory.
 
-    The last words of a start that fails are left where the pod's status shows them, since what a probe prints is not
-    in the container's log; without the pieces of its progress bar that a status could not carry.
+    After a failure, the last output is left where the pod's status shows it, because a probe's output is not in the
+    container's log. Progress bar characters that a status cannot contain are removed.
     """
     weights, name = launch.weights, shlex.quote(launch.served_name)
     steps = []
@@ -42,7 +44,7 @@ def _start(launch: Launch) -> tuple[str, ...]:
 
 
 def _own_name(launch: Launch) -> str:
-    """What Ollama itself calls the model."""
+    """Returns Ollama's own name for the model."""
     if isinstance(launch.weights, OllamaModel):
         return launch.weights.reference
     if isinstance(launch.weights, MountedFolder) and launch.weights.model:

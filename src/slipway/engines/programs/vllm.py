@@ -1,4 +1,4 @@
-"""vLLM: models in the Hugging Face Hub's layout, with LoRA adapters that are loaded at run time."""
+"""vLLM: models in the Hugging Face Hub's layout, with LoRA adapters that are loaded at runtime."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slipway.serving.routing.paths import all_but
 
 UNFIT = "An engine argument is not compatible with this model, or with this version of the engine"
 NO_CONFIG = "The model's directory or repository does not exist, or has no config.json"
-# Kubernetes keeps the last 2048 bytes, and the list of all architectures that it knows is longer.
+# Kubernetes keeps the last 2048 bytes, but the list of all supported architectures is longer.
 PATTERNS = log_patterns(
     (r"(?:'\w+', ){20}.*\]\) \[type=value_error", UNSUPPORTED, UNKNOWN),
     (r"Unknown (?:quantization method|attention backend)|Load format .* is not supported", ARGUMENT, UNFIT),
@@ -23,14 +23,14 @@ PATTERNS = log_patterns(
     (r"appears path-like, but doesn't exist", NO_FILE, ABSENT),
 )
 
-"""What vLLM says beyond the libraries that it uses, as version 0.32.0 was seen to. First match wins."""
+"""vLLM's own messages in addition to its libraries', as seen in version 0.32.0. The first match counts."""
 PORT = 8000
-"""Where it listens unless it is told."""
+"""Default port."""
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
     own = (f"--model={model_of(launch.weights)}", f"--served-model-name={launch.served_name}")
-    # Without a host it listens on every address of IPv4.
+    # By default it listens on every IPv4 address.
     host = (f"--host={launch.bind}",) if launch.bind == ANYWHERE[1] else ()
     place = host if launch.port == PORT else (*host, f"--port={launch.port}")
     streamed = ("--load-format=runai_streamer",) if isinstance(launch.weights, BucketFolder) else ()
@@ -43,7 +43,7 @@ def _owned(launch: Launch) -> Owned:
         "--served-model-name": (launch.served_name,),
         "--host": ANYWHERE,
         "--port": (str(launch.port),),
-        # With these it no longer answers plain HTTP on its port.
+        # With these flags it no longer accepts plain HTTP on its port.
         "--ssl-certfile": (),
         "--ssl-keyfile": (),
     }
