@@ -1,4 +1,4 @@
-"""APIs: one folder for each, with data types and pure functions (see ``serving.contract.api.Api``)."""
+"""APIs: one package for each, with data types and pure functions (see ``serving.contract.api.Api``)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from slipway.serving.contract.api import Api
 from slipway.serving.contract.delivery import Delivery
 
 SERVED = (krypton, kubeai, llmkube, ome, deckhouse)
-"""Every API that slipway implements. The first is the default of the Ansible modules."""
+"""Every API that Slipway implements. The first is the default of the Ansible modules."""
 APIS: tuple[Api[Any], ...] = tuple(api for served in SERVED for api in served.APIS)
-"""One object for each kind."""
+"""One object for each kind of the APIs."""
 DELIVERIES: tuple[Delivery, ...] = tuple(served.DELIVERY for served in SERVED if hasattr(served, "DELIVERY"))
-"""Of those that bring models into workloads of others."""
+"""The deliveries of APIs that add models to workloads of other owners."""
 DESCRIPTIONS: tuple[Description, ...] = tuple(served.DESCRIPTION for served in SERVED)

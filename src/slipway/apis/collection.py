@@ -1,4 +1,4 @@
-"""``slipway apis COLLECTION``: writes what the Ansible collection knows of the APIs, from their descriptions."""
+"""``slipway apis COLLECTION``: writes the Ansible collection's files about the APIs, from their descriptions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from slipway.serving.routing.scaling import WAKE
 TABLE = "plugins/module_utils/_apis_data.py"
 AUTHOR = "roles/models/files/model-author.yml"
 LINE = 120
-"""Characters of a line of Python."""
+"""Maximum length of a line of Python."""
 WATCHED = ("get", "list", "watch", "patch")
-"""The controller's verbs on resources: it patches defaults, and takes finalizers off objects that are deleted."""
+"""The controller's verbs on resources: it patches defaults, and removes finalizers of deleted objects."""
 
 HEADER = """\
 # Copyright: (c) 2026, The slipway.inference authors
@@ -67,7 +67,7 @@ READING = """\
 
 
 def files(descriptions: Iterable[Description] = DESCRIPTIONS) -> dict[str, str]:
-    """Path in the collection -> text."""
+    """Returns path in the collection -> text."""
     apis = tuple(descriptions)
     schemas = {name: schema for api in apis for name, schema in api.documents.items()}
     return {
@@ -81,7 +81,7 @@ def files(descriptions: Iterable[Description] = DESCRIPTIONS) -> dict[str, str]:
 
 
 def entry(api: Description) -> Object:
-    """What the collection knows of an API. Roles read single parts of it, by the keys here."""
+    """Returns the collection's data about an API. Roles read parts of it, by these keys."""
     kinds = [resource.kind for resource in api.resources]
     optional = {
         "adapter_label": api.adapter_label,
@@ -102,12 +102,12 @@ def entry(api: Description) -> Object:
 
 
 def definition(kind: Kind) -> str:
-    """Name of the kind's CustomResourceDefinition."""
+    """Returns the name of the kind's CustomResourceDefinition."""
     return f"{kind.plural}.{kind.group}"
 
 
 def modules(resources: Iterable[Resource]) -> Object:
-    """Which definitions the modules handle, and the apiVersion of their manifests. Raises ValueError where the module
+    """Returns the kinds that the modules handle, and the apiVersion of their manifests. Raises ValueError if the module
     ``model`` handles none."""
     by_module = {resource.module: resource.kind for resource in resources if resource.kind.namespaced}
     model, service = by_module.get("model"), by_module.get("inference_service")
@@ -118,19 +118,19 @@ def modules(resources: Iterable[Resource]) -> Object:
 
 
 def described(resource: Resource) -> Object:
-    """A kind, its place on the API server beside its rules. Modules wait until a resource is as its spec asks."""
+    """Returns a kind with its path on the API server and its rules, by which modules wait until a resource is ready."""
     fields = msgspec.to_builtins(resource)
     rules = fields.pop("readiness")
     rules.pop("answering", None)
     fields.pop("scaled", None)
     fields.pop("authored", None)
     place = msgspec.to_builtins(resource.kind)
-    place.pop("metadata_only")  # how the controller reads objects is nobody else's business
+    place.pop("metadata_only")  # only the controller needs to know how it reads objects
     return {**place, **fields, **rules, "kind": resource.kind.kind}
 
 
 def rules(api: Description) -> Object:
-    """Rules of RBAC, of the controller but for ``wake``."""
+    """Returns the RBAC rules of the controller and, under ``wake``, of the gateway."""
     kinds = [resource.kind for resource in api.resources]
     woken = [resource.kind for resource in api.resources if resource.wakes]
     children = [kind for resource in api.resources for kind in resource.scaled]
@@ -138,7 +138,7 @@ def rules(api: Description) -> Object:
         "resources": own_rules(kind for kind in kinds if kind.namespaced),
         "work": [
             *(rule(kind.group, [f"{kind.plural}/scale"], ("patch",)) for kind in woken),
-            # The API server lets the controller grant only rights that it has.
+            # The API server lets the controller grant only permissions that it has itself.
             *(rule(kind.group, [f"{kind.plural}/scale"], WAKE) for kind in children),
             *(grant.rule() for grant in api.grants.work),
         ],
@@ -152,17 +152,17 @@ def rules(api: Description) -> Object:
 
 
 def own_rules(kinds: Iterable[Kind]) -> list[Object]:
-    """The controller's rights on the API's own kinds."""
+    """Returns the controller's permissions on the API's own kinds."""
     return [
         rule(group, [f"{plural}{suffix}" for plural in plurals], verbs)
         for group, plurals in by_group(kinds).items()
-        # The last is needed to own children where the API server enforces permissions of owner references.
+        # The last one is needed to own children if the API server enforces permissions of owner references.
         for suffix, verbs in (("", WATCHED), ("/status", ("patch",)), ("/finalizers", ("update",)))
     ]
 
 
 def by_group(kinds: Iterable[Kind]) -> dict[str, list[str]]:
-    """Group -> plurals, each once."""
+    """Returns group -> plurals, each once."""
     groups: dict[str, list[str]] = {}
     for kind in dict.fromkeys(kinds):
         groups.setdefault(kind.group, []).append(kind.plural)
@@ -170,13 +170,13 @@ def by_group(kinds: Iterable[Kind]) -> dict[str, list[str]]:
 
 
 def scrape(name: str, engines: Scrape) -> Object:
-    """The engines as a target of the role ``monitoring``."""
+    """Returns the engines as a target of the role ``monitoring``."""
     fields: Object = msgspec.to_builtins(engines)
     return {"name": f"slipway-engines-{name}", "job": "slipway-engines", "ports": [*engines.ports], **fields}
 
 
 def author_role(apis: Iterable[Description]) -> str:
-    """The least rights of whoever writes models."""
+    """Returns the least permissions for authors of models."""
     resources = [resource for api in apis for resource in api.resources]
     own = [one.kind for one in resources if one.kind.namespaced and one.authored]
     operators = listed(one.kind for one in resources if one.kind not in own)
@@ -185,19 +185,19 @@ def author_role(apis: Iterable[Description]) -> str:
 
 
 def listed(kinds: Iterable[Kind]) -> dict[str, str]:
-    """Groups and plurals of a rule of RBAC, as lists in YAML."""
+    """Returns groups and plurals for an RBAC rule, as YAML lists."""
     groups = by_group(kinds)
     plurals = dict.fromkeys(plural for group in groups.values() for plural in group)
     return {"groups": ", ".join(groups), "resources": ", ".join(plurals)}
 
 
 def python(purpose: str, license_: str, name: str, value: Mapping[str, Any]) -> str:
-    """A module with one constant."""
+    """Returns a module with one constant."""
     return HEADER.format(purpose=purpose, license=license_) + f"{name}: Mapping[str, Any] = {literal(value)}\n"
 
 
 def literal(value: object, indent: int = 0, taken: int = 0) -> str:
-    """Plain data as Python, formatted as ruff does. ``taken``: characters before and after it on its line."""
+    """Formats plain data as Python, like ruff. ``taken``: number of characters before and after it on its line."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, (dict, list, tuple)):

@@ -15,15 +15,15 @@ from slipway.kube.schemas.crd import Column, CustomResource, to_yaml
 CATEGORY = "slipway"
 """``kubectl get slipway`` lists the resources of all kinds."""
 STATE = Column("State", "string", '.status.conditions[?(@.type=="Ready")].reason')
-"""Ready, or what is wrong, of any kind: the reason of the condition that matters most."""
+"""For any kind: Ready, or the reason of the most important condition."""
 MODEL_ID = Column("Model ID", "string", ".status.modelId")
-"""The ID that clients send, of kinds that the gateway serves."""
+"""The ID that clients send, for kinds that the gateway serves."""
 LABELS: Object = {"labels": {"app.kubernetes.io/part-of": "slipway"}}
-"""By which the role crds tells our definitions from those of another installation."""
+"""Labels by which the role crds distinguishes our definitions from those of another installation."""
 
 
 def manifests() -> dict[str, str]:
-    """File name -> CustomResourceDefinition as YAML."""
+    """Returns file name -> CustomResourceDefinition as YAML."""
     return {f"{api.resource.kind.group}_{api.resource.kind.plural}.yaml": _text(api.resource) for api in APIS}
 
 
@@ -36,7 +36,7 @@ def _text(resource: CustomResource) -> str:
 
 
 def _added(resource: CustomResource) -> Iterator[Column]:
-    """Columns that all APIs have, after those of the original."""
+    """Yields the columns that all APIs have, after those of the original."""
     if STATE.name not in (one.name for one in resource.columns):
         yield STATE
     if resource.status and "model_id" in resource.status.__struct_fields__:

@@ -1,6 +1,6 @@
 """Description: what installers and clients need to know about an API in addition to its types, as data. Pure.
 
-``slipway apis`` renders it for the Ansible collection. Plugins and roles name no API themselves.
+``slipway apis`` renders it for the Ansible collection. Plugins and roles do not name any API themselves.
 """
 
 from __future__ import annotations
@@ -18,91 +18,92 @@ GET = ("get", "list", "watch")
 MANAGE = (*GET, "create", "patch", "delete")
 """Verbs on children."""
 SHARE = (*GET, "create", "patch")
-"""Verbs on what several resources use: it is created and annotated, never deleted."""
+"""Verbs on objects shared by several resources: they are created and annotated, never deleted."""
 BY_NAME = ("get", "create", "patch", "delete")
-"""Verbs on children of a kind that is never listed, since others keep theirs there."""
+"""Verbs on children of a kind that is never listed, because other users keep private objects of it."""
 
 
 class Need(msgspec.Struct, frozen=True):
-    """An object of the same namespace that a resource cannot do without."""
+    """An object of the same namespace that a resource requires."""
 
     kind: str
-    """Of the same API."""
+    """A kind of the same API."""
     path: str
-    """Of the field that has its name."""
+    """Path of the field with its name."""
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """A further field that a summary of the resource shows."""
+    """A further field in a summary of the resource."""
 
     name: str
     path: str
     otherwise: str | int | tuple[()]
-    """What the summary says where the field is missing."""
+    """Value in the summary if the field is missing."""
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A kind that users write, and what its status means."""
+    """A kind that users write, and the meaning of its status."""
 
     kind: Kind
     module: Literal["", "model", "inference_service", "benchmark_job"] = ""
-    """The Ansible module that handles it; empty: none. Of two kinds of a module one belongs to the cluster: it is meant
-    where a task names no namespace."""
+    """The Ansible module that handles it; empty: none. If a module handles two kinds, one is cluster-scoped, for tasks
+    without a namespace."""
     readiness: Readiness
     needs: tuple[Need, ...] = ()
     seen: str = ""
-    """Path of the list of those in its status, each with name, uid, generation and ready."""
+    """Path of a list in its status of observed objects, each with name, uid, generation and ready."""
     phase: str = "status.phase"
     url: str = "status.url"
-    """Paths; empty where the status has no such field."""
+    """Paths of status fields; empty if there is none."""
     facts: tuple[Fact, ...] = ()
     pods: tuple[str, ...] = ()
-    """Label selectors, with ``{name}``, of pods that may know why it failed, the likeliest first."""
+    """Label selectors, with ``{name}``, of pods that may show why it failed, the most likely first."""
     authored: bool = True
-    """Whether authors of models write it, where it has a namespace; else only the operator does."""
+    """Whether authors of models write it, if it has a namespace; otherwise only the operator does."""
     wakes: bool = False
-    """Whether the gateway sets its scale subresource from zero to one, and the autoscaler sets it at all."""
+    """Whether the gateway scales it from zero to one, and the autoscaler scales it at all."""
     scaled: tuple[Kind, ...] = ()
-    """Kinds of children that they scale in its place. The plan has a Role for the gateway that names the child."""
+    """Kinds of children that are scaled in its place. The plan has a Role for the gateway, limited to the child."""
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A right of the controller."""
+    """A permission of the controller."""
 
     kind: Kind
     verbs: tuple[str, ...]
 
     def rule(self) -> Object:
-        """The same as a rule of RBAC."""
+        """Returns the permission as an RBAC rule."""
         return rule(self.kind.group, [self.kind.plural], self.verbs)
 
 
 class Grants(msgspec.Struct, frozen=True, kw_only=True):
-    """Rights of the controller beyond those on the API's own kinds and those that it has for every API."""
+    """Permissions of the controller beyond those on the API's own kinds and those that every API needs."""
 
     work: tuple[Grant, ...] = ()
-    """Wherever there are resources."""
+    """In namespaces with resources."""
     cluster: tuple[Grant, ...] = ()
-    """On kinds that have no namespace."""
+    """On cluster-scoped kinds."""
     own: tuple[Grant, ...] = ()
     """In the controller's namespace."""
 
 
 class Scrape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The engines that Prometheus asks for metrics, at one port of their pods."""
+    """The engines whose metrics Prometheus scrapes, on one port of their pods."""
 
     labels: Mapping[str, Mapping[str, str]]
     """Label of each target -> ``{from: label of the pod, prefix: text before it}`` or ``{value: text}``."""
     match: Mapping[str, str] = {}
     """Labels of the pods."""
     expressions: tuple[Mapping[str, Any], ...] = ()
-    """Further requirements, as in a label selector."""
+    """Further requirements, in label selector format."""
     ports: tuple[str, ...] = ("http",)
-    """Names that the port may have."""
+    """Possible names of the port."""
 
 
 class Sample(NamedTuple):
-    """A value of a metric of the controller. All of one metric have the same text, and the same labels in one order."""
+    """A value of a metric of the controller. All samples of a metric have the same help text, and the same labels in
+    the same order."""
 
     name: str
     help: str
@@ -111,11 +112,11 @@ class Sample(NamedTuple):
 
 
 Samples = Callable[[Mapping[Kind, Sequence[Object]], Settings], Iterable[Sample]]
-"""What an API measures of its resources, by kind."""
+"""Returns an API's measurements of its resources, by kind."""
 
 
 class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of an API that has no settings of its own."""
+    """Settings of an API without its own settings."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,25 +126,25 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[Resource, ...]
     grants: Grants = Grants()
     scrape: Scrape | None = None
-    """None: nothing of it is served."""
+    """None: the API serves nothing."""
     pod_labels: tuple[str, ...] = ()
-    """Labels that all its pods have, where ``app.kubernetes.io/managed-by`` does not tell that they are ours."""
+    """Labels of all its pods, if ``app.kubernetes.io/managed-by`` does not identify them as ours."""
     pod_manager: str = ""
-    """What ``app.kubernetes.io/managed-by`` of its pods says, where it is not ``slipway``."""
+    """Value of ``app.kubernetes.io/managed-by`` on its pods, if it is not ``slipway``."""
     adapter_label: str = ""
-    """Prefix of the labels of pods that say which adapters they serve."""
+    """Prefix of the pod labels that show the adapters that they serve."""
     secrets: Mapping[str, str] = {}
-    """Source of weights -> the Secret of a namespace that opens it, unless the operator names another."""
+    """Source of weights -> name of the Secret in a namespace with its credentials, unless the operator sets another."""
     original: str = ""
-    """``app.kubernetes.io/name`` of the original's controller; empty: it cannot be told by a label."""
+    """``app.kubernetes.io/name`` of the original's controller; empty: a label cannot identify it."""
     settings: type[msgspec.Struct] = NoSettings
-    """The operator's choices for this API alone, in the controller's settings file."""
+    """The operator's settings of only this API, in the controller's settings file."""
     documents: Mapping[str, Object] = {}
-    """Name -> a JSON Schema that the collection checks a variable against."""
+    """Name -> JSON Schema with which the collection checks a variable."""
     samples: Samples | None = None
-    """Metrics of its resources beside their conditions."""
+    """Metrics of its resources in addition to their conditions."""
 
 
 def rule(group: str, resources: list[str], verbs: tuple[str, ...]) -> Object:
-    """A rule of RBAC."""
+    """Returns an RBAC rule."""
     return {"apiGroups": [group], "resources": resources, "verbs": [*verbs]}

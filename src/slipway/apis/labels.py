@@ -1,4 +1,4 @@
-"""Labels that a spec must not set on pods: Services select by them, so that a pod with one would get another model's
+"""Labels that a spec must not set on pods: Services select by them, so a pod with one would receive another model's
 requests."""
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from slipway.serving.contract.api import InvalidSpecError
 
 
 def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
-    """Looks at the container of this name in the pods of a workload. ``engine``: that runs in it, unless the command
-    line says another one.
+    """Checks the container of this name in the pods of a workload. ``engine``: the engine in it, unless the command
+    line runs another one.
 
     Raises InvalidSpecError.
     """
@@ -24,7 +24,7 @@ def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
 
 
 def refuse(container: Object, words: Sequence[str], engine: Engine | None) -> None:
-    """Raises InvalidSpecError if the engine of a container would refuse what the gateway sends."""
+    """Raises InvalidSpecError if the engine of a container would reject the gateway's requests."""
     seals = engine.seals(container, words, assigned(container)) if engine else ()
     if seals:
         raise InvalidSpecError(

@@ -1,4 +1,4 @@
-"""What installers and clients need to know of Deckhouse's models."""
+"""Description of Deckhouse's models for installers and clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ MODELS = tuple(
 )
 SOURCES = Resource(kind=names.CATALOG_SOURCE, readiness=readiness.CATALOG_SOURCE, phase="", url="")
 WRITE = ("create", "update")
-"""Verbs on what is written and never read. ``patch`` reads: the answer to a faulty patch shows the object."""
+"""Verbs on objects that are written and never read. ``patch`` can read: the response to an invalid patch shows the
+object."""
 
 DESCRIPTION = Description(
     name="deckhouse",
@@ -35,16 +36,16 @@ DESCRIPTION = Description(
     grants=Grants(
         work=(
             Grant(JOB, MANAGE),  # publications; deliveries
-            Grant(SECRET, WRITE),  # where to upload; what opens the registry for image volumes
-            *(Grant(kind, (*GET, "patch")) for kind in WORKLOADS),  # which get models
-            Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # with models that were delivered
-            Grant(POD, ("delete",)),  # that wait behind a gate which is open now
+            Grant(SECRET, WRITE),  # upload credentials; registry credentials for image volumes
+            *(Grant(kind, (*GET, "patch")) for kind in WORKLOADS),  # workloads that get models
+            Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # claims with delivered models
+            Grant(POD, ("delete",)),  # pods that wait behind a gate that is no longer needed
         ),
         cluster=(
-            Grant(NODE, ("list", "watch")),  # whether they mount images
-            Grant(NAMESPACE, ("list", "watch")),  # whose pods may pull: their uids
+            Grant(NODE, ("list", "watch")),  # to check that they can mount images
+            Grant(NAMESPACE, ("list", "watch")),  # uids of the namespaces whose pods may pull
         ),
-        own=(Grant(JOB, MANAGE), Grant(SECRET, WRITE)),  # the same of models of the cluster
+        own=(Grant(JOB, MANAGE), Grant(SECRET, WRITE)),  # the same for cluster-scoped models
     ),
     settings=DeckhouseSettings,
     samples=samples,

@@ -1,4 +1,4 @@
-"""Metrics of models, under Deckhouse's names if they mean the same. Pure."""
+"""Metrics of models, under Deckhouse's names if they have the same meaning. Pure."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ NAMES = frozenset(
     [f"{PREFIX}_storage_backend_{name}" for name in OF_STORAGE]
     + [f"{PREFIX}_{kind}_{name}" for kind in ("model", "clustermodel") for name in OF_MODELS]
 )
-"""All that there may be."""
+"""All possible metric names."""
 
 
 def samples(resources: Mapping[Kind, Sequence[Object]], settings: Settings) -> Iterable[Sample]:
-    """Of all models that there are. Without a limit there are no series of it."""
+    """Yields the samples for all models. Without a limit, there are no series about it."""
     models = [(kind, one) for kind in (names.MODEL, names.CLUSTER_MODEL) for one in resources.get(kind, ())]
     for kind, model in models:
         for name, labels, value in _of_model(kind, model):
@@ -70,5 +70,5 @@ def _of_storage(used: int, limit: str) -> Iterable[tuple[str, float]]:
 
 
 def _size(model: Object) -> int:
-    """Of its artifact. Before that is there, the status has the size that its publisher reports."""
+    """Returns the size of its artifact. Before that exists, the status only has the size that the publisher reports."""
     return turns.size_of(model) if turns.is_published(model) else 0

@@ -1,4 +1,4 @@
-"""What the statuses of Deckhouse's kinds mean."""
+"""Rules for the readiness of Deckhouse's kinds, from their statuses."""
 
 from __future__ import annotations
 

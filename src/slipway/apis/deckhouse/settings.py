@@ -1,4 +1,4 @@
-"""Settings: the operator's choices for Deckhouse's models alone."""
+"""Settings: the operator's settings of only Deckhouse's models."""
 
 from __future__ import annotations
 
@@ -15,52 +15,54 @@ Https = Annotated[str, Meta(pattern=r"\A(https://[^/?#@]+(/[^?#]*)?)?\Z")]
 
 
 class DeckhouseSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """See :class:`slipway.serving.contract.settings.Settings` for what every API reads."""
+    """Settings of this API. See :class:`slipway.serving.contract.settings.Settings` for those of all APIs."""
 
     registry: str = ""
-    """``host:port`` by which pods reach the registry."""
+    """``host:port`` of the registry for pods."""
     depot_url: Https = ""
-    """By which pods and the registry reach the depot."""
+    """URL of the depot for pods and the registry."""
     upload_url: Https = ""
-    """By which users reach the depot; empty: ``depotUrl``."""
+    """URL of the depot for users; empty: ``depotUrl``."""
     ca: str = ""
-    """PEM text of the authority that registry and depot have their certificates from."""
+    """CA certificate of registry and depot in PEM format."""
     key_file: str = KEY_FILE
-    """With the key that controller and depot share."""
+    """File with the key shared by controller and depot."""
     namespace: str = ""
-    """Where registry and depot are, ClusterModels are published and the Secrets of catalogs lie; empty: the system
-    namespace."""
+    """Namespace of registry and depot, in which ClusterModels are published and the Secrets of catalogs are stored;
+    empty: the system namespace."""
     upload_seconds: Annotated[int, Meta(ge=60)] = 1800
-    """For how long a user may upload."""
+    """How long a user may upload."""
     publications_at_once: Annotated[int, Meta(ge=1)] = 4
-    """Models that are published at a time."""
+    """Maximum models published concurrently."""
     capacity_limit: Annotated[str, Meta(pattern=QUANTITY)] = ""
-    """What all artifacts may have together, such as 500Gi; empty: without limit."""
+    """Maximum total size of all artifacts, such as 500Gi; empty: unlimited."""
     namespace_share: Annotated[int, Meta(ge=1, le=100)] = 90
     """Percentage of ``capacity_limit`` that the models of one namespace can use."""
     delivery: Literal["SharedPVC", "ImageVolume"] = "SharedPVC"
-    """How models come into pods."""
+    """How models get into pods."""
     storage_class_name: str = ""
-    """Of the claims with delivered models; empty: the cluster's default."""
+    """StorageClass of claims with delivered models; empty: the cluster's default."""
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
-    """Of these claims."""
+    """Access mode of these claims."""
     run_as_user: Annotated[int, Meta(ge=0)] = 65532
-    """Who fills them. 0 where volumes take no group from pods and so belong to root, as in folders of nodes."""
+    """User that fills these claims. 0 if volumes do not support a pod's group and so belong to root, like node
+    directories."""
     node_registry: str = ""
-    """``host:port`` by which nodes reach the registry; empty: there are no image volumes."""
+    """``host:port`` of the registry for nodes; empty: no image volumes."""
     image: bool = False
-    """Whether each model is published as an ordinary image, too, which image volumes need."""
+    """Whether each model is also published as an ordinary image, which image volumes need."""
     ollama_endpoint: Https = ""
     """A mirror of Ollama's registry; empty: the public one."""
 
     @property
     def copies(self) -> int:
-        """How often the registry has the files of each model."""
+        """How often the registry stores the files of each model."""
         return 2 if self.image else 1
 
 
 def deckhouse(settings: Settings) -> DeckhouseSettings:
-    """Those in the operator's settings. Raises msgspec.ValidationError for what the controller refuses at its start."""
+    """Returns Deckhouse's part of the operator's settings. Raises msgspec.ValidationError for values that the
+    controller rejects at startup."""
     own = msgspec.convert(settings.of("deckhouse"), DeckhouseSettings)
     return msgspec.structs.replace(
         own, namespace=own.namespace or settings.system_namespace, upload_url=own.upload_url or own.depot_url

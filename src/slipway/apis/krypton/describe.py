@@ -1,4 +1,4 @@
-"""What installers and clients need to know of Krypton."""
+"""Krypton's description for installers and clients."""
 
 from __future__ import annotations
 

@@ -26,12 +26,13 @@ from slipway.serving.routing.route import Route
 from slipway.weights.sources.credentials import renamed_token
 
 MODEL_LABEL = "krypton.ai/model"
-"""Selects a model's pods, as the original does: its Deployments can be taken over, though a selector cannot change."""
+"""Selects a model's pods, as in the original, so that its Deployments can be taken over although a selector cannot
+change."""
 CACHE_VOLUME = "model-cache"
 
 
 def plan(view: ModelView) -> Plan:
-    """Raises InvalidSpecError if the Model cannot be served."""
+    """Returns the Model's children. Raises InvalidSpecError if the Model cannot be served."""
     model, world = view.served(), view.world
     server, scale = _server(model, world.settings), Scale(model.spec.min_replicas)
     route = Route(
@@ -48,7 +49,7 @@ def plan(view: ModelView) -> Plan:
 
 
 def granted(view: ModelView, _plan: Plan) -> frozenset[Freedom]:
-    """Grants its image alone: an account with the name of the Model's own would not be the operator's. Raises
+    """Grants only the Model's image: an account with the Model's name would not be the operator's. Raises
     InvalidSpecError if the Model cannot be served."""
     model = view.served()
     plain = msgspec.structs.replace(model, spec=ModelSpec(source=model.spec.source))
@@ -61,7 +62,7 @@ def image(spec: ModelSpec, settings: Settings) -> str:
 
 
 def renewal(spec: ModelSpec, settings: Settings) -> Renewal:
-    """Returns the author's arguments in the form that the Model's image takes."""
+    """Returns the author's arguments, adapted to the Model's image."""
     return LLAMACPP.renewed(spec.args or (), author_image=spec.image or "", image=image(spec, settings))
 
 
@@ -116,7 +117,7 @@ def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container
 
 
 def _refuse(field: str, conflicts: Sequence[str]) -> None:
-    """Raises InvalidSpecError for flags or variables with which requests would not reach the model."""
+    """Raises InvalidSpecError for flags or variables with which requests could not reach the model."""
     if not conflicts:
         return
     text = f"spec.{field} sets {', '.join(conflicts)}. Remove it, because requests would not reach the model"

@@ -1,4 +1,4 @@
-"""What the status of a Model means."""
+"""Rules for the readiness of a Model, from its status."""
 
 from __future__ import annotations
 

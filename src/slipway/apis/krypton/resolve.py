@@ -24,16 +24,16 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     spec: ModelSpec
     weights: HuggingFaceFile
     startup_seconds: int
-    """That a start may take."""
+    """Time limit for the start."""
 
 
 class ModelView(msgspec.Struct, frozen=True):
-    """A Model, valid or not, and the world around it. A Model that cannot be served also has a status."""
+    """A Model, valid or not, and its world. A Model that cannot be served has a status, too."""
 
     world: World
     model: Model | None
     fault: InvalidSpecError | None = None
-    """Why there is no model."""
+    """Why there is no valid Model."""
 
     def served(self) -> Model:
         """Returns the Model. Raises InvalidSpecError if it cannot be served."""
@@ -43,7 +43,7 @@ class ModelView(msgspec.Struct, frozen=True):
 
 
 def resolve(world: World) -> ModelView:
-    """Raises nothing: why a Model cannot be served is part of its view."""
+    """Resolves a Model. Never raises: the reason why it cannot be served is part of its view."""
     try:
         return ModelView(world, _parse_model(world.resource))
     except InvalidSpecError as error:
@@ -79,5 +79,5 @@ def _startup_seconds(spec: ModelSpec) -> int:
         seconds = parse_duration(spec.startup_timeout)
     except ValueError as error:
         raise InvalidSpecError("InvalidSpec", f"spec.startupTimeout: {error}") from error
-    # Typed Go clients cannot leave a duration out: their zero value means the default.
+    # Typed Go clients cannot omit a duration, so their zero value means the default.
     return max(1, round(seconds)) if seconds else DEFAULT_STARTUP_SECONDS

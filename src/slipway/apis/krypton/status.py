@@ -18,7 +18,7 @@ from slipway.serving.status.report import Component, model_id, report, routed
 
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
-    """Also of a Model that cannot be served: its last good Deployment serves on."""
+    """Returns the status. If a Model cannot be served, its last valid Deployment continues to serve."""
     world, settings = view.world, view.world.settings
     namespace, name = key(world.resource)
     limits = Limits(
@@ -50,7 +50,7 @@ def _explain(view: ModelView) -> Explain:
 
 
 def _ignored(view: ModelView) -> tuple[Condition, ...]:
-    """Flags that the default image no longer has, if the Model names any."""
+    """Reports flags that the default image no longer has, if the Model sets any."""
     changes = renewal(view.model.spec, view.world.settings).changes if view.model else {}
     text = sentence(changes, "spec.args")
     return (Condition("FieldsIgnored", "True", "RetiredFlags", text),) if text else ()

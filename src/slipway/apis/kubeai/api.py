@@ -23,7 +23,8 @@ from slipway.serving.status.report import REPORTED
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """ConfigMaps with files are read by name, because others may keep private data in theirs."""
+    """Returns the watches of a Model. ConfigMaps with files are read by name, because other users may keep private data
+    in ConfigMaps."""
     kind, system = MODEL.kind, settings.system_namespace
     index = by_reference(lambda resource: resolve.references(resource, settings))
     return (

@@ -1,4 +1,4 @@
-"""What installers and clients need to know of KubeAI."""
+"""KubeAI's description for installers and clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slipway.apis.kubeai.types import KIND
 from slipway.kube.objects import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD
 
 MEASURED = tuple(engine.name for engine in ENGINES.values() if engine.metrics)
-"""Engines that have metrics, by the pods' label."""
+"""Engines with metrics, by the pods' label."""
 
 DESCRIPTION = Description(
     name="kubeai",
@@ -43,7 +43,7 @@ DESCRIPTION = Description(
             Grant(CONFIG_MAP, BY_NAME),  # the files of Models
             Grant(JOB, MANAGE),  # fill and empty caches
             Grant(PERSISTENT_VOLUME_CLAIM, SHARE),  # caches
-            Grant(POD, ("patch",)),  # labels say which adapters a pod serves
+            Grant(POD, ("patch",)),  # labels show the adapters that a pod serves
         ),
         own=(Grant(CONFIG_MAP, SHARE),),  # the system configuration, and the autoscaler's averages
     ),

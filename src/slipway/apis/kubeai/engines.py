@@ -1,4 +1,4 @@
-"""Engines as KubeAI runs them: their names, their images, and the URLs that each can read. Pure."""
+"""Engines as used by KubeAI: their names, their images, and the URLs that each can read. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IMAGE_NAMES = {
 """Name of an image in the system configuration -> accelerator."""
 
 WITHOUT_SECURITY_CONTEXT = frozenset({"Infinity"})
-"""Engines whose containers KubeAI gives nothing of ``modelServerPods.securityContext``."""
+"""Engines whose containers ignore ``modelServerPods.securityContext`` in KubeAI."""
 
 HUB = "hf"
 OWN_REGISTRY = "Ollama has its own model format. Write ollama://<model>, or ollama://hf.co/<owner>/<repository>"
@@ -35,19 +35,19 @@ NAMES_MODEL = {
     "store": "the PVC can contain several models. Add ?model=<name>, such as pvc://claim?model=qwen2:0.5b",
     "file": "llama.cpp needs a file. Add ?model=<path of the GGUF file>, such as pvc://claim?model=qwen.gguf",
 }
-"""What an engine needs of a volume -> what to write where the folder alone does not name the model."""
+"""What an engine needs on a volume -> how to name the model if the directory alone does not identify it."""
 
 
 def images(engine: Engine) -> dict[str, str]:
-    """Its public images by their names in the system configuration."""
+    """Returns its public images by their names in the system configuration."""
     return {
         name: engine.images[accelerator] for name, accelerator in IMAGE_NAMES.items() if accelerator in engine.images
     }
 
 
 def located(url: ModelUrl, engine: Engine) -> ModelUrl:
-    """Splits the file from its folder in the URL of an engine that takes a file, ``pvc://claim/folder/model.gguf``: the
-    folder is mounted."""
+    """Splits the URL of an engine that takes a file into directory and file, such as ``pvc://claim/folder/model.gguf``:
+    the directory is mounted."""
     folder, _slash, file = url.path.rpartition("/")
     if url.scheme != "pvc" or url.model or engine.reads != "file" or not file.lower().endswith(".gguf"):
         return url
@@ -55,11 +55,11 @@ def located(url: ModelUrl, engine: Engine) -> ModelUrl:
 
 
 def refusal(url: ModelUrl, engine: Engine, *, cached: bool) -> str | None:
-    """Returns why an engine cannot take a URL, or None. ``cached``: whether the loader fetches the weights into a cache
-    first."""
+    """Returns why an engine cannot use a URL, or None. ``cached``: whether the loader first downloads the weights into
+    a cache."""
     if cached and url.scheme not in CACHED:
         return f"{url.place!r}: caches support only {', '.join(CACHED)}"
-    # A cache holds what a repository of the hub would, also where the weights came from a bucket.
+    # A cache has the layout of a Hub repository, even if the weights came from a bucket.
     if (HUB if cached else url.scheme) not in engine.schemes:
         return f"{url.place!r}: {_advice(url.scheme, engine)}"
     if url.scheme == HUB and ":" in url.ref and (cached or engine.reads != "file"):

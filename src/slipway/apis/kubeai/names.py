@@ -7,19 +7,19 @@ import hashlib
 from slipway.serving.wire.agent import SERVING, SERVING_LABEL
 
 ADAPTER_LABEL = "adapter.kubeai.org/"
-"""Prefix of the label that a pod has for each adapter that it serves, as the original has it; the value tells the
-version. What comes after is the adapter's own name, without its model's."""
+"""Prefix of the label that a pod has for each adapter that it serves, as in the original; the value shows the version.
+The rest is the adapter's own name, without its model's."""
 FEATURE = "features.kubeai.org/"
-"""Prefix of the label that a Model has for each of its features."""
+"""Prefix of a Model's label for each of its features."""
 FINALIZER = "kubeai.org/cache-eviction"
 PROFILE = "slipway.inference/cache-profile"
-"""Annotation of a Model: the cache profile whose volume has its weights, also when the Model names it no longer."""
+"""Annotation of a Model: the cache profile of the volume with its weights, even if the Model no longer names it."""
 FILES = "slipway.inference/files"
-"""Annotation of a Model that has files, or had some: there may be a ConfigMap with them."""
+"""Annotation of a Model that has or had files: there may be a ConfigMap with them."""
 LOADED = "models.kubeai.org/"
 """Prefix of the claim's annotation for each Model whose weights are complete on it."""
 ROOT = "models"
-"""Folder of a cache's claim that has a folder for each Model."""
+"""Folder on a cache's claim with a subfolder for each Model."""
 SERVICE_LENGTH = 63
 
 
@@ -28,7 +28,7 @@ def workload_name(model: str) -> str:
 
 
 def claim_name(profile: str) -> str:
-    """Of the cache of a profile, which all Models of a namespace share."""
+    """Returns the name of a profile's claim, which all Models of a namespace share."""
     return f"shared-model-cache-{profile}"
 
 
@@ -41,13 +41,14 @@ def evict_name(model: str) -> str:
 
 
 def service_name(model: str) -> str:
-    """A Service's name has no dots: a digest keeps names distinct in which dots were replaced."""
+    """Returns the Service's name, which cannot have dots: a digest distinguishes names in which dots were replaced."""
     name = workload_name(model)
     return _with_digest(name.replace(".", "-"), model) if "." in name else name
 
 
 def adapter_service_name(model: str, adapter: str) -> str:
-    """Always with a digest, as ``model-a-b`` may be the adapter b of a or the model a-b."""
+    """Returns the name of an adapter's Service. It always has a digest, because ``model-a-b`` may be the adapter b of
+    a, or the model a-b."""
     return _with_digest(f"{workload_name(model).replace('.', '-')}-{adapter}", f"{model}/{adapter}")
 
 
@@ -65,5 +66,5 @@ def adapter_selector(model: str, adapter: str) -> dict[str, str]:
 
 
 def public_name(model: str, adapter: str) -> str:
-    """The model id of an adapter."""
+    """Returns the model ID of an adapter."""
     return f"{model}_{adapter}"

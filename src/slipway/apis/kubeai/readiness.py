@@ -1,4 +1,4 @@
-"""What the status of a Model means."""
+"""Rules for the readiness of a Model, from its status."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from slipway.serving.contract.readiness import (
 )
 
 AVAILABLE = Condition("Available", excused=("ScaledToZero",))
-"""A Model that nobody asks has no replica, and that is as it should be."""
+"""A Model without requests has no replica, which is normal."""
 CACHE_LOADED = Condition("CacheLoaded", optional=True)
-"""Of Models with a cache only."""
+"""Only Models with a cache have it."""
 ADAPTERS_LOADED = Condition("AdaptersLoaded", excused=("ScaledToZero",), optional=True)
-"""Of Models with adapters only."""
+"""Only Models with adapters have it."""
 
 READINESS = Readiness(
     ready=AllOf((Condition("Accepted"), AVAILABLE, COMPLETE, CACHE_LOADED, ADAPTERS_LOADED, REACHED)),

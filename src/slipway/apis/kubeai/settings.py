@@ -1,6 +1,6 @@
-"""The system configuration that all Models of KubeAI share: profiles, images, the pace of the autoscaler. Pure.
+"""The system configuration that all Models of KubeAI share: profiles, images, the timing of the autoscaler. Pure.
 
-:mod:`slipway.apis.kubeai.system_yaml` reads it.
+:mod:`slipway.apis.kubeai.system_yaml` parses it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"
 
 
 def _describe_text(expected: str, pattern: str) -> Meta:
-    """Describes the text of a value for the schema. The errors of the parser say more."""
+    """Describes a value's text in the schema. The parser's own errors are more specific."""
     return Meta(extra_json_schema={"type": "string", "description": expected, "pattern": f"^({pattern})$"})
 
 
 def _describe_keys(expected: str, pattern: str) -> Meta:
-    """Describes the keys of a mapping for the schema."""
+    """Describes a mapping's keys in the schema."""
     return Meta(extra_json_schema={"propertyNames": {"description": expected, "pattern": f"^({pattern})$"}})
 
 
@@ -69,7 +69,7 @@ _ANY_NAME = _describe_keys("a name", r"\S+")
 
 
 def _require_one(*fields: str) -> Meta:
-    """Requires at least one of these fields of a mapping, for the schema."""
+    """Requires at least one of these fields of a mapping, in the schema."""
     return Meta(
         extra_json_schema={"anyOf": [{"required": [one], "properties": {one: {"minLength": 1}}} for one in fields]}
     )
@@ -294,14 +294,14 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def schema() -> Object:
-    """Returns the JSON Schema of the file. Nothing is required, as ``defaults.yaml`` has every section. Keys of KubeAI
-    without effect here are deprecated."""
+    """Returns the JSON Schema of the file. No section is required, because ``defaults.yaml`` has all of them. Keys of
+    KubeAI without effect here are marked as deprecated."""
     whole = msgspec.json.schema(SystemConfig)
     for definition in whole["$defs"].values():
-        del definition["description"]  # of the Python type
+        del definition["description"]  # it describes the Python type
         for field in definition["properties"].values():
             field.pop("default", None)
-            if "pattern" in field:  # durations are read as numbers
+            if "pattern" in field:  # durations are parsed as numbers
                 field["type"] = "string"
     sections = whole["$defs"]["SystemConfig"]
     del sections["required"], sections["properties"]["unknownKeys"]

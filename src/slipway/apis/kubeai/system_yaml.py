@@ -39,9 +39,9 @@ from slipway.kube.values.times import parse_duration
 T = TypeVar("T")
 
 MAX_BYTES = 256 << 10
-"""Bytes of the configuration. KubeAI's own has 10 KB; parsing this much takes seconds."""
+"""Maximum size of the configuration. KubeAI's own has 10 KB; parsing this much takes seconds."""
 FOREIGN_LOADER = re.compile(r"(.*/)?kubeai-model-loader([:@].*)?")
-"""The image of KubeAI's loader, which takes other arguments than ours: the default replaces it."""
+"""The image of KubeAI's loader, whose arguments differ from ours: the default replaces it."""
 CLAIM_NAME = re.compile(NAME)
 SHORTEST_SECONDS = 0.1
 GPU_RESOURCE = re.compile(r"gpu|/mig-")
@@ -138,8 +138,8 @@ def _defaults() -> Object:
 
 
 def _add_defaults(given: Object, defaults: Object) -> Object:
-    """Adds the defaults to a configuration. An entry that is complete replaces the default's: images with a
-    ``default``, a profile with resources. Any other, such as a profile of node selectors alone, is merged into it."""
+    """Adds the defaults to a configuration. A complete entry replaces the default one: images with a ``default``, a
+    profile with resources. Any other entry, such as a profile with only node selectors, is merged into it."""
     whole = {}
     for section in SECTIONS:
         own, base = _require_mapping(given.get(section), section), defaults[section]
@@ -167,7 +167,7 @@ def _require_mapping(value: Any, path: str) -> Object:
 
 
 def _without_nulls(value: Object) -> Object:
-    """Null is the same as absent, as in Go."""
+    """Removes null values, which are the same as missing ones, as in Go."""
     return {name: entry for name, entry in value.items() if entry is not None}
 
 
@@ -179,7 +179,8 @@ def _convert(value: Any, type_: type[T], path: str) -> T:
 
 
 def _raise_invalid(path: str, fault: str) -> NoReturn:
-    """Raises InvalidConfigError with the key first, from msgspec's "Expected `str`, got `int` - at `$.a`"."""
+    """Raises InvalidConfigError with the key first, from a message of msgspec such as "Expected `str`, got `int` - at
+    `$.a`"."""
     fault, _at, place = fault.partition(" - at `$")
     raise InvalidConfigError(f"{path}{place.rstrip('`')}: {fault[0].lower()}{fault[1:]}")
 
@@ -203,7 +204,7 @@ def _parse_resource_profile(value: Object, path: str) -> ResourceProfile:
 
 
 def _check_claim(profile: ResourceProfile, path: str) -> None:
-    """Raises InvalidConfigError."""
+    """Raises InvalidConfigError for an invalid device claim."""
     if bool(profile.dra.resource_claim_template_name) == bool(profile.dra.resource_claim_name):
         raise InvalidConfigError(f"{path}.dra: expected resourceClaimTemplateName or resourceClaimName, and not both")
     gpus = sorted(filter(GPU_RESOURCE.search, {*profile.requests, *profile.limits}))
@@ -225,7 +226,7 @@ def _parse_quantities(value: Any, path: str) -> dict[str, str]:
 
 
 def _parse_quantity(value: Any, path: str) -> str:
-    """Returns a quantity in the API server's form. A number of YAML keeps its digits: 0.5 is not rounded."""
+    """Returns a quantity in the API server's form. YAML numbers keep their digits: 0.5 is not rounded."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InvalidConfigError(f"{path}: expected a quantity such as 2, 500m or 24Gi")
     try:
@@ -272,7 +273,7 @@ def _parse_autoscaling(value: Object) -> ModelAutoscaling:
 
 
 def _parse_duration(value: Any, path: str) -> float:
-    """Returns seconds. A number is nanoseconds, as Go writes durations to JSON."""
+    """Returns seconds. Numbers are nanoseconds, as in Go's JSON format of durations."""
     try:
         seconds = value / 1e9 if isinstance(value, int) and not isinstance(value, bool) else parse_duration(str(value))
     except ValueError as error:

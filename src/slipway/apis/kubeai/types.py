@@ -15,7 +15,7 @@ KIND = Kind(group="kubeai.org", version="v1", kind="Model", plural="models")
 
 NAME_LIMIT = 40
 CACHED_SCHEMES = ("hf", "s3", "gs", "oss")
-"""Urls that a cache, or an adapter, can be filled from."""
+"""Schemes from which a cache or an adapter can be loaded."""
 SCHEMES = ("hf", "pvc", "ollama", "s3", "gs", "oss", "oci")
 
 INT32: Object = {"format": "int32"}
@@ -28,7 +28,7 @@ Replicas = Annotated[int, Meta(extra_json_schema=INT32)]
 
 
 def _starts(field: str, schemes: tuple[str, ...]) -> str:
-    """The CEL condition that a field begins with one of these schemes."""
+    """Returns the CEL condition that a field begins with one of these schemes."""
     return " || ".join(f'{field}.startsWith("{scheme}://")' for scheme in schemes)
 
 

@@ -21,40 +21,40 @@ WORDS = {"true": True, "false": False}
 
 BUCKETS = ("s3", "gs", "oss")
 CACHED = FETCHED
-"""What a cache or an adapter can be of."""
+"""Schemes that a cache or an adapter can be loaded from."""
 SCHEMES = ("hf", "ollama", "pvc", *BUCKETS, "oci")
 OPTIONS = ("model", "insecure", "pull")
 
 
 class InvalidUrlError(ValueError):
-    """The URL names no model. The message has the reason and the expected form."""
+    """The URL does not name a model. The message has the reason and the expected form."""
 
 
 class ModelUrl(msgspec.Struct, frozen=True, kw_only=True):
-    """A model url in parts."""
+    """The parts of a model URL."""
 
     scheme: str
     ref: str
-    """All between ``://`` and ``?``."""
+    """Everything between ``://`` and ``?``."""
     name: str
-    """``ref`` up to its first slash: claim, bucket, owner."""
+    """``ref`` up to its first slash: a claim, bucket or owner."""
     path: str
-    """``ref`` behind its first slash; empty where there is none."""
+    """``ref`` after its first slash; may be empty."""
     model: str = ""
-    """What to serve of a place that holds several: Ollama's model name, or a GGUF file's path."""
+    """The model to serve if the place has several: Ollama's model name, or a GGUF file's path."""
     insecure: bool = False
-    """Whether Ollama may take its registry's certificate unseen."""
+    """Whether Ollama may skip the verification of the registry's certificate."""
     pull: bool = True
-    """Whether Ollama asks its registry; else the model must be there."""
+    """Whether Ollama pulls from its registry; otherwise the model must already exist."""
 
     @property
     def place(self) -> str:
-        """The url without its options."""
+        """The URL without its options."""
         return f"{self.scheme}://{self.ref}"
 
 
 def parse(text: str) -> ModelUrl:
-    """Raises InvalidUrlError."""
+    """Parses a URL. Raises InvalidUrlError."""
     matched = FORM.fullmatch(text)
     if not matched:
         usual = "such as hf://Qwen/Qwen2.5-0.5B-Instruct"

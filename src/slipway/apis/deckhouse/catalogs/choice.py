@@ -17,25 +17,25 @@ from slipway.serving.contract.watches import enqueue_nothing
 from slipway.serving.wire.catalogs import IMPORTS, UndecidedError, choose_catalog, choose_entry
 
 CHOOSING = "choosing"
-"""Index: models of catalogs that no entry was chosen for yet."""
+"""Index of models from catalogs for which no entry has been chosen yet."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """The entry to import."""
 
     source_name: str
-    """The ModelCatalogSource."""
+    """Name of the ModelCatalogSource."""
     name: str
     version: str = ""
     revision: str = ""
-    """Of the catalog."""
+    """Revision of the catalog."""
     digest: str
-    """Of the other cluster's artifact."""
+    """Digest of the other cluster's artifact."""
     size: int = 0
-    """Bytes; 0: the catalog does not say."""
+    """Size in bytes; 0: the catalog does not declare it."""
     address: str
-    """``HOST:PORT/PATH`` of the depot where the publisher asks for a grant. So it learns of a token of a few minutes
-    for one repository, and never of the catalog's credential."""
+    """``HOST:PORT/PATH`` of the depot from which the publisher requests a grant. So it only gets a short-lived token
+    for a single repository, and never the catalog's credential."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def choice(world: World, reference: CatalogEntry) -> Entry | Waiting | Refused:
-    """An entry that the status names stays chosen, whatever the catalog contains now."""
+    """Returns the entry for a reference. An entry in the status stays chosen, whatever the catalog contains now."""
     model, place = world.resource, key(world.resource)
     depot = urlsplit(deckhouse(world.settings).depot_url).netloc
     address = f"{depot}{IMPORTS}/{place.namespace or '-'}/{place.name}/{uid(model)}"
@@ -94,7 +94,8 @@ def _frozen(model: Object) -> Object:
 
 
 def watches(kind: Kind) -> tuple[Watch, ...]:
-    """Of models of this kind: a catalog that was read anew concerns those that choose."""
+    """Returns the watches for models of this kind: after a catalog was read, models without a chosen entry are
+    enqueued."""
 
     def enqueue(_change: Change, listers: Listers) -> Iterable[Key]:
         return [key(model) for model in listers.list(kind, CHOOSING, "yes")]

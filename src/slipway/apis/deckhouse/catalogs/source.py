@@ -16,7 +16,7 @@ REFRESH_SECONDS, SHORTEST_SECONDS = 600.0, 30.0
 
 
 def plan(view: World) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the catalog to read. Raises InvalidSpecError."""
     try:
         spec = msgspec.convert(view.resource.get("spec"), types.CatalogSourceSpec)
     except msgspec.ValidationError as error:
@@ -33,7 +33,7 @@ def plan(view: World) -> Plan:
 
 
 def _seconds(interval: str | None) -> float:
-    """Raises InvalidSpecError."""
+    """Parses the refresh interval. Raises InvalidSpecError."""
     try:
         return max(parse_duration(interval), SHORTEST_SECONDS) if interval else REFRESH_SECONDS
     except ValueError as error:
@@ -41,7 +41,7 @@ def _seconds(interval: str | None) -> float:
 
 
 def status(view: World, rejection: Rejection | None) -> StatusResult:
-    """The last result stays while there is no newer one, as after the controller's start."""
+    """Returns the status. The last result stays until there is a newer one, for example after the controller starts."""
     before: Object = view.resource.get("status") or {}
     catalog, observed = view.catalogs.get(key(view.resource).name), generation(view.resource)
     if catalog is None and rejection is None and before.get("observedGeneration") == observed:

@@ -1,7 +1,7 @@
 """Contents: what a delivery adds to the pod template of another owner's workload, keeps there and removes again. Pure.
 
-The rest of the template stays unchanged. Names identify what is ours, so that it is recognized whatever the author's
-apply has left of it.
+The rest of the template stays unchanged. Our additions are identified by name, so they are recognized whatever the
+author's apply has left of them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ CONTAINERS = ("initContainers", "containers")
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """The names that identify what is ours in a template."""
+    """The names that identify our additions in a template."""
 
     annotations: str
-    """Beginning of their names."""
+    """Prefix of their names."""
     variables: tuple[str, ...]
     volumes: tuple[str, ...]
-    """Beginnings of their names."""
+    """Prefixes of their names."""
     pull_secrets: str
-    """Beginning of their names."""
+    """Prefix of their names."""
     gate: str
-    """Scheduling gate; none stays."""
+    """Scheduling gate, which is always removed."""
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ def find_conflict(template: Object, folder: str, ours: Names) -> tuple[str, str]
 
 
 def _container(container: Object, contents: Contents, ours: Names) -> Object:
-    """Variables go before the container's own, which then may refer to them."""
+    """Adds the contents to a container. Variables come before the container's own, which may refer to them."""
     copy, is_variable = dict(container), lambda one: one["name"] in ours.variables
     _put(copy, "env", _merged(copy.get("env"), contents.env, "name", is_variable, first=True))
     _put(copy, "volumeMounts", _merged(copy.get("volumeMounts"), contents.mounts, "mountPath", _begins(ours.volumes)))
@@ -95,7 +95,7 @@ def _merged(
 
 
 def _put(obj: Object, field: str, value: Sequence[Object] | Mapping[str, str]) -> None:
-    """The API server drops empty lists here, so a removal leaves nothing behind."""
+    """Sets or removes a field. Empty lists are removed, because the API server drops them here."""
     obj.pop(field, None)
     if value:
         obj[field] = value

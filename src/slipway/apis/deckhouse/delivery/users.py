@@ -1,4 +1,4 @@
-"""Users: the workloads that read models, the fields of them that are watched, and how a model finds them. Pure."""
+"""Users: the workloads that read models, their watched fields, and how a model finds them. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from slipway.serving.contract.api import Listers, Watch, World
 from slipway.serving.contract.delivery import OBSERVED
 
 USERS = "models"
-"""Index of workloads: the models that they ask for or were given, as ``namespace/name`` or ``/name``."""
+"""Index of workloads: the models that they request or have, as ``namespace/name`` or ``/name``."""
 DELIVERED = "slipway.inference/delivered"
-"""Annotation of a workload with something of ours: the models that it was given, in the words of the index."""
+"""Annotation of a workload with our additions: the models that it has, in the format of the index."""
 KEPT = (
     names.USES_MODEL,
     names.USES_CLUSTER_MODEL,
@@ -22,16 +22,16 @@ KEPT = (
     DELIVERED,
 )
 MOST_BYTES = 8192
-"""Of the names in one annotation; of a longer one as much is kept as shows that it is too long."""
+"""Maximum length of the names in one annotation; a longer one is cut just above it, which shows that it is too long."""
 
 
 def split(text: str) -> list[str]:
-    """The names in an annotation, whatever they are."""
+    """Splits an annotation into names, without checking them."""
     return [one.strip() for one in text.split(",")]
 
 
 def trim_workload(workload: Object) -> Object | None:
-    """Returns the metadata of a workload that is cached, or None if it requests no model and has nothing of ours."""
+    """Returns the metadata to cache of a workload, or None if it requests no model and has none."""
     metadata = workload["metadata"]
     annotations = metadata.get("annotations") or {}
     kept = {name: annotations[name][: MOST_BYTES + 1] for name in KEPT if name in annotations}
@@ -45,8 +45,8 @@ def trim_workload(workload: Object) -> Object | None:
 def by_model(workload: Object) -> Iterable[str]:
     """Index function for :data:`USERS`.
 
-    Whoever writes a workload may write the annotation :data:`DELIVERED`, too: models of other namespaces do not wait
-    for what it says.
+    Anyone who may write a workload may also set the annotation :data:`DELIVERED`, so models of other namespaces do not
+    wait for it.
     """
     annotations, namespace = annotations_of(workload), key(workload).namespace
     references = [f"{namespace}/{name}" for name in split(annotations.get(names.USES_MODEL, "")) if name]
@@ -67,7 +67,7 @@ def watches(model: Kind) -> tuple[Watch, ...]:
 
 
 def users(world: World) -> tuple[str, ...]:
-    """``Kind namespace/name`` of each workload that has this model or waits for it, in their order."""
+    """Returns ``Kind namespace/name`` of each workload that has this model or waits for it, in index order."""
     namespace, name = key(world.resource)
     workloads = (obj for kind in OBSERVED for obj in world.list(kind, USERS, f"{namespace}/{name}"))
     return tuple(f"{obj['kind']} {key(obj)}" for obj in workloads)

@@ -1,8 +1,8 @@
 """Delivery: what another owner's workload gets if it requests models with an annotation. Pure.
 
 Models arrive on a claim that Jobs fill and that the workloads of a namespace with the same models share, or as image
-volumes. The workload stays unchanged until all of it exists: new pods wait at the gate that the API server's policy
-sets.
+volumes. The workload stays unchanged until everything exists: new pods wait behind the gate that the API server's
+policy sets.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from slipway.weights.delivery import image_volumes, shared_claim
 from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
 
 LABEL = f"{names.GROUP}/shared-pvc"
-"""Of claims with delivered models, and of the Jobs that fill them."""
+"""Label of claims with delivered models, and of the Jobs that fill them."""
 PREFIX = "ai-models-"
 MODELS_DIR = "/data/modelcache/models"
-"""Where containers find their models, each in a folder of its name."""
+"""Directory of models in containers, with a subdirectory for each."""
 DIR_VARIABLE, MODELS_VARIABLE = "AI_MODELS_MODELS_DIR", "AI_MODELS_MODELS"
 OURS = Names(
     annotations=names.RESOLVED,
@@ -53,7 +53,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 
 
 class Deliveries:
-    """See :class:`slipway.serving.contract.delivery.Delivery`."""
+    """Delivers models to workloads; see :class:`slipway.serving.contract.delivery.Delivery`."""
 
     name = "deckhouse"
     models = (names.MODEL, names.CLUSTER_MODEL)
@@ -139,7 +139,7 @@ def _resolve_model(world: DeliveryWorld, place: Key) -> DeliveredModel:
 
 
 def _means(world: DeliveryWorld, models: Sequence[DeliveredModel]) -> Means:
-    """Raises NotDeliverableError."""
+    """Returns how pods get the models. Raises NotDeliverableError."""
     if conflict := find_conflict(template_of(world.kind, world.workload), MODELS_DIR, OURS):
         text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
         raise NotDeliverableError(INVALID, text.format(*conflict))
@@ -190,7 +190,8 @@ def _contents(models: Sequence[DeliveredModel], means: Means) -> Contents:
 def _finished(
     world: DeliveryWorld, contents: Contents, marks: dict[str, str], means: Means, shared: tuple[Object, ...]
 ) -> Outcome:
-    """With these contents. Claims of earlier ones stay until the last pod that reads them is replaced."""
+    """Returns the outcome with these contents. Claims of earlier contents stay until the last pod that reads them is
+    replaced."""
     before = template_of(world.kind, world.workload)
     after = with_contents(before, contents, OURS)
     over = before == after and is_rolled_out(world.kind, world.workload)
@@ -207,7 +208,8 @@ def _finished(
 
 
 def _blocked(world: DeliveryWorld, blocked: Blocked, means: Means, shared: tuple[Object, ...]) -> Outcome:
-    """As it is, but for the words that say why. What it has from before it keeps."""
+    """Returns the outcome of a blocked workload: unchanged except for the annotations with the reason. It keeps its
+    earlier models."""
     annotations = annotations_of(world.workload)
     marks = {DELIVERED: annotations[DELIVERED]} if DELIVERED in annotations else {}
     explanation = {names.BLOCKED_REASON: blocked.reason, names.BLOCKED_MESSAGE: blocked.message}
@@ -223,7 +225,7 @@ def _blocked(world: DeliveryWorld, blocked: Blocked, means: Means, shared: tuple
 
 
 def _annotated(workload: Object, marks: dict[str, str]) -> Object:
-    """The workload with these annotations of ours, and no others."""
+    """Returns the workload with these annotations of ours, and no others of ours."""
     metadata = workload["metadata"]
     ours = (names.BLOCKED_REASON, names.BLOCKED_MESSAGE, DELIVERED)
     kept = {name: text for name, text in (metadata.get("annotations") or {}).items() if name not in ours}

@@ -1,7 +1,7 @@
 """Plan of a Model or ClusterModel: its spec, parsed and checked once, and the resulting children. Pure.
 
-A Job of the loader publishes the source as an artifact. The status then holds everything about it, so that the registry
-is not queried.
+A Job of the loader publishes the source as an artifact. The status then contains everything about it, so the registry
+need not be queried.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     provider: Provider
     source: str = ""
-    """As the loader takes it; empty: not yet known."""
+    """The source in the loader's format; empty: not yet known."""
     waiting: str = ""
-    """Why not."""
+    """Why it is not known yet."""
     entry: Entry | None = None
     secret: str = ""
-    """With a token of the source."""
+    """Secret with a token for the source."""
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,12 +65,12 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin | InvalidSpecError
     record: Record
     run: Run
-    """Publishes it."""
+    """The Job that publishes the model."""
     removal: Run
-    """Takes it out of the registry."""
+    """The Job that removes it from the registry."""
     users: tuple[str, ...]
     key: bytes
-    """Shared with the depot; empty: there is none."""
+    """Key shared with the depot; empty: none."""
 
     @property
     def model(self) -> Object:
@@ -82,12 +82,12 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def progress(self) -> str:
-        """As the status has it, such as ``17%``."""
+        """The progress in the status, such as ``17%``."""
         return str(self.status.get("progress") or "")
 
     @property
     def url(self) -> str:
-        """The URL as written; empty: there is none."""
+        """The URL as written; empty if there is none."""
         source = self.model["spec"].get("source")
         url = source.get("url") if isinstance(source, dict) else None
         return url if isinstance(url, str) else ""
@@ -99,17 +99,17 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def published(self) -> str:
-        """Digest of its artifact; empty: there is none."""
+        """Digest of its artifact; empty if there is none."""
         return str((self.status.get("artifact") or {}).get("digest") or "")
 
     @property
     def vanished(self) -> bool:
-        """Whether the registry does not have the artifact any more."""
+        """Whether the registry no longer has the artifact."""
         return bool(self.published) and annotations_of(self.model).get(names.VANISHED) == self.published
 
     @property
     def until(self) -> int:
-        """Unix seconds at which its upload has to be complete; 0: that was not said yet, or somebody else said it."""
+        """Unix time at which its upload must be complete; 0: not set yet, or not set by the controller."""
         text = annotations_of(self.model).get(names.UPLOAD, "")
         deadline = int(text) if text.isdecimal() and len(text) < 12 else 0
         return deadline if deadline <= self.world.now + self.settings.upload_seconds else 0
@@ -127,7 +127,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.settings.registry}/{names.repository(self.model)}"
 
     def valid(self) -> Origin:
-        """Raises InvalidSpecError if nothing can be published."""
+        """Returns the source. Raises InvalidSpecError if nothing can be published."""
         if isinstance(self.origin, InvalidSpecError):
             raise self.origin
         return self.origin
@@ -186,14 +186,14 @@ def _origin(world: World) -> Origin | InvalidSpecError:
 
 
 def plan(view: ModelView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the children. Raises InvalidSpecError."""
     origin = view.valid()
     base = Plan(children=(), finalizer=names.FINALIZER, in_system_namespace=not key(view.model).namespace)
     if view.published or not view.settings.registry:
         return _annotated(base, {names.PUBLICATION: None, names.UPLOAD: None} if view.published else {})
     if not origin.source:
         return _with_session(view, base) if origin.provider == "Upload" and view.can_upload else base
-    if view.publication is not None and has_begun(view):  # the Job stays until the status tells what it told
+    if view.publication is not None and has_begun(view):  # the Job stays until its result is in the status
         image = view.publication.image
         with_job = msgspec.structs.replace(base, children=(_publisher(view, origin),))
         return _annotated(with_job, {names.IMAGE_DIGEST: image} if image else {})
@@ -201,15 +201,15 @@ def plan(view: ModelView) -> Plan:
         return _annotated(base, {names.PUBLICATION: publications.next_attempt(view.record, view.progress).text()})
     if not has_begun(view) and not turns.may_begin(view.world, queue(view)):
         return base
-    if not view.record.attempt:  # said before anything is made, so that it is never forgotten
+    if not view.record.attempt:  # recorded before anything is created, so that it cannot be lost
         return _annotated(base, {names.PUBLICATION: publications.FIRST.text()})
     with_job = msgspec.structs.replace(base, children=(_publisher(view, origin),))
     return _annotated(with_job, {names.PUBLICATION: view.record.text()})
 
 
 def has_begun(view: ModelView) -> bool:
-    """Whether the Job publishes the model, or has failed to. If the status does not say so yet, it must be the model's
-    turn: a tenant may have created the Job."""
+    """Whether the Job has published the model, or failed to. If the status does not show it yet, it must be the model's
+    turn, because a tenant may have created the Job."""
     if view.run.job is None or turns.must_yield(view.world, queue(view)):
         return False
     return publications.has_given_up(view.record, view.run) or turns.has_turn(view.world, queue(view))
@@ -255,7 +255,7 @@ def _access(view: ModelView) -> Access:
 
 
 def _with_session(view: ModelView, plan: Plan) -> Plan:
-    """What lets somebody upload, until that is too late."""
+    """Adds the Secret for an upload to the plan, until the upload's deadline."""
     if not view.until:
         return _annotated(plan, {names.UPLOAD: str(int(view.world.now) + view.settings.upload_seconds)})
     if view.world.now >= view.until:
@@ -266,11 +266,11 @@ def _with_session(view: ModelView, plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, blind=(secret,))
 
 
-# End
+# Deletion
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Waits for the readers of the model. The work in the registry after that is waited for only for a limited time."""
+    """Waits until the model has no readers. After that, it waits for the registry only for a limited time."""
     staying = Plan(children=(), in_system_namespace=not key(view.model).namespace)
     children = view.world.children.items()
     jobs = (one for (kind, name), one in children if kind == JOB and name.namespace == view.namespace)
@@ -288,8 +288,8 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def is_late(view: ModelView) -> bool:
-    """Whether the model has had no readers for so long that nothing else is waited for: a registry may be gone for
-    good."""
+    """Whether the model has had no readers for so long that nothing else is waited for, because a registry may be gone
+    permanently."""
     kept = find(view.model, ARTIFACT_RESOLVED) or {}
     if kept.get("status") == "True":
         return False
@@ -298,7 +298,7 @@ def is_late(view: ModelView) -> bool:
 
 
 def _may_be_there(view: ModelView) -> bool:
-    """Whether the registry may have something of the model."""
+    """Whether the registry may contain anything of the model."""
     annotated = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
     begun = view.run.job is not None or view.removal.job is not None
     return annotated or begun or bool(view.published) or view.status.get("phase") == "Publishing"

@@ -28,19 +28,19 @@ PUBLICATION_FAILED, INSUFFICIENT, VANISHED = "PublicationFailed", "InsufficientS
 CALCULATED, PARTIAL = "ModelMetadataCalculated", "ModelMetadataPartial"
 AWAITED = "WaitingForUserUpload"
 PASSED_THROUGH = frozenset({PENDING, PUBLISHING, AWAITED})
-"""Reasons that models go through on their way."""
+"""Intermediate reasons, which cause no Events."""
 TURN_SECONDS, WAIT_SECONDS = 30.0, 300.0
-"""When to look again, where time alone may change something, or what others do; later for a model that is not the
-next one of its namespace."""
+"""Seconds after which the status may change without an event; the longer one is for models that are not next in their
+namespace."""
 TURNS: Mapping[turns.Place, tuple[Literal["True", "False", "Unknown"], str, str]] = {
     "has": ("True", "HasTurn", "The model is being published."),
     "next": ("Unknown", "NextInNamespace", "The model is the next one in its namespace."),
     "waits": ("False", "WaitingInNamespace", "Older models in the namespace come first."),
 }
 MOST_SIZE = (1 << 63) - 1
-"""As the API server takes it."""
+"""The largest number that the API server accepts."""
 MOST_NAMED = 5
-"""Workloads that a message names."""
+"""Maximum workloads that a message lists."""
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +55,13 @@ class ModelState(msgspec.Struct, frozen=True, kw_only=True):
     progress: str = ""
     recheck: float | None = None
     publication: Publication | None = None
-    """What the status does not have yet."""
+    """The publication, if it is not in the status yet."""
     turn: turns.Place | None = None
-    """None: it needs no turn, or could not begin."""
+    """Its place in the queue; None: it needs no turn, or could not begin."""
     size: int = 0
-    """Bytes that its publisher reports; 0: not known."""
+    """Size in bytes that its publisher reports; 0: unknown."""
     retried: Rejection | None = None
-    """Why its plan is not in place yet."""
+    """Why its plan is not applied yet."""
 
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
@@ -81,7 +81,7 @@ def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
         fields |= {"artifact": _artifact(state.publication), "resolved": _resolved(view, state.publication.facts)}
     elif view.published:
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
-    elif size := state.size or turns.size_of(view.model):  # what was sent so far stays in the registry for some time
+    elif size := state.size or turns.size_of(view.model):  # data sent so far stays in the registry for some time
         fields |= {"artifact": {"sizeBytes": min(size, MOST_SIZE)}}
     return build_status(
         view.model,
@@ -95,7 +95,7 @@ def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
 def _rejected(state: ModelState, rejection: Rejection) -> ModelState:
     refused = permanent(rejection)
     if refused is None:
-        turn = state.turn if state.phase == PUBLISHING else None  # it could not begin, and must not keep others waiting
+        turn = state.turn if state.phase == PUBLISHING else None  # it could not begin, and must not block others
         kept = msgspec.structs.replace(state, turn=turn)
         if state.phase == "Failed":
             return kept
@@ -151,7 +151,7 @@ def _determine_state(view: ModelView) -> ModelState:
 
 
 def _keeps_turn(view: ModelView) -> bool:
-    """Whether the model has its turn, and no Job at the moment."""
+    """Whether the model has its turn, but no Job at the moment."""
     queue = models.queue(view)
     has = turns.place(view.world, queue) == "has"
     return has and view.run.job is None and not turns.must_yield(view.world, queue)
@@ -160,7 +160,7 @@ def _keeps_turn(view: ModelView) -> bool:
 def _waiting(view: ModelView) -> ModelState:
     waits = _pending(view, "The model waits for other publications, or for space in the registry.")
     turn = turns.place(view.world, models.queue(view))
-    turn = "waits" if turn == "has" else turn  # it makes way
+    turn = "waits" if turn == "has" else turn  # it yields its turn
     return msgspec.structs.replace(waits, turn=turn, recheck=WAIT_SECONDS if turn == "waits" else TURN_SECONDS)
 
 
@@ -284,7 +284,7 @@ def _resolved(view: ModelView, facts: Facts) -> Object:
 
 
 def _each(words: Sequence[str], allowed: Sequence[str] = ()) -> list[str]:
-    """Each word once, as the API server takes them; those that are ``allowed`` where that is said."""
+    """Returns each word once, limited to what the API server accepts and, if given, to the ``allowed`` ones."""
     return [word for word in dict.fromkeys(words) if not allowed or word in allowed]
 
 

@@ -7,8 +7,8 @@ from slipway.serving.wire.depot_token import Claim, sign
 
 
 def session(shared: bytes, depot: str, model: Object, until: int) -> dict[str, str]:
-    """``url``, ``token`` and ``command``, for as long as Unix time ``until``. ``shared``: the key that controller and
-    depot share; ``depot``: by which people reach it."""
+    """Returns ``url``, ``token`` and ``command`` for an upload until the Unix time ``until``. ``shared``: the key
+    shared by controller and depot; ``depot``: its URL for users."""
     namespace, name = key(model)
     token = sign(shared, Claim(use="upload", namespace=namespace, name=name, uid=uid(model), expires=until))
     url = f"{depot.rstrip('/')}/v1/upload/{namespace or '-'}/{name}/{uid(model)}"

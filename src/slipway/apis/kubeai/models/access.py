@@ -1,4 +1,4 @@
-"""Access: volumes and credentials with which a container reads a URL, and the engine's arguments for it. Pure.
+"""Access: the volumes and credentials with which a container reads a URL, and the engine's arguments for it. Pure.
 
 The credentials are in Secrets of the Model's namespace, which the system configuration names.
 """
@@ -15,13 +15,13 @@ from slipway.serving.containers import volumes
 from slipway.weights.sources.credentials import OSS_KEYS, S3_KEYS, Access, from_google, from_secret, mounted
 
 FOLDER, VOLUME = "/model", "model"
-"""Where a volume with the weights is mounted, and what it is called."""
+"""Mount path and name of the volume with the weights."""
 KEYS, OSS_SECRET_KEYS = ("accessKeyID", "secretAccessKey"), ("accessKeyID", "accessKeySecret")
-"""Of Secrets for buckets of S3 and OSS."""
+"""Keys in Secrets for S3 and OSS buckets."""
 
 
 def credentials(schemes: Iterable[str], secrets: SecretNames) -> Access:
-    """For all of these schemes, each once."""
+    """Returns the credentials for these schemes, each once."""
     return sum((_credentials(scheme, secrets) for scheme in sorted(set(schemes))), Access())
 
 
@@ -50,8 +50,8 @@ def volume(url: ModelUrl, secrets: SecretNames) -> Access:
 
 
 def weights(url: ModelUrl, reads: str, cached_at: str) -> Weights:
-    """Returns the engine's weights. ``reads``: see Engine; ``cached_at``: the folder in its container at which the
-    cache is mounted, or empty."""
+    """Returns the engine's weights. ``reads``: see Engine; ``cached_at``: mount path of the cache in its container; may
+    be empty."""
     if cached_at or url.scheme in ("pvc", "oci"):
         return MountedFolder(cached_at or FOLDER, url.model)
     if url.scheme == "ollama":

@@ -1,9 +1,9 @@
-"""Caches: a Model's weights on a volume that many pods share. Pure.
+"""Caches: a Model's weights on a volume shared by many pods. Pure.
 
-Each namespace has one claim for each cache profile, and the claim stays. A load Job fills the Model's folder on it. An
-annotation of the claim records that the folder is complete, whatever happens to the Job. When the Model is deleted, an
-eviction Job removes the folder, and then the annotation is removed. If the Model stays but no longer has a cache, the
-annotation is removed first: from then on the folder holds no weights, and may be requested again.
+Each namespace has one claim for each cache profile, and the claim is never deleted. A load Job fills the Model's folder
+on it. An annotation of the claim records that the folder is complete, independently of the Job. When the Model is
+deleted, an eviction Job removes the folder, and then the annotation is removed. If the Model stays but no longer has a
+cache, the annotation is removed first: from then on the folder holds no weights, and may be requested again.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from slipway.weights.place import Place
 from slipway.weights.sources.credentials import of_operator
 
 NOTE_BYTES = 16384
-"""Of the record of a Model. One that is longer is none of ours, as its url would be longer than a Model may have."""
+"""Maximum size of a Model's record. A longer one is not ours, because its URL would exceed the limit for Models."""
 
 
 def is_loaded(view: ModelView) -> bool:
-    """Whether the weights of exactly this Model and url are complete. Weights of an earlier Model with its name do not
-    count, nor weights from before it was without a cache, because its url may have changed since."""
+    """Whether the weights of this Model and URL are complete. Weights of an earlier Model with the same name do not
+    count, nor do those from before a time without a cache, because the URL may have changed since."""
     text = view.place.record(view.claim) if view.place else None
     try:
         record = decode_json(text or "{}", dict[str, Any], most=NOTE_BYTES)
     except DecodingError:
         return False
     resource = view.world.resource
-    # The original writes no url.
+    # The original does not write the URL.
     return record.get("uid") == uid(resource) and record.get("url", url_of(resource)) == url_of(resource)
 
 
 def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the Models whose record on a claim changed, as each reads only its own. All that refer to the claim if it
-    is created or deleted."""
+    """Returns the Models whose record on a claim changed. If the claim was created or deleted, returns all Models that
+    refer to it."""
     old, new = change.old, change.new
     if old is None or new is None or deleting(old) != deleting(new):
         return referenced_by(KIND, PERSISTENT_VOLUME_CLAIM)(change, listers)
@@ -65,15 +65,16 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[Object, ...] = ()
     patches: tuple[MetadataPatch, ...] = ()
     annotations: Object = {}
-    """Of the Model itself."""
+    """Annotations of the Model itself."""
 
 
 def claim(model: Model, where: Place) -> Object:
-    """Raises InvalidSpecError: UnknownCacheProfile."""
+    """Returns the claim. Raises InvalidSpecError: UnknownCacheProfile."""
     profile = model.config.cache_profile(model.spec.cache_profile)
     spec: Object = {
         "accessModes": ["ReadWriteMany"],
-        # Empty where only a volume is named: without it the cluster's default class is put here, and no volume fits.
+        # Empty if only a volume is named: otherwise the cluster's default class would be used, and no volume would
+        # match.
         "storageClassName": profile.storage_class_name,
         "resources": {"requests": {"storage": profile.storage_size}},
     }
@@ -83,7 +84,8 @@ def claim(model: Model, where: Place) -> Object:
 
 
 def failed_since(view: ModelView) -> float | None:
-    """Returns when the load Job gave up, in Unix seconds; None: it has not, or it is time for another one."""
+    """Returns the time at which the load Job failed, in Unix seconds; None: it has not, or it is time for another
+    one."""
     retried = view.load.retried_at()
     return None if retried is not None and view.world.now >= retried else view.load.failed_since
 
@@ -107,8 +109,8 @@ def loading(view: ModelView, model: Model, where: Place) -> Filling:
 
 
 def remove_leftovers(view: ModelView, deployment: Object) -> Filling:
-    """Returns what removes the weights of a Model that no longer has a cache, once none of its pods can have them
-    mounted. ``deployment``: the desired one."""
+    """Returns the objects that remove the weights of a Model that no longer has a cache, once none of its pods can have
+    them mounted. ``deployment``: the desired one."""
     where = view.place
     if where is None:
         return Filling()
@@ -122,7 +124,7 @@ def remove_leftovers(view: ModelView, deployment: Object) -> Filling:
 
 
 def _mounted(view: ModelView, deployment: Object) -> bool:
-    """Whether there are pods that may use the cache: of an earlier template, or of the load."""
+    """Whether pods may be using the cache: those of an earlier template, or of the load."""
     world, digest = view.world, template_digest(deployment["spec"]["template"])
     if view.deployment is not None and template_digest(view.deployment["spec"]["template"]) != digest:
         return True
@@ -133,7 +135,7 @@ def _mounted(view: ModelView, deployment: Object) -> bool:
 
 
 def _reading(view: ModelView) -> list[Object]:
-    """The pods that may use the weights: all but those that remove them."""
+    """Returns the pods that may use the weights: all except those that remove them."""
     evict = names.evict_name(view.name)
     return [pod for pod in view.world.pods if (maker := job_of(pod)) is None or maker.name != evict]
 
@@ -144,9 +146,10 @@ def is_evicting(view: ModelView) -> bool:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Returns what a deleted Model still needs: its pods end, then its folder is removed, then its record on the claim.
+    """Returns the next step for a deleted Model: its pods end, then its folder is removed, then its record on the
+    claim.
 
-    It ends in any case: without a claim, a configuration or a working Job, and after a time.
+    It always ends: without a claim, a configuration or a working Job, and after a time limit.
     """
     world, where = view.world, view.place
     if any(may_use_volumes(pod, world.now) for pod in _reading(view)):
@@ -163,8 +166,8 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def _load_job(model: Model, where: Place) -> Object:
-    """Fills the Model's folder. Its pod tolerates the profile's taints, because only such nodes may reach the volume;
-    it ignores the profile's node selector, because it needs no GPU."""
+    """Builds the Job that fills the Model's folder. Its pod tolerates the profile's taints, because only such nodes may
+    reach the volume. It ignores the profile's node selector, because it needs no GPU."""
     runner = _runner(model.config, model.settings, model.controller_key)
     sources = of_operator(model.settings.loader)
     sources += access.credentials((model.url.scheme,), model.config.secret_names)
@@ -200,8 +203,8 @@ def _runner(config: SystemConfig, settings: Settings, controller_key: str = "") 
 
 
 def _writer(config: SystemConfig, settings: Settings) -> Object:
-    """Folders of a volume that a pod mounts by their path belong to root, so the writer must be root, unless the
-    operator or the cluster sets another user."""
+    """Returns the security context of the load Job. Directories of a volume that are mounted by path belong to root, so
+    it must run as root unless the operator or the cluster sets another user."""
     server_pods = config.model_server_pods
     security_context = server_pods.pod_security_context | server_pods.security_context
     other = settings.assigned_ids or "runAsUser" in security_context or security_context.get("runAsNonRoot")

@@ -19,7 +19,7 @@ from slipway.serving.routing.scaling import STATE, Scaling
 
 
 def plan(view: ModelView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the children. Raises InvalidSpecError."""
     model, world = view.valid(), view.world
     server, scale = pods.server(model), pods.scale(model)
     bundle = workload.workload(server, scale, pods.addresses(model, server.engine, failing=view.failing))
@@ -44,7 +44,7 @@ def plan(view: ModelView) -> Plan:
 
 
 def granted(view: ModelView, plan: Plan) -> frozenset[Freedom]:
-    """Returns the freedoms that the system configuration gives to every Model, those of its patches, and those of the
+    """Returns the freedoms that the system configuration gives to every Model, including its patches, and those of the
     Jobs."""
     model = view.valid()
     whole, plain = pods.server(model), pods.server(pods.plain(model))
@@ -82,8 +82,8 @@ def _keep_existing(view: ModelView, model: Model) -> tuple[Object, ...]:
 
 
 def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, ...]]:
-    """Returns the annotation for a ConfigMap with files, and the ConfigMap to delete. It is read by its name, so only
-    Models that ever had files need a request."""
+    """Returns the annotation for a ConfigMap with files, and the ConfigMap to delete. It is read by name, so only
+    Models that ever had files cause a request."""
     if server.files:
         return {names.FILES: "true"}, ()
     had = names.FILES in (model.resource["metadata"].get("annotations") or {})
@@ -91,8 +91,8 @@ def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, 
 
 
 def _own(model: Model, filling: Filling, filed: Object) -> Object:
-    """The Model's feature labels, without those of features that it no longer has, its cache profile, and its replicas
-    in their bounds."""
+    """Returns the patch of the Model: its feature labels without obsolete ones, its cache profile, and its replicas
+    within their bounds."""
     profile = {names.PROFILE: model.spec.cache_profile} if model.place else {}
     stale = {name: None for name in labels(model.resource) if name.startswith(names.FEATURE)}
     features = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}

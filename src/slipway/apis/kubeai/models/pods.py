@@ -28,7 +28,7 @@ from slipway.weights.sources.credentials import Access, mounted, of_operator
 SLIPWAY_LABELS = (names.ADAPTER_LABEL, agent.SERVING_LABEL)
 NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 OWN_LABELS = frozenset({*names.selector(""), NAME_LABEL, INSTANCE_LABEL, MANAGED_BY})
-"""What all pods have, whatever their Model's own labels say."""
+"""Labels of all pods, which a Model's own labels cannot override."""
 MANAGER = "kubeai"
 PORT_ANNOTATION = "model-pod-port"
 CACHE = "models"
@@ -37,7 +37,8 @@ SHARED_MEMORY = "dshm"
 
 
 def server(model: Model) -> ModelServer:
-    """Raises InvalidSpecError for profiles and images that the system configuration does not have."""
+    """Builds the ModelServer. Raises InvalidSpecError for profiles and images that are not in the system
+    configuration."""
     spec, pods = model.spec, model.config.model_server_pods
     profile = model.config.resource_profile(spec.resource_profile)
     access = _access(model)
@@ -102,8 +103,7 @@ def scale(model: Model) -> Scale:
 
 
 def addresses(model: Model, container: Container, *, failing: bool) -> tuple[ServiceSpec, ...]:
-    """The model's own Service first, then one for the pods that have each adapter. ``container``: that of the
-    engine."""
+    """Returns the model's own Service first, then one for the pods of each adapter. ``container``: the engine's."""
     plain = route(model, container, failing=failing)
     return (
         ServiceSpec(names.service_name(model.name), names.selector(model.name), plain),
@@ -120,7 +120,7 @@ def addresses(model: Model, container: Container, *, failing: bool) -> tuple[Ser
 
 
 def route(model: Model, container: Container, *, failing: bool) -> Route:
-    """``failing``: requests are not to wait for the model as long as for one that starts."""
+    """Builds the route. ``failing``: requests need not wait for the model as long as for one that is starting."""
     spec = model.spec
     scaled = not spec.autoscaling_disabled and not failing
     plain = Route(
@@ -143,8 +143,8 @@ def route(model: Model, container: Container, *, failing: bool) -> Route:
 
 
 def adapters(model: Model) -> AdapterSet:
-    """Returns the adapters for the loaders. An adapter has its public name in the engine, too, so that bodies pass
-    unchanged."""
+    """Returns the adapters for the loaders. In the engine an adapter also has its public name, so that bodies are
+    passed unchanged."""
     return AdapterSet(
         adapters=tuple(Adapter(names.public_name(model.name, one.name), one.url) for one in model.spec.adapters),
         prefix=names.public_name(model.name, ""),
@@ -174,19 +174,20 @@ def loader_env(model: Model, access: Access) -> tuple[Object, ...]:
 
 
 def loader_options(model: Model) -> tuple[str, ...]:
-    """Returns the loader's options: the Model's variables and Secrets may contain the addresses of buckets and hubs."""
+    """Returns the loader's options. The Model's variables and Secrets may contain the addresses of buckets and hubs, so
+    access is restricted."""
     settings = model.settings
     return settings.sources.options(guarded=True, by_env=True, mirror=settings.hugging_face_endpoint)
 
 
 def loader_access(model: Model) -> Access:
-    """Returns the credentials of the loader beside an engine: those for the adapters' sources, and no others."""
+    """Returns the credentials of the loader next to an engine: only those for the adapters' sources."""
     schemes = (urls.parse(adapter.url).scheme for adapter in model.spec.adapters)
     return of_operator(model.settings.loader) + reading.credentials(schemes, model.config.secret_names)
 
 
 def _pod_labels(model: Model) -> dict[str, str]:
-    """The original's, over those of the Model's own that Services do not select by."""
+    """Returns the pod labels: the original's, and those of the Model's own labels by which no Service selects."""
     own = {name: value for name, value in model.labels.items() if name not in RESERVED}
     return own | {
         **names.selector(model.name),
@@ -197,20 +198,20 @@ def _pod_labels(model: Model) -> dict[str, str]:
 
 
 def withheld_labels(resource: Object) -> list[str]:
-    """Labels of a Model that the original would give to its pods, and we do not."""
+    """Returns the Model's labels that the original would set on its pods, but Slipway does not."""
     own = (name for name in labels(resource) if name in RESERVED and name not in OWN_LABELS)
     return sorted(name for name in own if not name.startswith(SLIPWAY_LABELS))
 
 
 def rightly_labelled(deployment: Object | None) -> Object | None:
-    """Returns the Deployment, unless its pods have a label that is withheld nowadays: such Deployments are not kept."""
+    """Returns the Deployment, unless its pods have a label that is now withheld: such Deployments are not kept."""
     template = deployment["spec"].get("template") or {} if deployment else {}
     pod_labels = (template.get("metadata") or {}).get("labels") or {}
     return None if any(name in RESERVED and name not in OWN_LABELS for name in pod_labels) else deployment
 
 
 def plain(model: Model) -> Model:
-    """Returns the Model without everything that its author could have omitted."""
+    """Returns the Model with only its required fields, as if its author had omitted all others."""
     spec = model.spec
     kept = ModelSpec(
         url=spec.url,
@@ -224,14 +225,14 @@ def plain(model: Model) -> Model:
 
 
 def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, ...]:
-    """The program's own, the user's by name, those of the sources; of one name the user's only."""
+    """Returns the variables of the program, the user (by name) and the sources; the user's take precedence."""
     given = variables(dict(sorted(model.spec.env.items())))
     own_env = env.without(variables(own), (*given, *access.env))
     return (*own_env, *given, *env.without(access.env, given))
 
 
 def _access(model: Model) -> Access:
-    """Returns the engine container's file systems, and the credentials for what it fetches itself."""
+    """Returns the engine container's file systems, and the credentials for its own downloads."""
     engine, secrets, access = model.engine, model.config.secret_names, Access()
     if engine.shared_memory:
         access += mounted(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it
@@ -245,7 +246,7 @@ def _access(model: Model) -> Access:
 
 
 def _loader(model: Model, access: Access) -> Container:
-    """Downloads adapters and loads them into the engine, on the controller's orders."""
+    """Builds the container that downloads adapters and makes the engine load them, as the controller requests."""
     container = Container(
         name=agent.CONTAINER,
         image=loader_image(model.config, model.settings),

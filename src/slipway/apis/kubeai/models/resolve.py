@@ -28,7 +28,7 @@ from slipway.weights.place import Place, claim_reference
 CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"
 CONTAINER, PORT = "server", 8000
 START_SECONDS = 10800
-"""Time to start for pods of an unknown engine: that of the slowest one."""
+"""Startup limit for pods of an unknown engine: the longest one of all engines."""
 TASKS: dict[str, Task] = {
     "TextGeneration": "generate",
     "TextEmbedding": "embed",
@@ -49,14 +49,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine
     config: SystemConfig
     place: Place | None
-    """Where its weights are cached; None: nowhere."""
+    """Location of its weights in a cache; None: not cached."""
     settings: Settings
     controller_key: str
-    """See World."""
+    """The controller's public key; see World."""
 
     @property
     def labels(self) -> dict[str, str]:
-        """The Model's own, with those of its features as they ought to be."""
+        """The Model's own labels, with the correct feature labels."""
         kept = {name: value for name, value in labels(self.resource).items() if not name.startswith(names.FEATURE)}
         return kept | {f"{names.FEATURE}{feature}": "true" for feature in self.spec.features}
 
@@ -71,7 +71,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renewal(self) -> Renewal:
-        """The author's arguments in the form that the image takes."""
+        """The author's arguments, adapted to the image."""
         spec = self.spec
         try:
             image = spec.image or self.config.image(spec.engine, self.config.resource_profile(spec.resource_profile))
@@ -100,32 +100,32 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     model: Model | InvalidSpecError
     config: SystemConfig
-    """The defaults where it cannot be read."""
+    """The system configuration, or the defaults if it is invalid."""
     place: Place | None
-    """Where its weights are cached, or were and may still be."""
+    """Location of its weights in a cache, now or earlier, while they may still be there."""
     claim: Object | None
-    """The one that the place is on."""
+    """The claim with this place."""
     deployment: Object | None
     pods: list[Object]
-    """Of the Deployment."""
+    """Pods of the Deployment."""
     load: Run
-    """Fills the place from the url that the Model has now."""
+    """The Job that loads the Model's current URL into the place."""
     eviction: Run
-    """Removes it."""
+    """The Job that removes the weights."""
     diagnosis: Diagnosis
-    """What keeps the pods from being ready."""
+    """Why the pods are not ready."""
 
     @property
     def failing(self) -> bool:
-        """Whether no replica will answer until someone acts. For a pod that has no node yet, a node or a claim may be
-        on its way."""
+        """Whether no replica will answer until someone acts. A pod without a node does not count, because a node or a
+        claim may be added."""
         if self.deployment and self.deployment.get("status", {}).get("readyReplicas"):
             return False
         failure = self.diagnosis.failure
         return failure is not None and failure.reason not in WAITING
 
     def valid(self) -> Model:
-        """Returns the Model. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
+        """Returns the valid Model. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
         if isinstance(self.model, InvalidSpecError):
             raise self.model
         return self.model
@@ -159,14 +159,14 @@ def references(resource: Object, operator: Settings) -> tuple[Reference, ...]:
 
 
 def profile_of(resource: Object) -> str:
-    """The cache profile of a Model, or that of before while its weights may still be there. Empty: neither."""
+    """Returns the cache profile of a Model, or its earlier one while the weights may still be there. Empty: neither."""
     recorded = (resource["metadata"].get("annotations") or {}).get(names.PROFILE, "")
     profile: str = resource.get("spec", {}).get("cacheProfile") or recorded
     return profile
 
 
 def place_of(resource: Object) -> Place | None:
-    """The Model's own folder in its cache, or in that of before."""
+    """Returns the Model's own folder in its current or earlier cache."""
     metadata, profile = resource["metadata"], profile_of(resource)
     if not profile:
         return None
@@ -181,13 +181,13 @@ def place_of(resource: Object) -> Place | None:
 
 
 def url_of(resource: Object) -> str:
-    """The Model's url without its options, be it valid or not."""
+    """Returns the Model's URL without options, whether or not it is valid."""
     url: str = resource["spec"]["url"]
     return url.partition("?")[0]
 
 
 def only_config(config_map: Object) -> Object | None:
-    """Of the system namespace's ConfigMaps, keeps the system configuration only; the autoscaler's averages beside it
+    """Keeps only the system configuration among the system namespace's ConfigMaps, because the autoscaler's averages
     may have a megabyte."""
     metadata = config_map["metadata"]
     if metadata["name"] != CONFIG_NAME:
@@ -202,7 +202,7 @@ def _config_reference(operator: Settings) -> Reference:
 
 
 def _config(world: World) -> SystemConfig | InvalidConfigError:
-    """Returns the configuration; the defaults without a ConfigMap."""
+    """Returns the configuration; the defaults if there is no ConfigMap."""
     config_map = world.get(_config_reference(world.settings)) or {}
     try:
         return system_yaml.parse((config_map.get("data") or {}).get(CONFIG_KEY, ""))
@@ -251,7 +251,7 @@ def _run(world: World, name: str, word: str = "") -> Run:
 
 
 def _engine(resource: Object) -> Engine | None:
-    """Returns the engine. None: this version does not know it, because a CRD of KubeAI's own may be newer."""
+    """Returns the engine. None: this version does not support it, because KubeAI's own CRD may be newer."""
     return ENGINES.get(str(resource["spec"].get("engine")))
 
 
@@ -266,7 +266,7 @@ def _diagnosis(world: World, deployment: Object | None, pods: list[Object]) -> D
 
 
 def _fault(model: Model) -> str | None:
-    """Returns why the parts of the spec do not go together. Engines report that after minutes, or not at all."""
+    """Returns a contradiction within the spec. Engines report those only after minutes, or never."""
     refused = refusal(model.url, model.engine, cached=bool(model.spec.cache_profile))
     if refused:
         return f"spec.url: {refused}"
@@ -321,7 +321,8 @@ def _fault_of_args(model: Model) -> str | None:
 
 
 def _fault_of_labels(model: Model) -> str | None:
-    """The gateway gets them all, as a request may choose by any of them."""
+    """Returns what is wrong with the labels. The gateway gets all of them, because a request may select by any
+    label."""
     number = len(model.labels)
     if number > MOST_LABELS:
         return f"metadata.labels: {number} with those of the features exceed the limit of {MOST_LABELS}. Remove some"

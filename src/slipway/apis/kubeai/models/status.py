@@ -20,9 +20,9 @@ from slipway.weights.jobs import progress
 from slipway.weights.jobs.loads import Run
 
 PASSED_THROUGH = frozenset({"LoadingCache", "LoadingAdapters", "Leaving"})
-"""Reasons that Models go through on their way."""
+"""Intermediate reasons, which cause no Events."""
 LEAVING_SECONDS = 30.0
-"""When to look again at a Model that is being deleted: time alone may end what keeps it."""
+"""Seconds after which the status of a Model that is being deleted may change without an event."""
 CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
 
 
@@ -60,11 +60,12 @@ def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
 
 
 DEFAULT_REPLICATIONS = (20, 256)
-"""What the API server writes into every Model: ours, and the original's."""
+"""The API server's default in every Model: ours and the original's."""
 
 
 def _routed(world: World) -> Condition:
-    """Returns the first of the model's names that it does not have; the model's own name if it has all."""
+    """Returns the condition of the first name that the model does not have, or of its own name if it has all of
+    them."""
     metadata, spec = world.resource["metadata"], world.resource["spec"]
     name, namespace = metadata["name"], metadata["namespace"]
     services = {names.service_name(name): name} | {
@@ -103,7 +104,7 @@ class _CacheState(msgspec.Struct, frozen=True, kw_only=True):
     loaded: bool
     message: str
     status_fields: Object
-    """``status.cache``."""
+    """The field ``status.cache``."""
     diagnosis: Diagnosis = Diagnosis()
 
     def condition(self, rejection: Rejection | None) -> Condition:
@@ -141,7 +142,7 @@ def _cache(view: ModelView) -> _CacheState:
 
 
 def _without_pods(load: Run, now: float) -> Diagnosis:
-    """As of any Job; the account that this one's pods may need is the usual cause."""
+    """Diagnoses the load Job without pods. The usual cause is the account that its pods may need."""
     diagnosis = without_pods(load.job, "loads the weights", now)
     account = load.job["spec"]["template"]["spec"].get("serviceAccountName") if load.job else ""
     if diagnosis.failure is None or not account:
