@@ -63,7 +63,7 @@ QUOTA_INDEXES = {
 }
 POOL_INDEXES = {pools.MEMBERS: pools.by_member, pools.MEMBER_PODS: pools.by_member_pods}
 READ_OF_MODELS = ("spec", "status")
-"""What a service reads of its Models, beside whether they are going."""
+"""The fields of Models that a service reads, in addition to whether they are being deleted."""
 
 
 def _watches_of_models(settings: Settings) -> tuple[Watch, ...]:
@@ -129,13 +129,13 @@ def _watches_of_pools(_settings: Settings) -> tuple[Watch, ...]:
 
 
 def only_labels(namespace: Object) -> Object:
-    """A namespace with nothing but its name and labels."""
+    """Returns a namespace with only its identity and labels."""
     kept = ("name", "uid", "resourceVersion", "labels")
     return {"metadata": {field: namespace["metadata"][field] for field in kept if field in namespace["metadata"]}}
 
 
 def _services_of_quota(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services that a quota covers or covered, if its spec changed."""
+    """Returns the services that a quota covers or covered, if its spec changed."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -154,7 +154,7 @@ def _services_of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _service_of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
-    """The service that an adapter names or named."""
+    """Returns the service that an adapter names or named."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -163,7 +163,7 @@ def _service_of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
 
 
 def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
-    """The adapters that may have a name, once this one has it no longer."""
+    """Returns the other adapters with the same name, which may get it once this one no longer has it."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -171,8 +171,8 @@ def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _members_of_pool(change: Change, _listers: Listers) -> Iterable[Key]:
-    """The services that a pool names or named, if its spec is new or it has decided for the first time. Otherwise those
-    that the slot leaves or goes to."""
+    """Returns all services that a pool names or named if its spec changed or it made its first decision, otherwise
+    those that lose or get the slot."""
     old, new = change.old, change.new
     if not (old and new and _same_spec(old, new) and pools.decided(old) == pools.decided(new)):
         members = {name for state in (old, new) if state for name in pools.member_names(state)}
@@ -183,7 +183,7 @@ def _members_of_pool(change: Change, _listers: Listers) -> Iterable[Key]:
 
 
 def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
-    """The pools that get a member or lose it to this one: of each member the two oldest."""
+    """Returns the pools that may gain or lose a member to this one: the two oldest pools of each member."""
     old, new = change.old, change.new
     if old and new and _same_spec(old, new):
         return ()
@@ -193,7 +193,7 @@ def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _pool_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """The pool that a service belongs to, if something changed that a pool reads."""
+    """Returns the pool of a service, if a field changed that pools read."""
     old, new = change.old, change.new
     if old and new and pool_status.member_fields(old) == pool_status.member_fields(new):
         return ()
@@ -232,7 +232,7 @@ def list_adapter_statuses(service: Object | None) -> Iterable[Object]:
 
 
 def _services_of_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services that name a Model. Changes of its labels and records do not concern them."""
+    """Returns the services that name a Model. Changes of its labels and records do not affect them."""
     old, new = change.old, change.new
     if old and new and deleting(old) == deleting(new) and all(old.get(one) == new.get(one) for one in READ_OF_MODELS):
         return ()
@@ -240,8 +240,8 @@ def _services_of_model(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _models_of_claim(change: Change, listers: Listers) -> Iterable[Key]:
-    """The Models whose source names a claim. For the cache of a namespace: the Models whose record on it changed, or
-    all of them if the claim is created or deleted."""
+    """Returns the Models whose source names a claim. For the cache of a namespace, also returns the Models whose record
+    on it changed, or all of them if the claim is created or deleted."""
     namespace, name = change.key
     models = set(referenced_by(MODEL.kind, PERSISTENT_VOLUME_CLAIM)(change, listers))
     if name != names.CLAIM:
@@ -254,13 +254,13 @@ def _models_of_claim(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _models_of_reader(change: Change, listers: Listers) -> Iterable[Key]:
-    """The Models that may wait until this pod no longer reads their folders."""
+    """Returns the Models that may be waiting until this pod no longer reads their folders."""
     return cache.find_models_of(usage.by_read_folder(change.old), listers) if change.old and stops(change) else ()
 
 
 def _models_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """The Models that a service names or named, and the Models that share their folders, because the users of a folder
-    have changed. Not after a change of its status."""
+    """Returns the Models that a service names or named, and the Models that share their folders, because the users of a
+    folder have changed. A change of only the status is ignored."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -297,7 +297,7 @@ SERVICES = Table(
     granted=service_plan.granted,
     status=service_status.status,
 )
-"""Replicas are left to Kubernetes' own autoscaler, where a service asks for one."""
+"""Replicas are left to a HorizontalPodAutoscaler if a service requests one."""
 ADAPTERS = Table(
     name="llmkube",
     resource=LORA_ADAPTER,
@@ -309,7 +309,7 @@ ADAPTERS = Table(
     plan=lora_plan.plan,
     status=lora_status.status,
 )
-"""That its engine forgets an adapter which is gone, is the plan of its service."""
+"""Unloading a deleted adapter is part of its service's plan."""
 QUOTAS = Table(
     name="llmkube",
     resource=GPU_QUOTA,
@@ -330,4 +330,4 @@ POOLS = Table(
     plan=pool_status.plan,
     status=pool_status.status,
 )
-"""The replicas of its members are in their own plans."""
+"""The replicas of its members are set by their own plans."""

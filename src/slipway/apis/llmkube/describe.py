@@ -1,4 +1,4 @@
-"""What installers and clients need to know of LLMKube."""
+"""LLMKube's description for installers and clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from slipway.kube.objects import (
 )
 
 MEASURED = tuple(runtime for runtime, engine in ENGINES.items() if engine.metrics)
-"""Runtimes that have metrics."""
+"""Runtimes with metrics."""
 
 MODELS = Resource(
     kind=MODEL,
@@ -80,11 +80,11 @@ DESCRIPTION = Description(
             Grant(HORIZONTAL_POD_AUTOSCALER, MANAGE),
             Grant(OBJECTIVE, MANAGE),
             Grant(PERSISTENT_VOLUME_CLAIM, SHARE),  # caches
-            Grant(POD, ("patch",)),  # labels say which adapters a pod serves
+            Grant(POD, ("patch",)),  # labels show the adapters that a pod serves
         ),
         cluster=(
-            Grant(NODE, ("list", "watch")),  # which accelerators there are
-            Grant(NAMESPACE, ("list", "watch")),  # the labels that GPUQuotas choose by
+            Grant(NODE, ("list", "watch")),  # to find the available accelerators
+            Grant(NAMESPACE, ("list", "watch")),  # labels by which GPUQuotas select
             Grant(PRIORITY_CLASS, ("get", "list", "watch", "create")),
         ),
     ),

@@ -1,4 +1,4 @@
-"""What the statuses of LLMKube's kinds mean."""
+"""Rules for the readiness of LLMKube's kinds, from their statuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INFERENCE_SERVICE = Readiness(
     ready=ROLLED_OUT,
     answering=ANSWERING,
     failed=FAILED,
-    # Without replicas because it was asked for none, or computed by a Mac outside of the cluster.
+    # No replicas, because none are requested or because a Mac outside of the cluster serves it.
     settled=AnyOf(
         (
             AllOf(

@@ -1,4 +1,4 @@
-"""Settings: the operator's choices for LLMKube alone."""
+"""Settings: the operator's settings of only LLMKube."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from slipway.serving.contract.settings import Settings
 
 
 class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The claim of each namespace on which Models are kept."""
+    """The claim of each namespace with the weights of its Models."""
 
     persistence: Literal["Cached", "Ephemeral", "PerService"] = "Cached"
-    """Ephemeral: there is no claim; every pod loads its model itself. PerService: so it does, into a claim that its
-    service has for itself."""
+    """Ephemeral: no claim; every pod downloads its model itself. PerService: pods do so, into a claim of their
+    service."""
     size: str = "100Gi"
     storage_class: str = ""
     """Empty: the cluster's default."""
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteOnce"
-    """ReadWriteOnce keeps the pods that read it on one node."""
+    """ReadWriteOnce keeps all pods that read it on one node."""
     run_as_user: int = 65532
-    """Who fills it. 0 where volumes take no group from pods and so belong to root, as on NFS and in nodes' folders."""
+    """User that fills it. 0 if volumes do not support a pod's group and so belong to root, like NFS and node
+    directories."""
 
 
 class LLMKubeSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """See :class:`slipway.serving.contract.settings.Settings` for what every API reads."""
+    """Settings of this API. See :class:`slipway.serving.contract.settings.Settings` for those of all APIs."""
 
     model_cache: ModelCache = ModelCache()
     shared_gpu_nodes: dict[str, str] = {}
-    """Labels of the nodes whose GPUs several services may share; empty: there are none."""
+    """Labels of the nodes whose GPUs several services may share; empty: none."""
     revalidate_seconds: int = 3600
-    """How often a source is asked whether it has changed; 0: never."""
+    """Interval between two checks of a source for changes; 0: never."""
     hugging_face_secret: str = "llmkube-huggingface"  # noqa: S105 - a name
-    """Secret of a Model's namespace whose key ``token`` opens gated repositories, where the Model names none."""
+    """Secret in a Model's namespace with the key ``token`` for gated repositories, if the Model names none."""
 
 
 def llmkube(settings: Settings) -> LLMKubeSettings:

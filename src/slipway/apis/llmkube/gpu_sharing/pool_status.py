@@ -22,24 +22,25 @@ from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, Stat
 from slipway.serving.status.builder import build_status, first_rejection, verdict
 
 CONDITIONS = frozenset({"Accepted", "MembersValid", pools.ALLOCATED})
-"""Types of the conditions that ModelPools have."""
+"""Types of the conditions of ModelPools."""
 PASSED_THROUGH = frozenset({"Swapping", "Starting", "Unallocated"})
-"""Reasons that pools go through in normal operation."""
+"""Reasons that occur in normal operation, which cause no Events."""
 METAL = "MetalOutOfReach"
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """A ModelPool that may be invalid, and its members."""
+    """A ModelPool, valid or not, and its members."""
 
     world: World
     spec: ModelPoolSpec | InvalidSpecError
     owned: tuple[str, ...]
-    """The named services that belong to no older pool, whether they exist or not."""
+    """The named services that do not belong to an older pool, whether or not they exist."""
     services: Mapping[str, Object]
-    """Name -> those that exist."""
+    """Name -> service, for existing services."""
     decision: Decision
     decided: bool
-    """Whether the status is to name the holder of the slot. Until then, running members continue as without a pool."""
+    """Whether the status already names the holder of the slot. Until then, running members continue as without a
+    pool."""
 
 
 def member_fields(service: Object) -> tuple[object, ...]:
@@ -77,7 +78,7 @@ def _owns(world: World, name: str) -> bool:
 
 
 def _unread(service: Object) -> bool:
-    """Whether the status of a member does not say yet whether it could start, but will. A rejected service never
+    """Whether the status of a member does not show yet whether it could start, but will. A rejected service never
     does."""
     return not deleting(service) and not _granted(service) and not _refusal(service)
 
@@ -113,14 +114,14 @@ def _phase_of(service: Object | None) -> str:
 
 
 def _has_stopped(world: World, name: str, service: Object | None) -> bool:
-    """Whether no pod holds the GPUs of the slot. Terminating pods do, and also pods of a deleted service."""
+    """Whether no pod holds the GPUs of the slot. Terminating pods do, and so do pods of a deleted service."""
     desired = ((service or {}).get("status") or {}).get("desiredReplicas", 0)
     deployment = Key(key(world.resource).namespace, pods.workload_name(name))
     return not desired and all(map(ended, world.listers.pods_of_workload(DEPLOYMENT, deployment)))
 
 
 def plan(view: PoolView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns an empty plan. Raises InvalidSpecError."""
     if isinstance(view.spec, InvalidSpecError):
         raise view.spec
     namespace, slot = key(view.world.resource).namespace, view.decision.slot

@@ -1,4 +1,4 @@
-"""Status of a GPUQuota: its usage, and the services that wait. It has no children. Pure."""
+"""Status of a GPUQuota: its usage, and the waiting services. It has no children. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slipway.serving.contract.api import InvalidSpecError, Plan, Rejection, Stat
 from slipway.serving.status.builder import build_status, first_rejection, verdict
 
 CONDITIONS = frozenset({"Accepted", "Exceeded", "FieldsUsed"})
-"""Types of the conditions that GPUQuotas have."""
+"""Types of the conditions of GPUQuotas."""
 WITHOUT_EFFECT = {
     "vramBytes": "GPU memory is not measured",
     "costBudgetRef": "the kind CostBudget does not exist",
@@ -27,7 +27,7 @@ MOST_DIGESTS, DIGEST_LENGTH = 256, 12
 
 
 class QuotaView(msgspec.Struct, frozen=True):
-    """A GPUQuota that may not be valid."""
+    """A GPUQuota, valid or not."""
 
     world: World
     spec: GPUQuotaSpec | InvalidSpecError
@@ -44,7 +44,7 @@ def resolve(world: World) -> QuotaView:
 
 
 def plan(view: QuotaView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns an empty plan. Raises InvalidSpecError."""
     if isinstance(view.spec, InvalidSpecError):
         raise view.spec
     return Plan(children=())
@@ -79,8 +79,8 @@ def _digests(world: World, name: str) -> list[str]:
 
 
 def _denials(before: Object, digests: list[str] | None, waiting: int) -> int:
-    """How many services have begun to wait since the status ``before``. Without digests, only the growth of their
-    number is known: there are too many, or the definition in the cluster does not have the field."""
+    """Returns how many services have begun to wait since the status ``before``. Without digests, which are missing if
+    there are too many or the cluster's definition lacks the field, only the growth of their number counts."""
     previous: list[str] | None = before.get("waitingDigests", None if before.get("waiting") else [])
     if digests is None or previous is None:
         return max(0, waiting - int(before.get("waiting", 0)))
@@ -94,7 +94,7 @@ def _fault(view: QuotaView) -> Rejection | None:
 
 
 def _exceeded(view: QuotaView, used: int) -> Condition:
-    """Running services are never stopped for a quota."""
+    """Reports whether the quota is exceeded. Running services are never stopped for a quota."""
     if not isinstance(view.spec, InvalidSpecError) and used > view.spec.gpu_count:
         text = f"{used} GPUs are in use, and {view.spec.gpu_count} allowed. Running services continue."
         return Condition("Exceeded", "True", "QuotaExceeded", text)

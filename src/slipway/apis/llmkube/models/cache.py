@@ -1,8 +1,8 @@
 """Cache: the weights of a namespace's Models on a shared claim, with one folder for each source. Pure.
 
 Each folder has a record, which is created before the first byte is written and deleted after the last is removed. It
-holds the loader's report once the weights are complete, the last check of their source, and the Model that is removing
-them. The fate of the Jobs therefore does not matter.
+contains the loader's report once the weights are complete, the last check of their source, and the Model that is
+removing them. So it does not depend on the Jobs.
 
 A record is an annotation of one Model, its holder. Before the holder is deleted or changes its source, it hands the
 record to another Model of the folder, or removes the folder if there is none. The claims of earlier versions have
@@ -36,12 +36,12 @@ from slipway.weights.place import Place
 LABELS = {"app.kubernetes.io/name": "llmkube", "app.kubernetes.io/component": "model-cache"}
 KEY = re.compile(r"[0-9a-f]{16}")
 RECORD_BYTES = 16384
-"""Of what is recorded of one folder; a loader's report, the largest part of it, has 3.5 KB at most."""
+"""Maximum size of a folder's record; the loader's report, its largest part, has at most 3.5 KB."""
 REMEMBERED_CHARACTERS = 4096
-"""Of a record that is decoded once; nearly all have fewer. No longer text is kept for whoever wrote it."""
+"""Maximum length of records whose decoded form is cached; nearly all are shorter. Longer texts are not kept in memory,
+because authors control them."""
 FOLDER, RECORDED, UID = "folder", "recorded", "uid"
-"""Indexes of Models: the folder of the cache that their weights belong in, the folders that they have records of, and
-their uid."""
+"""Indexes of Models: the cache folder for their weights, the folders that they have records of, and their uid."""
 
 
 class SourceCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -56,17 +56,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """The record of one folder."""
 
     loaded: str = ""
-    """When it was complete; empty: it is not."""
+    """Time at which it was complete; empty: it is not."""
     by: str = ""
-    """The Model whose loader brought it."""
+    """The Model whose loader downloaded it."""
     report: Report = Report()
     seen: SourceCheck | None = None
     evicted_by: str = ""
-    """uid of the Model whose Job removes it."""
+    """Uid of the Model whose Job removes it."""
     evicted_at: str = ""
-    """When it began to do that."""
+    """Time at which the removal began."""
     claim: str = ""
-    """uid of the claim that has the folder; empty in records that the claim itself has."""
+    """Uid of the claim with the folder; empty in records on the claim itself."""
 
     @property
     def complete(self) -> bool:
@@ -74,12 +74,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     @property
     def checked_at(self) -> float:
-        """When the source was last checked, in Unix seconds."""
+        """Unix time of the last check of the source."""
         return unix_time(self.seen.at if self.seen else self.loaded)
 
     @property
     def has_drifted(self) -> bool:
-        """Whether the content of the source has changed since."""
+        """Whether the source's content has changed since."""
         seen = self.seen
         if seen is None or not (seen.etag or seen.size):
             return False
@@ -93,15 +93,15 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
 
     place: Place
     record: Record | None
-    """None: nobody knows of any bytes there."""
+    """None: there are no known files."""
     holder: Object | None
-    """The Model that has the record; None: the claim has it, or there is none."""
+    """The Model with the record; None: the claim has it, or there is none."""
     copies: Sequence[Object]
-    """Models that have one, too, which does not count."""
+    """Other Models that also have a record, which does not count."""
     on_claim: bool
-    """Whether the claim has one."""
+    """Whether the claim has a record."""
     users: Sequence[Object]
-    """The Models that want it and stay, the oldest first."""
+    """The Models that use the folder and are not being deleted, oldest first."""
 
     @property
     def key(self) -> str:
@@ -119,7 +119,7 @@ def claim_reference(namespace: str) -> Reference:
 
 
 def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
-    """Returns the cache of a namespace, or of one service, to create if there is none."""
+    """Returns the claim to create for a namespace's cache, or for one service."""
     spec: Object = {"accessModes": [cache.access_mode], "resources": {"requests": {"storage": cache.size}}}
     if cache.storage_class:
         spec["storageClassName"] = cache.storage_class
@@ -127,7 +127,7 @@ def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
 
 
 def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -> Folder:
-    """``claim``: the claim, as it is observed."""
+    """Returns a folder of the cache. ``claim``: the claim as observed."""
     where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
     having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
     users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)
@@ -152,8 +152,8 @@ def read_records(carrier: Object | None) -> dict[str, Record]:
 
 
 def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | None:
-    """Returns a record. A record of another claim only says that something may be there. None while there is no
-    claim."""
+    """Returns the holder's record. A record for another claim only shows that something may be there. None if there is
+    no claim."""
     if claim is None:
         return None
     record = _record(annotations_of(holder)[where.annotation])
@@ -161,7 +161,7 @@ def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | No
 
 
 def _record(text: str) -> Record:
-    """Parses a record. An invalid one only says that something is there."""
+    """Parses a record. An invalid one only shows that something is there."""
     return (_remembered if len(text) <= REMEMBERED_CHARACTERS else _decoded)(text)
 
 
@@ -179,7 +179,7 @@ _remembered = lru_cache(maxsize=8192)(_decoded)
 
 
 def patch_record(model: Object, where: Place, record: Record | None, claim: Object | None) -> MetadataPatch:
-    """Writes a record of a folder of ``claim`` to a Model. None removes it."""
+    """Returns the patch that writes a record of a folder of ``claim`` to a Model; None removes it."""
     return where.recorded(Reference(KIND, *key(model)), encode_record(record, claim) if record else None)
 
 
@@ -189,27 +189,27 @@ def encode_record(record: Record, claim: Object | None) -> str:
 
 
 def record_source_check(record: Record, report: Report | None, at: float) -> Record:
-    """Returns the record after a check of its source. Without a report the source did not answer."""
+    """Returns the record after a check of its source. Without a report, the source did not answer."""
     answer = report or Report()
     return msgspec.structs.replace(record, seen=SourceCheck(at=timestamp(at), etag=answer.etag, size=answer.size))
 
 
 def being_evicted(world: World, record: Record | None) -> bool:
-    """Whether a Model removes the folder now. A deleted Model no longer removes anything."""
+    """Whether a Model is removing the folder now. A deleted Model no longer removes anything."""
     return record is not None and bool(record.evicted_by) and bool(world.list(KIND, UID, record.evicted_by))
 
 
 def is_read(world: World, namespace: str, cache_key: str) -> bool:
-    """Whether pods read a folder, or are about to although its Model is being deleted."""
+    """Whether pods read a folder, or will do so although its Model is being deleted."""
     leaving = (model for model in world.list(KIND, FOLDER, usage.place(namespace, cache_key)) if deleting(model))
     pods = usage.pods_that_read(world, namespace, cache_key)
     return bool(pods) or any(usage.is_needed_by_pods(world, model) for model in leaving)
 
 
 def find_heir(world: World, folder: Folder) -> Object | None:
-    """Returns the Model that takes over a record that only the claim has: the one that began to remove the folder, else
-    one that uses or used it. Models that are being deleted come last. None: the oldest Model of the namespace takes
-    it."""
+    """Returns the Model that takes over a record that only the claim has: the one that began to remove the folder, or
+    else one that uses or used it. Models that are being deleted come last. None: the oldest Model of the namespace
+    takes it."""
     by, namespace = folder.record.evicted_by if folder.record else "", folder.place.claim.namespace
     removing = [model for model in world.list(KIND, UID, by) if key(model).namespace == namespace] if by else []
     having = world.list(KIND, FOLDER, usage.place(namespace, folder.key))
@@ -221,19 +221,19 @@ def find_heir(world: World, folder: Folder) -> Object | None:
 
 
 def is_eldest(world: World, model: Object) -> bool:
-    """Whether of the Models of its namespace that can take over a record this is the oldest."""
+    """Whether this is the oldest Model of its namespace that can take over a record."""
     namespace, own = key(model).namespace, _rank(model)
     others = world.list(KIND, NAMESPACE, namespace)
     return _able(model, world) and not any(_rank(other) < own and _able(other, world) for other in others)
 
 
 def _rank(model: Object) -> tuple[bool, tuple[int, str]]:
-    """Those that go come after all others."""
+    """Sort key: oldest first, and Models that are being deleted last."""
     return deleting(model), age(model)
 
 
 def _able(model: Object, world: World) -> bool:
-    """Whether it can take over a record."""
+    """Whether a Model can take over a record."""
     return deleting(model) or _readable(model, world) is not None
 
 
@@ -243,7 +243,7 @@ def _cacheable(model: Object, world: World) -> bool:
 
 
 def _readable(model: Object, world: World) -> Model | None:
-    """None: its plans end before anything is done about a cache."""
+    """Parses a Model. None: it is invalid, so its plan fails before it handles a cache."""
     try:
         return parse_model(model, world.settings)
     except InvalidSpecError:
@@ -281,7 +281,7 @@ def enqueue_folder_users(change: Change, listers: Listers) -> set[Key]:
 
 
 def of_namespace(namespace: str, listers: Listers) -> list[Key]:
-    """All Models of a namespace."""
+    """Returns all Models of a namespace."""
     return [key(model) for model in listers.list(KIND, NAMESPACE, namespace)]
 
 

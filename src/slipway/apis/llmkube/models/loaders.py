@@ -28,33 +28,33 @@ HEADERS = {"gguf": "gguf", "safetensors": "safetensors"}
 """Formats whose headers the loader reads."""
 TOKEN_KEY = "token"  # noqa: S105 - the key of a Secret
 BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
-"""Keys of a Secret for a bucket, called like the variables. Without the first two the pod says so, before anybody is
-asked."""
+"""Keys of a Secret for a bucket, named like the variables. Without the first two the pod reports an error before any
+request."""
 GPU_NODES = {
     "nvidia": "nvidia.com/gpu.present",
     "amd": "amd.com/gpu.product-name",
     "intel": "intel.feature.node.kubernetes.io/gpu",
 }
-"""Labels that the vendors' feature discoveries give to nodes with GPUs."""
+"""Labels that the vendors' feature discovery sets on nodes with GPUs."""
 
 
 def loader(model: Model, name: str, volume: Object) -> Container:
-    """A container before an engine in its pod that brings the weights of a source that can be cached into the Model's
-    folder, and ends. ``volume``: of the pod, mounted at the cache's path."""
+    """Returns an init container that downloads a cacheable source into the Model's folder. ``volume``: a volume of the
+    pod, mounted at the cache's path."""
     access = mounted(volume, names.CACHE) + source_access(model) + _credentials(model)
     return jobs.container(runner(model), _staging(model), access, name=name)
 
 
 def download(model: Model, *, refresh: bool) -> Object:
-    """Builds the Job that loads the weights into the cache. ``refresh``: the files may be of an older state of the
+    """Builds the Job that loads the weights into the cache. ``refresh``: existing files may be of an older state of the
     source."""
     cache = model.place.access(names.CACHE_VOLUME)
     return _job(model, "download", _staging(model, refresh=refresh), cache=cache)
 
 
 def inspection(model: Model) -> Object:
-    """Builds the Job that reads the content of a claim, its header, and its hash if one is expected; or only the header
-    from a source."""
+    """Builds the Job that inspects the content of a claim, its header, and its hash if one is expected; for other
+    sources it reads only the header."""
     if not model.in_claim:
         return _probe(model, "inspect", header=HEADERS.get(model.spec.format, ""))
     return _job(model, "inspect", ("inspect", model.path(None), *_checks(model)))
@@ -66,7 +66,7 @@ def revalidation(model: Model) -> Object:
 
 
 def eviction(model: Object, folder: Place, settings: Settings) -> Object:
-    """The Job by which a Model, which may not be valid, removes a folder of the cache."""
+    """Builds the Job with which a Model, valid or not, removes a folder of the cache."""
     namespace, name = key(model)
     job_runner, job_name = runner_for(name, settings), names.job_name(name, "evict")
     return jobs.evict(job_runner, job_name, namespace, folder, names.CACHE_VOLUME, options=("--below", names.CACHE))
@@ -86,7 +86,7 @@ def _probe(model: Model, what: What, header: str = "") -> Object:
 def _job(
     model: Model, what: What, words: tuple[str, ...], *, cache: Access = NO_ACCESS, deadline_seconds: int = 0
 ) -> Object:
-    """``words``: the loader's arguments."""
+    """Builds a Job. ``words``: the loader's arguments."""
     job_runner, access = runner(model), cache + source_access(model)
     return jobs.task(
         job_runner,
@@ -113,7 +113,8 @@ def runner(model: Model) -> Runner:
 
 
 def runner_for(model: str, settings: Settings, controller_key: str = "") -> Runner:
-    """Returns the user of loaders. Volumes that take no group belong to root, and no other user can write to them."""
+    """Returns the user of loaders. Volumes that do not support a pod's group belong to root, and no other user can
+    write to them."""
     user = settings.user(llmkube(settings).model_cache.run_as_user)
     grouped = {**restricted(user), "runAsNonRoot": user != 0, "fsGroup": names.GROUP_ID}
     return Runner(
@@ -127,7 +128,8 @@ def runner_for(model: str, settings: Settings, controller_key: str = "") -> Runn
 
 
 def _tolerations(model: Model) -> tuple[Object, ...]:
-    """A cache that one node at a time can use must be where the engine can run: also on nodes with GPUs."""
+    """Returns the tolerations. A cache that only one node can mount must be where the engine can run, including nodes
+    with GPUs."""
     gpu, own = model.spec.hardware.gpu, model.spec.prefetch_tolerations
     if not gpu.count or (gpu.resource_claims and not gpu.toleration_key):
         return own
@@ -136,7 +138,7 @@ def _tolerations(model: Model) -> tuple[Object, ...]:
 
 
 def _affinity(model: Model) -> Object:
-    """Prefers nodes with GPUs, for the same reason."""
+    """Returns a preference for nodes with GPUs, for the same reason."""
     hardware = model.spec.hardware
     if not hardware.gpu.count:
         return {}
@@ -145,8 +147,8 @@ def _affinity(model: Model) -> Object:
 
 
 def hub_token(spec: ModelSpec, settings: Settings, variable: str) -> tuple[Object, ...]:
-    """Returns a token for the hub, from the Secret that the Model names, else from the namespace's. A missing Secret is
-    not an error, as most repositories need none."""
+    """Returns a token for the Hub, from the Secret that the Model names, or else from the namespace's. A missing Secret
+    is not an error, because most repositories need none."""
     named = spec.source_secret_ref.name if spec.source_secret_ref else ""
     if named:
         return from_secret(named, {variable: huggingface.TOKEN})
@@ -168,7 +170,7 @@ def _checks(model: Model) -> tuple[str, ...]:
 
 
 def _guard(model: Model) -> tuple[str, ...]:
-    """Restricts addresses that the author may have chosen, in the spec or its Secret. Those of hubs are the
+    """Restricts addresses that the author may have chosen, in the spec or its Secret. Addresses of hubs are the
     operator's."""
     secret, kind = model.spec.source_secret_ref, model.source.kind
     if kind not in ("web", "bucket"):
@@ -178,8 +180,8 @@ def _guard(model: Model) -> tuple[str, ...]:
 
 
 def _credentials(model: Model) -> Access:
-    """Variables for the source alone: a web address has no others than those in it. Of a Secret these keys are given
-    and no others, which could send the loader anywhere, such as through a proxy."""
+    """Returns only the variables that the source needs. Other keys of the Secret are ignored, because they could
+    redirect the loader, for example through a proxy."""
     if model.source.kind == "hub":
         token = hub_token(model.spec, model.settings, huggingface.TOKEN)
         return Access(env=(*hub_mirror(model.settings.hugging_face_endpoint), *token))
@@ -190,7 +192,7 @@ def _credentials(model: Model) -> Access:
 
 
 def _host(model: Model) -> Access:
-    """A path of the node, of a source that is one."""
+    """Returns access to a node path, if the source is one."""
     if model.source.kind != "host":
         return Access()
     single = bool(model.source.stored_as)

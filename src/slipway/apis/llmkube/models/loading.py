@@ -1,4 +1,4 @@
-"""Loading: the Jobs that a Model needs now, and its records of the cache. Pure."""
+"""Loading: the Jobs that a Model needs at the moment, and its records of the cache. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WeightsPlan(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[Object, ...] = ()
     patches: tuple[MetadataPatch, ...] = ()
     annotations: Object = {}
-    """Of the Model itself, before anything is made."""
+    """Annotations of the Model itself, to set before anything is created."""
 
     def __add__(self, other: WeightsPlan) -> WeightsPlan:
         return WeightsPlan(
@@ -58,7 +58,7 @@ def download(view: ModelView, model: Model) -> ObservedJob:
 
 
 def inspection(view: ModelView, model: Model) -> ObservedJob:
-    """Inspects files on a claim, or without a cache what the source reports."""
+    """Returns the Job that inspects files on a claim or, without a cache, the source."""
     return _observed(view.world, loaders.inspection(model))
 
 
@@ -79,14 +79,14 @@ def into_cache(view: ModelView, model: Model) -> WeightsPlan:
 
 
 def _watched(view: ModelView, model: Model, record: Record) -> WeightsPlan:
-    """Checks the source at intervals, by one of the Models that use it."""
+    """Returns the Job that checks the source at intervals. Only one of the Models that share the source checks it."""
     interval, now = llmkube(model.settings).revalidate_seconds, view.world.now
     if not (interval and view.is_source_checker and now - record.checked_at >= interval):
         return WeightsPlan()
     revalidation = _observed(view.world, loaders.revalidation(model))
     run = revalidation.run
     over = run.complete_since if run.complete_since is not None else run.failed_since
-    # That the Job is over may be seen before what its pod has told.
+    # The completion of the Job may be visible before its pod's report.
     unheard = run.complete_since is not None and run.report is None
     if over is None or (unheard and now < over + REPORT_SECONDS):
         return WeightsPlan(children=(revalidation.job,))
@@ -96,19 +96,20 @@ def _watched(view: ModelView, model: Model, record: Record) -> WeightsPlan:
 
 
 def _patch_record(view: ModelView, record: Record) -> MetadataPatch:
-    """Writes the record to the Model that holds the record of the folder, or to this Model if no other one does."""
+    """Returns the patch that writes the record to the Model that holds the folder's record, or to this one if there is
+    none."""
     return cache.patch_record(view.folder.holder or view.resource, view.folder.place, record, view.claim)
 
 
 def from_claim(view: ModelView, model: Model) -> WeightsPlan:
-    """Returns the Job that reads the weights in their place. It stays, because its pod has the report."""
+    """Returns the Job that inspects the weights on their claim. It stays, because its pod has the report."""
     there = view.world.get(model.claim) if model.claim else None
     bound = there is not None and not deleting(there) and there.get("status", {}).get("phase") == "Bound"
     return inspect_in_place(view, model) if bound else WeightsPlan()
 
 
 def inspect_in_place(view: ModelView, model: Model) -> WeightsPlan:
-    """Reads the header of weights in their place, if their metadata depends on it."""
+    """Returns the Job that reads the header of weights in place, if their metadata depends on it."""
     if not (model.spec.format == "gguf" or (model.spec.sha256 and model.in_claim)):
         return WeightsPlan()
     return WeightsPlan(children=inspection(view, model).children(view.world.now))
@@ -141,8 +142,8 @@ def _reconcile_record(view: ModelView, folder: Folder) -> WeightsPlan:
 
 
 def _is_idle(view: ModelView, folder: Folder) -> bool:
-    """Whether the Model should remove a folder: no Model needs it, or the removal had begun. First, no other Model may
-    have a record of it."""
+    """Whether the Model should remove a folder: no Model needs it, or the removal had begun. Before that, no other
+    Model may have a record of it."""
     has_other_records = folder.copies or folder.on_claim
     return folder.held_by(view.resource) and not has_other_records and (not folder.users or _marked(view, folder))
 
@@ -152,8 +153,8 @@ def _marked(view: ModelView, folder: Folder) -> bool:
 
 
 def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
-    """Removes a folder that no Model uses any more: it is marked, removed, then forgotten. One at a time, the one that
-    was begun first."""
+    """Removes a folder that no Model uses any more: it is marked, removed, then forgotten. Only one folder is removed
+    at a time, starting with a marked one."""
     free = [one for one in idle if _marked(view, one) or not is_read(view, one)]
     folder = min(free, key=lambda one: (not _marked(view, one), one.key), default=None)
     if folder is None or folder.record is None:
@@ -171,7 +172,7 @@ def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
 
 
 def waits_for_readers(view: ModelView) -> bool:
-    """Whether there are folders that go as soon as no pod reads them any more."""
+    """Whether folders wait to be removed until no pod reads them any more."""
     return any(_is_idle(view, one) and not _marked(view, one) and is_read(view, one) for one in view.held)
 
 

@@ -1,4 +1,4 @@
-"""Nodes: the accelerators that the cluster's nodes have. Pure."""
+"""Nodes: the accelerators of the cluster's nodes. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slipway.serving.contract.api import Listers, Watch
 from slipway.serving.contract.watches import all_of, first_or_last
 
 EXTENDED = "extended"
-"""Index of nodes: the extended resources, such as ``nvidia.com/gpu``, that they have."""
+"""Index of nodes: their extended resources, such as ``nvidia.com/gpu``."""
 
 
 def watch_accelerators(kind: Kind) -> Watch:
@@ -25,7 +25,7 @@ def watch_accelerators(kind: Kind) -> Watch:
 
 
 def equipment(node: Object) -> Object:
-    """Returns a node with its name and the fields that are read: a thousand of them are in memory."""
+    """Returns a node with only the relevant fields, because a thousand nodes are kept in memory."""
     allocatable: dict[str, str] = node.get("status", {}).get("allocatable") or {}
     names = sorted(name for name, amount in allocatable.items() if "/" in name and amount != "0")
     kept = {field: node["metadata"].get(field, "") for field in ("name", "uid", "resourceVersion")}

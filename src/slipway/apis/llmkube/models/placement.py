@@ -1,7 +1,7 @@
 """Placement: how a service's pods get the weights of a Model, and where its engine finds them. Pure.
 
-There are four ways: from the namespace's cache, which the Model's Job has filled; from a claim that the Model names;
-loaded by each pod, into the user's claim or a folder that is deleted with the pod; or fetched by the engine.
+There are four ways: from the namespace's cache, filled by the Model's Job; from a claim that the Model names;
+downloaded by each pod, into the user's claim or a folder that is deleted with the pod; or downloaded by the engine.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from slipway.weights.sources.source import Source
 
 SCRATCH_VOLUME = "model-storage"
 QUANTIZATION = re.compile(r"I?Q\d\w{0,12}|B?F16|F32")
-"""As the names of GGUF files have it; people write other words, too."""
+"""Quantizations as in the names of GGUF files; users write other words, too."""
 DRAFT_SOURCE, DRAFT_VOLUME = "/draft-source", "draft-source"
 Delivery = Literal["image", "engine", "claim", "cache", "loader"]
-"""In the image already, fetched by the engine, read from the claim that the source names, from the namespace's cache,
-or loaded by the pod."""
+"""Already in the image, downloaded by the engine, read from the source's claim, read from the namespace's cache, or
+downloaded by the pod."""
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,15 +42,15 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     weights: Weights
     volumes: tuple[Object, ...] = ()
     mounts: tuple[Mount, ...] = ()
-    """Of the engine."""
+    """Mounts of the engine."""
     folder: str = ""
-    """Of a cache, with all files of the Model; empty: it is in none."""
+    """Folder of a cache with all files of the Model; empty: not in a cache."""
     mmproj: str = ""
-    """Path of the projector; empty: there is none."""
+    """Path of the projector; empty if there is none."""
     loader: Model | None = None
-    """What the pod loads before its engine starts; None: nothing."""
+    """The Model that the pod downloads before its engine starts; None: nothing."""
     used: tuple[tuple[str, str], ...] = ()
-    """Cache key and digest of what is read from the namespace's cache."""
+    """Cache key and digest of the weights read from the namespace's cache."""
 
 
 class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,15 +61,15 @@ class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
     service: str
     """Name of the service that reads it."""
     files: bool
-    """Whether the engine takes files rather than folders."""
+    """Whether the engine takes files instead of folders."""
     draft: bool = False
-    """Whether it stands beside another Model."""
+    """Whether it is a draft for another Model."""
     needless: bool = False
-    """Whether the engine does without weights from a cache: see ``usage.gets_cached_weights``."""
+    """Whether the engine needs no weights from a cache: see ``usage.gets_cached_weights``."""
 
 
 def place_weights(request: PlacementRequest, service: InferenceServiceSpec, settings: Settings) -> Placement:
-    """Decides how the weights of a Model come into a pod. Raises InvalidSpecError for an invalid source."""
+    """Decides how a pod gets the weights of a Model. Raises InvalidSpecError for an invalid source."""
     if service.skip_model_init:
         return _in_image(request, settings)
     model = parse_model(request.resource, settings)
@@ -83,22 +83,23 @@ def place_weights(request: PlacementRequest, service: InferenceServiceSpec, sett
 
 
 def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
-    """Whether pods load weights themselves, whatever the namespace's cache has. Without an operator's cache there is no
-    choice."""
+    """Whether pods download weights themselves, regardless of the namespace's cache. They must if the operator has no
+    cache."""
     cache = service.model_cache
     kept = llmkube(settings).model_cache.persistence == "Cached"
     return bool(cache.claim_name) or cache.persistence == "Ephemeral" or not kept
 
 
 def own_claim(service: InferenceServiceSpec, settings: Settings) -> bool:
-    """Whether a service has a claim for itself, which pods load weights into."""
+    """Whether a service has its own claim, into which its pods download weights."""
     cache = service.model_cache
     per_service = llmkube(settings).model_cache.persistence == "PerService"
     return per_service and not cache.claim_name and cache.persistence != "Ephemeral"
 
 
 def _in_image(request: PlacementRequest, settings: Settings) -> Placement:
-    """The engine fetches here, too, what it fetches itself; a path is one of the image."""
+    """Places weights that are in the image. The engine still downloads repositories itself; a path refers to the
+    image."""
     text = request.spec.source.removeprefix("file://")
     if text.startswith("/"):
         return Placement(way="image", weights=_mounted(request, text))
@@ -111,15 +112,14 @@ def _in_image(request: PlacementRequest, settings: Settings) -> Placement:
 
 
 def _repository(request: PlacementRequest, source: Source) -> HubRepository:
-    """llama.cpp selects the file of a quantization, if the Model names one."""
+    """Returns the engine's repository. If the Model names a quantization, llama.cpp selects the file."""
     reference, _at, revision = source.repository.partition("@")
     chosen = QUANTIZATION.fullmatch(request.spec.quantization) if request.files else None
     return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
 
 
 def _mounted(request: PlacementRequest, path: str) -> MountedFolder:
-    """Returns a path in the form that the engine takes: a file for llama.cpp, and for others a folder, or its only
-    file."""
+    """Returns a path in the engine's form: a file for llama.cpp, and for others a folder or its only file."""
     folder, _slash, file = path.rpartition("/")
     return MountedFolder(folder, file) if request.files else MountedFolder(path)
 
@@ -142,9 +142,9 @@ def _from_cache(
     request: PlacementRequest, model: Model, service: InferenceServiceSpec, settings: Settings
 ) -> Placement:
     alone, status = own_loader(service, settings), request.resource.get("status") or {}
-    # What the namespace's cache has may be stored under the name that another Model gave it.
+    # Weights in the namespace's cache may be stored under another Model's file name.
     path = model.path(None) if alone and model.source.main else status.get("path") or model.path(None)
-    # An engine that takes a folder finds all files of a set in it.
+    # An engine that takes a folder finds all files there.
     several = model.source.files and not (model.source.stored_as or request.files or request.spec.format == "gguf")
     mmproj = f"{model.place.path}/{request.spec.mmproj}" if request.spec.mmproj else ""
     fault = _fault(request, model) if alone else ""
@@ -168,7 +168,7 @@ def _is_one_file(model: Model) -> bool:
 
 
 def _fault(request: PlacementRequest, model: Model) -> str:
-    """Why pods cannot load this themselves; empty: they can."""
+    """Returns why pods cannot download the weights themselves; empty: they can."""
     if request.draft and model.source.kind == "host":
         return "a draft model cannot come from the node's disk"
     if request.files and not model.source.main:
@@ -185,7 +185,7 @@ def _own_volume(request: PlacementRequest, service: InferenceServiceSpec, settin
 
 
 def explain_unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
-    """Returns reason and message while a Model is not ready, and None once it is. The status of an older spec does not
+    """Returns reason and message while a Model is not ready, or None once it is. A status for an older spec does not
     count."""
     name, status = model["metadata"]["name"], model.get("status") or {}
     if deleting(model):

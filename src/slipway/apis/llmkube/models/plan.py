@@ -12,7 +12,7 @@ from slipway.serving.pods.job import ended
 
 
 def plan(view: ModelView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the Model's Jobs and records. Raises InvalidSpecError."""
     model = view.valid()
     weights_plan = loading.reconcile_records(view)
     if model.in_claim:
@@ -32,7 +32,8 @@ def plan(view: ModelView) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Always ends: without a claim or a working Job, and after a time; once no pod reads the weights."""
+    """Returns the next step of the deletion, once no pod reads the weights. Always ends: without a claim or a working
+    Job, and after a time limit."""
     evict = names.job_name(key(view.resource).name, "evict")
     others = [child for (_kind, name), child in view.world.children.items() if name.name != evict]
     working = any(_works(job) for job in others) and not view.late
@@ -46,5 +47,5 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def _works(job: Object) -> bool:
-    """Whether a Job may still write into the cache."""
+    """Whether a Job may still write to the cache."""
     return ended(job, "Complete") is None and ended(job, "Failed") is None

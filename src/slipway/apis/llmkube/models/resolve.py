@@ -17,27 +17,27 @@ from slipway.weights.jobs.loads import is_late
 from slipway.weights.place import claim_reference, records
 
 MOST_TAKEN_OVER = 16
-"""Records of a claim that a Model takes over at once."""
+"""Maximum records that a Model takes over from a claim at a time."""
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model, valid or not, and the cache folders that concern it."""
+    """A Model, valid or not, and the relevant cache folders."""
 
     world: World
     resource: Object
     model: Model | InvalidSpecError
     claim: Object | None
-    """The cache of its namespace."""
+    """The claim of its namespace's cache."""
     folder: Folder
-    """Of its source."""
+    """Folder of its source."""
     record: Record | None
-    """Of its folder."""
+    """Record of its folder."""
     held: tuple[Folder, ...]
-    """Those that it has a record of."""
+    """Folders that it has records of."""
     orphaned: tuple[Folder, ...]
-    """Those that only the claim has a record of, and that it is to take over."""
+    """Folders that only the claim has a record of, and that the Model takes over."""
     settling_seconds: float
-    """Seconds for which it is better to wait before the cache is filled."""
+    """Seconds to wait before filling the cache."""
 
     @property
     def leaving(self) -> bool:
@@ -45,7 +45,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def late(self) -> bool:
-        """Whether the deletion of a Model has waited long enough."""
+        """Whether the deletion of the Model has waited long enough."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 
     @property
@@ -54,8 +54,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_source_checker(self) -> bool:
-        """Whether this Model is the one that checks the source, among all Models that accept the content of the
-        folder."""
+        """Whether this Model checks the source, on behalf of all Models that accept the content of the folder."""
         record = self.record
         content = (user for user in self.folder.users if record is None or expects(user, record))
         oldest = next(content, None)
@@ -63,14 +62,14 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def readers(self) -> list[str]:
-        """Names of the services for which a Model that is being deleted, and no other one, keeps its weights in the
-        cache."""
+        """Names of the services for which a Model that is being deleted keeps its weights in the cache, if no other
+        Model does."""
         if self.record is None or not self.record.complete or self.folder.users:
             return []
         return usage.readers(self.world, self.resource, self.folder.key)
 
     def valid(self) -> Model:
-        """Returns the Model. Raises InvalidSpecError, with the reason, if its source is not valid."""
+        """Returns the valid Model. Raises InvalidSpecError, with the reason, if its source is invalid."""
         if isinstance(self.model, InvalidSpecError):
             raise self.model
         return self.model
@@ -96,7 +95,7 @@ def resolve(world: World) -> ModelView:
 
 
 def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
-    """The claim that the source names."""
+    """Returns the claim that the source names."""
     try:
         model = parse_model(resource, settings)
     except InvalidSpecError:
@@ -105,7 +104,7 @@ def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
 
 
 def expects(resource: Object, record: Record) -> bool:
-    """Whether a Model, which may not be valid, accepts the hash of the cached files."""
+    """Whether a Model, valid or not, accepts the hash of the cached files."""
     expected: str = resource["spec"].get("sha256") or ""
     return expected.lower() in ("", record.report.sha256)
 
@@ -120,9 +119,9 @@ def _model(world: World) -> Model | InvalidSpecError:
 
 
 def _find_orphaned(world: World, claim: Object | None, own: Folder) -> tuple[Folder, ...]:
-    """Returns the records that only the claim has, from before Models had them, and that this Model takes over. Because
-    anyone with access can write there, a Model looks only at records that may be its own, and only the oldest Model
-    looks at all. The rest follows with the next change, because each change of a Model reconciles it again."""
+    """Returns the records of earlier versions, which only the claim has, for this Model to take over. Anyone with
+    access to the claim can write there, so a Model considers only records that may be its own, and only the oldest
+    Model considers all. The rest follows with the next change, because each change of a Model reconciles it again."""
     if claim is None or deleting(claim):
         return ()
     me, texts = world.resource, records(claim, names.LOADED)

@@ -19,7 +19,7 @@ from slipway.weights.sources import source
 from slipway.weights.sources.source import Request, Source, SourceError
 
 REMEMBERED_CHARACTERS = 1024
-"""Of the parts of a source whose key is remembered; nearly all have fewer."""
+"""Maximum length of a source's parts whose key is cached; nearly all are shorter."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,9 +32,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     source: Source
     settings: Settings
     shared: bool = True
-    """Whether it is wanted in the cache of its namespace."""
+    """Whether the namespace's cache should contain it."""
     controller_key: str = ""
-    """See World."""
+    """The controller's public key; see World."""
 
     @property
     def place(self) -> Place:
@@ -43,22 +43,22 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def on_a_mac(self) -> bool:
-        """Whether it is served outside of the cluster, so that nothing is done about it inside."""
+        """Whether it is served outside of the cluster, so that nothing needs to be done inside."""
         return self.spec.hardware.accelerator == "metal"
 
     @property
     def cacheable(self) -> bool:
-        """Whether a cache helps to serve it."""
+        """Whether a cache helps in serving it."""
         return self.source.cached and not self.on_a_mac
 
     @property
     def cached(self) -> bool:
-        """Whether it is brought into the cache of its namespace."""
+        """Whether it is loaded into its namespace's cache."""
         return self.cacheable and llmkube(self.settings).model_cache.persistence == "Cached" and self.shared
 
     @property
     def by_each_pod(self) -> bool:
-        """Whether it is in no cache, so that each pod brings it for itself."""
+        """Whether it is in no cache, so that each pod downloads it."""
         return self.cacheable and not self.cached
 
     @property
@@ -73,8 +73,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         return claim_reference(self.namespace, self.source.claim) if self.in_claim else None
 
     def path(self, report: Report | None) -> str:
-        """The path of the main file in a container, or of the folder if there is none. ``report`` has the file that a
-        pattern matched, and its stored name if another Model of the same source stored it."""
+        """Returns the path of the main file in a container, or of the folder if there is none. ``report`` has the file
+        that a pattern matched, or the file name if another Model of the same source stored it."""
         if self.in_claim:
             return f"{names.SOURCE}/{self.source.path}".rstrip("/")
         file = report.file if report else ""
@@ -95,7 +95,8 @@ def parse_model(resource: Object, settings: Settings) -> Model:
 
 
 def source_of(spec: ModelSpec, name: str, rules: Sources) -> Source:
-    """Raises InvalidSpecError: InvalidSource, SourceNotAllowed or InvalidFileSet. ``name``: the Model's."""
+    """Parses the source of a spec. Raises InvalidSpecError: InvalidSource, SourceNotAllowed or InvalidFileSet.
+    ``name``: the Model's."""
     request = Request(
         text=spec.source,
         name=name,
@@ -113,25 +114,26 @@ def source_of(spec: ModelSpec, name: str, rules: Sources) -> Source:
 
 
 def place(namespace: str, key: str) -> Place:
-    """A folder of a namespace's cache."""
+    """Returns a folder of a namespace's cache."""
     claim = claim_reference(namespace, names.CLAIM)
     return Place(claim=claim, prefix=names.LOADED, root=names.CACHE, folder=key)
 
 
 def key(spec: ModelSpec) -> str:
-    """Returns the folder of the cache. Each set of files has its own, because two sets would replace each other; so has
-    each choice of the main file, whose hash identifies the folder."""
+    """Returns the name of the cache folder. Each set of files has its own folder, because two sets would replace each
+    other; so does each choice of the main file, whose hash identifies the folder."""
     return _key(spec.source, spec.files, spec.mmproj)
 
 
 def key_of(resource: Object) -> str:
-    """Returns the folder for a Model that may not be valid."""
+    """Returns the name of the cache folder for a Model, valid or not."""
     spec = resource["spec"]
     return _key(spec["source"], tuple(spec.get("files") or ()), spec.get("mmproj", ""))
 
 
 def _key(text: str, files: tuple[str, ...], mmproj: str) -> str:
-    """Long texts are not cached: authors decide how long a Model is, and how often it changes."""
+    """Returns the folder's name. Long texts are not cached, because authors control their length and how often they
+    change."""
     characters = len(text) + len(mmproj) + sum(len(file) + 1 for file in files)
     compute = _remembered if characters <= REMEMBERED_CHARACTERS else _computed
     return compute(text, files, mmproj)

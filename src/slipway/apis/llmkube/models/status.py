@@ -27,16 +27,16 @@ from slipway.weights.jobs import progress
 
 Phase = Literal["Pending", "Downloading", "Copying", "Ready", "Failed"]
 UNBOUND_SECONDS, MISSING_SECONDS, WAITING_SECONDS, LEAVING_SECONDS, IN_USE_SECONDS = 10.0, 30.0, 10.0, 30.0, 5.0
-"""When to look again, where time alone may change something, or a word of the API server gets lost."""
+"""Seconds after which the status may change without an event, or an event may have been lost."""
 STARTING_SECONDS = 60
 CONDITIONS = frozenset({"Available", "Progressing", "Degraded", "SourceDrifted"})
-"""Types of the conditions that Models have."""
+"""Types of the conditions of Models."""
 ALL_IS_WELL = "AsExpected"
 LOADING = "LoadingCache"
 """Reason why weights are not available while they are being loaded."""
 LEAVING = "Leaving"
 PASSED_THROUGH = frozenset({LOADING, LEAVING})
-"""Reasons that Models go through."""
+"""Intermediate reasons, which cause no Events."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,15 +46,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     under_way: str = ""
-    """What is done meanwhile for weights that are ready."""
+    """Work in progress for weights that are ready."""
     report: Report | None = None
     recalled: Object = {}
-    """Fields of the status as it is, of weights whose report is gone."""
+    """Fields of the current status, for weights whose report is no longer available."""
     record: Record | None = None
     progress: Progress | None = None
     recheck: float | None = None
     rejection: Rejection | None = None
-    """Why its plan is not in place, unless the weights are ready or have failed for another reason."""
+    """Why its plan is not applied, unless the weights are ready or have failed for another reason."""
 
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
@@ -63,7 +63,7 @@ def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
     fields: Object = {"phase": state.phase, "observedGeneration": generation(world.resource)}
     if model is not None:
         fields |= {**state.recalled, **_facts(model, state)}
-        # What claims of devices ask for, nobody sees here.
+        # The devices behind resource claims are unknown here.
         if not model.spec.hardware.gpu.resource_claims:
             fields["acceleratorReady"] = _accelerator_available(model, world)
     rechecks = (state.recheck, LEAVING_SECONDS if loading.waits_for_readers(view) else None)
@@ -115,8 +115,8 @@ def _leaving(view: ModelView) -> State:
 
 
 def _loaded_per_pod(view: ModelView, model: Model) -> State:
-    """State of a Model whose weights each pod loads itself. The Job reads the header only, and shows whether the source
-    has the weights."""
+    """Returns the state of a Model whose weights each pod downloads itself. Its Job only reads the header, and shows
+    whether the source has the weights."""
     inspection = loading.inspection(view, model)
     run = inspection.run
     failed = _failed(model, inspection, view.world.now, "InspectionFailed")
@@ -133,7 +133,7 @@ def _loaded_per_pod(view: ModelView, model: Model) -> State:
 
 def _recalled(world: World) -> Object:
     """Returns the status's facts about weights that were ready with this spec. The pod that reported them may be
-    deleted with its node; the facts stay until the next one has reported."""
+    deleted with its node, so the facts stay until there is another report."""
     status = world.resource.get("status") or {}
     if status.get("phase") != "Ready" or status.get("observedGeneration") != generation(world.resource):
         return {}
@@ -175,13 +175,13 @@ def _complete(view: ModelView, model: Model, record: Record) -> State:
 
 
 def _due(view: ModelView, model: Model, record: Record) -> float | None:
-    """Seconds until the source is checked again."""
+    """Returns the seconds until the next check of the source."""
     interval = llmkube(model.settings).revalidate_seconds
     return max(record.checked_at + interval - view.world.now, WAITING_SECONDS) if interval else None
 
 
 def _brought(view: ModelView, model: Model, task: ObservedJob) -> State:
-    """Weights that a Job brings."""
+    """Returns the state of weights that a Job downloads."""
     run, host, world = task.run, model.source.kind == "host", view.world
     failed = _failed(model, task, view.world.now, "CopyFailed" if host else "DownloadFailed")
     if failed is not None:
@@ -212,8 +212,8 @@ def _failed(model: Model, task: ObservedJob, now: float, otherwise: str) -> Stat
 
 
 def _in_claim(view: ModelView, model: Model) -> State:
-    """Returns the state of weights that are read in their place: ready when their claim and, if expected, their hash
-    are."""
+    """Returns the state of weights that are read in place: ready once their claim is bound and, if one is expected,
+    their hash is verified."""
     claim = view.world.get(model.claim) if model.claim else None
     name = model.source.claim
     if claim is None:
@@ -249,7 +249,7 @@ def _runs(pod: Object) -> bool:
 
 
 def _waits(pod: Object, now: float) -> bool:
-    """Whether a pod has a node and has not started there for longer than usual."""
+    """Whether a pod has a node but has not started there for longer than usual."""
     return bool(pod.get("status", {}).get("hostIP")) and now - created_unix(pod) > STARTING_SECONDS
 
 
@@ -270,7 +270,7 @@ def _soonest(*times: float | None) -> float | None:
 
 
 def _facts(model: Model, state: State) -> Object:
-    """Returns all fields of the status about the weights, without unknown ones."""
+    """Returns all known status fields about the weights."""
     report, record = state.report or Report(), state.record
     sized = model.cached or model.in_claim or model.by_each_pod
     fields: Object = {
@@ -333,7 +333,7 @@ def _conditions(state: State) -> list[Condition]:
 
 
 def _drifted(state: State) -> list[Condition]:
-    """Only for a source that was checked since."""
+    """Returns the condition SourceDrifted, if the source has been checked."""
     record = state.record
     if record is None or record.seen is None:
         return []

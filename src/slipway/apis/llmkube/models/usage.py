@@ -1,8 +1,8 @@
 """Usage: which services use which Models, and what their pods read from the cache. Pure.
 
-A Model fills the namespace's cache when it is created, unless all services that use it get its weights otherwise. Pods
-have an annotation with what they read from the cache, ``<cache key>=<digest of the weights>`` for each Model, also
-while their service changes to another Model, and until newer weights replace them.
+A Model fills the namespace's cache when it is created, unless all services that use it get its weights elsewhere. Pods
+have an annotation that lists what they read from the cache, ``<cache key>=<digest of the weights>`` for each Model,
+even while their service changes to another Model, and until newer weights replace them.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from slipway.serving.containers.diagnosis import may_use_volumes
 from slipway.serving.contract.api import USES, World
 
 BY_EACH_POD = "WorkloadResolved"
-"""Reason of Models that are ready though nothing is loaded: pods do that."""
+"""Reason of Models that are ready although nothing is loaded, because pods download the weights."""
 SETTLING_SECONDS = 3.0
 SERVED = "models"
 """Index of InferenceServices: the Models that they name."""
 READ = "read"
-"""Index of pods: the folders of the cache that they read."""
+"""Index of pods: the cache folders that they read."""
 FETCHING = frozenset({"generic", "personaplex", "llamacpp-router"})
-"""Runtimes that fetch their weights themselves, as TGI does where its arguments name a model."""
+"""Runtimes that download their weights themselves, as TGI does if its arguments name a model."""
 IN_CACHE = re.compile(rf"(?<![\w.-]){names.CACHE}(?![\w.-])")
 DIGEST = 12
-"""Hexadecimal digits of a digest of weights."""
+"""Length of a digest of weights in hexadecimal digits."""
 
 
 def place(namespace: str, name: str) -> str:
-    """A name in a namespace, as indexes have it."""
+    """Returns a name in a namespace, in the format of the indexes."""
     return f"{namespace}/{name}"
 
 
@@ -50,7 +50,7 @@ def by_read_folder(pod: Object) -> Iterable[str]:
 
 
 def model_names(service: Object) -> tuple[str, ...]:
-    """The Models that an InferenceService names: that which it serves, and that which proposes tokens for it."""
+    """Returns the Models that an InferenceService names: the served one and its draft model."""
     spec = service["spec"]
     return tuple(name for name in (spec.get("modelRef", ""), draft_name(spec)) if name)
 
@@ -74,8 +74,8 @@ def reads_cache(service: Object) -> bool:
 def gets_cached_weights(spec: Object) -> bool:
     """Whether the pods of a service get weights from a cache.
 
-    Runtimes that fetch theirs get them where their command line or variables name the cache's folder. Else the image
-    may have something of its own there.
+    Runtimes that download their own weights only do so if their command line or variables name the cache's folder.
+    Otherwise the image may have its own files there.
     """
     own_model = spec.get("runtime") == "tgi" and MODEL_ID in given_flags(spec.get("extraArgs") or ())
     if spec.get("runtime") not in FETCHING and not own_model:
@@ -87,14 +87,14 @@ def gets_cached_weights(spec: Object) -> bool:
 
 
 def services_of(world: World, model: Object) -> list[Object]:
-    """The services that name a Model and stay."""
+    """Returns the services that name a Model and are not being deleted."""
     return [one for one in world.list(INFERENCE_SERVICE, SERVED, place(*key(model))) if not deleting(one)]
 
 
 def wants_cache(world: World, model: Object) -> bool:
-    """Whether a Model's weights are to be in the cache.
+    """Whether the cache should contain a Model's weights.
 
-    Where no service has it any more all stays as it is: the last one that went read the cache or it did not.
+    Without any services the current state stays, whether or not the last service read the cache.
     """
     if model["spec"].get("prefetch"):
         return True
@@ -103,7 +103,7 @@ def wants_cache(world: World, model: Object) -> bool:
 
 
 def settling_seconds(world: World) -> float:
-    """Returns the seconds to wait before the cache is filled: services often follow right after their Model, and may
+    """Returns the seconds to wait before filling the cache: services are often created right after their Model, and may
     not need the cache."""
     model = world.resource
     age = world.now - created_unix(model)
@@ -125,7 +125,7 @@ def is_needed_by_pods(world: World, model: Object) -> bool:
 
 
 def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]:
-    """The pods that read a folder of the cache."""
+    """Returns the pods that read a folder of the cache."""
     pods = world.listers.pods_of(INFERENCE_SERVICE, READ, place(namespace, cache_key))
     return [pod for pod in pods if may_use_volumes(pod, world.now)]
 
@@ -137,21 +137,21 @@ def reads(pod: Object) -> list[str]:
 
 
 def annotation(used: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Returns the annotation of pods that read these: cache key, and digest of the current weights."""
+    """Returns the annotation for pods that read these weights: cache key, and digest of the current weights."""
     parts = sorted({f"{cache_key}={digest}" for cache_key, digest in used})
     return {USES: " ".join(parts)} if parts else {}
 
 
 def digest(status: Object, *, alone: bool) -> str:
-    """Distinguishes weights from earlier ones, as far as a Model's status does. ``alone``: it is one file, which its
-    hash identifies; a server's ETag may change although the bytes do not."""
+    """Returns a digest that distinguishes weights from earlier ones, as far as a Model's status does. ``alone``: they
+    are a single file, which its hash identifies; a server's ETag may change although the bytes do not."""
     parts = [str(status.get(field, "")) for field in ("sha256", "sourceETag", "sourceContentLength")]
     text = parts[0] if alone and parts[0] else " ".join(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
 
 
 def _wants_pods(service: Object) -> bool:
-    """Whether a service has, or is about to start, pods that read the cache."""
+    """Whether a service has pods that read the cache, or is about to start some."""
     spec, status = service["spec"], service.get("status") or {}
     pods = status.get("replicas") or (spec.get("replicas", 1) and not spec.get("suspend"))
     return bool(pods) and reads_cache(service)

@@ -22,7 +22,7 @@ from slipway.serving.routing.route import TEXT_GENERATION, Route
 
 
 class AdapterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A LoRAAdapter that may not be valid, and the service that it names."""
+    """A LoRAAdapter, valid or not, and the service that it names."""
 
     world: World
     spec: LoRAAdapterSpec | InvalidSpecError
@@ -48,7 +48,7 @@ def resolve(world: World) -> AdapterView:
 
 
 def plan(view: AdapterView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the Service. Raises InvalidSpecError."""
     spec, resource = view.valid(), view.world.resource
     namespace, name = key(resource)
     service = spec.inference_service_ref.name

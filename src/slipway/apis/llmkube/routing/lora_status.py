@@ -13,9 +13,9 @@ from slipway.serving.status.builder import build_status, first_rejection, perman
 from slipway.serving.status.report import model_id, routed
 
 CONDITIONS = frozenset({"Available", "Loaded", "Error", ROUTED})
-"""Types of the conditions that LoRAAdapters have."""
+"""Types of the conditions of LoRAAdapters."""
 PASSED_THROUGH = frozenset({"LoadingAdapter", "ServiceNotReady"})
-"""Reasons that they go through on their way."""
+"""Intermediate reasons, which cause no Events."""
 
 
 def status(view: AdapterView, rejection: Rejection | None) -> StatusResult:
@@ -69,14 +69,14 @@ def _error(fault: Rejection | None, loaded: Condition) -> Condition:
 
 
 def _route(view: AdapterView) -> tuple[str, str]:
-    """The ``namespace/name`` of its Service, and its model ID."""
+    """Returns the ``namespace/name`` of its Service, and its model ID."""
     spec, (namespace, name) = view.world.resource["spec"], key(view.world.resource)
     public = loras.public_name(spec["inferenceServiceRef"]["name"], spec["name"])
     return f"{namespace}/{names.lora_service(name)}", public
 
 
 def _since(resource: Object, now: float) -> str:
-    """Since when it is loaded from this path by all."""
+    """Returns the time since which all replicas have loaded it from this path."""
     before = find(resource, "Loaded") or {}
     previous: Object = resource.get("status") or {}
     same = before.get("status") == "True" and previous.get("loadedPath") == resource["spec"]["path"]

@@ -24,9 +24,10 @@ SENSITIVE = ("pii", "phi")
 _PATTERN = frozenset("*?[")
 _MOST_SECONDS = 86400
 _MOST_CHARACTERS = 253
-"""Of an id, and of a pattern for ids."""
+"""Maximum length of an ID, and of a pattern for IDs."""
 _MOST_WORDS = 1024
-"""Rules, backends, ids, patterns and capabilities of a router together: what its author pays for, and nobody else."""
+"""Maximum number of rules, backends, IDs, patterns and capabilities of a router in total, so that its author bears the
+cost."""
 
 
 class Routing(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +35,13 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
 
     targets: tuple[Target, ...]
     aliases: tuple[str, ...]
-    """Ids that rules name, beside its own."""
+    """IDs in rules, in addition to its own."""
     active: int
-    """Rules that requests can meet."""
+    """Number of rules that requests can match."""
 
 
 def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
-    """`ids`: of the router itself. Raises InvalidSpecError."""
+    """Builds the route. ``ids``: those of the router itself. Raises InvalidSpecError."""
     _check_size(spec)
     backends = {backend.name: backend for backend in spec.backends}
     _check(spec, backends)
@@ -67,19 +68,19 @@ def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
 
 
 def matches_names(spec: ModelRouterSpec) -> bool:
-    """Whether a request that no rule matches goes to the backend with the name of its model."""
+    """Whether a request that matches no rule goes to the backend named like its model."""
     return spec.default_route_strategy == "BackendNameMatch"
 
 
 def label_of(backend: Backend) -> str:
-    """Returns the ID by which a request names it. A label that is not a valid ID is only a label."""
+    """Returns the ID with which a request selects a backend. A label that is not a valid ID is only a label."""
     return backend.display_name if MODEL_ID.fullmatch(backend.display_name) else backend.name
 
 
 def _of_rule(
     spec: ModelRouterSpec, rule: RouterRule, backends: Mapping[str, Backend], ids: Sequence[str], order: int
 ) -> Iterator[Target]:
-    """Nothing of a rule that no request can meet."""
+    """Yields the targets of a rule; none if no request can match it."""
     needed = set(rule.match.required_capabilities)
     able = [backends[name] for name in rule.route.backends if needed <= set(backends[name].capabilities)]
     when = _when(spec, rule.match, ids)
@@ -107,7 +108,7 @@ def _seconds(written: str) -> int:
 
 
 def _when(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> When | None:
-    """Returns the conditions; None if no request can fulfil them."""
+    """Returns the conditions; None if no request can meet them."""
     headers: dict[str, tuple[str, ...]] = {}
     matchers: list[tuple[str, tuple[str, ...]]] = [(name, (value,)) for name, value in match.headers.items()]
     if match.data_classification:
@@ -124,7 +125,7 @@ def _when(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> When | Non
 
 
 def _check_size(spec: ModelRouterSpec) -> None:
-    """Raises InvalidSpecError for more than any route takes, before a closer check."""
+    """Raises InvalidSpecError if the router exceeds the limits of any route, before closer checks."""
     words = len(spec.rules) + len(spec.backends)
     words += sum(len(backend.capabilities) for backend in spec.backends)
     for rule in spec.rules:
@@ -139,7 +140,7 @@ def _check_size(spec: ModelRouterSpec) -> None:
 
 
 def _check(spec: ModelRouterSpec, backends: Mapping[str, Backend]) -> None:
-    """Raises InvalidSpecError for contradictions, and for features that are not served."""
+    """Raises InvalidSpecError for contradictions, and for unsupported features."""
     if len(backends) < len(spec.backends):
         raise InvalidSpecError("InvalidSpec", "spec.backends: two of them have the same name")
     if len({rule.name for rule in spec.rules}) < len(spec.rules):

@@ -26,7 +26,7 @@ from slipway.serving.status.builder import build_status, first_rejection, perman
 from slipway.serving.status.report import model_id, routed
 
 CONDITIONS = frozenset({"Accepted", "Available", "Routed", "BackendsReady", "FieldsUsed"})
-"""Types of the conditions that ModelRouters have."""
+"""Types of the conditions of ModelRouters."""
 ROUTER_LABEL = "inference.llmkube.dev/router"
 WITHOUT_EFFECT = {
     "dataPlane": "the gateway routes, whatever it names",
@@ -49,14 +49,14 @@ class Router(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A ModelRouter that may not be valid."""
+    """A ModelRouter, valid or not."""
 
     world: World
     router: Router | InvalidSpecError
 
 
 def references(resource: Object) -> Iterator[Reference]:
-    """The InferenceServices that it names, whether it is valid or not."""
+    """Yields the InferenceServices that a router names, whether or not it is valid."""
     for backend in resource["spec"].get("backends") or ():
         name = (backend.get("inferenceServiceRef") or {}).get("name")
         if name:
@@ -87,12 +87,12 @@ def _ids(resource: Object) -> tuple[str, str]:
 
 
 def service_name(router: str) -> str:
-    """Of the Service: that of the original's proxy."""
+    """Returns the Service's name, which is that of the original's proxy."""
     return fitting(f"{router}-router-proxy")
 
 
 def plan(view: RouterView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the Service with the route. Raises InvalidSpecError."""
     if isinstance(view.router, InvalidSpecError):
         raise view.router
     resource = view.world.resource
@@ -114,7 +114,8 @@ def plan(view: RouterView) -> Plan:
 
 
 def _check_route(service: Object, resource: Object) -> None:
-    """Raises InvalidSpecError if the gateway would reject the route, for example for a comparison that it cannot do."""
+    """Raises InvalidSpecError if the gateway would reject the route, for example because of an unsupported
+    comparison."""
     since = {"creationTimestamp": resource["metadata"]["creationTimestamp"]}
     try:
         routed_service({**service, "metadata": service["metadata"] | since})
@@ -214,4 +215,4 @@ ROUTERS = Table(
     plan=plan,
     status=status,
 )
-"""Served by the gateway alone: there is no proxy."""
+"""Served by the gateway alone, without a proxy."""

@@ -1,4 +1,4 @@
-"""Engines as LLMKube runs them: its runtimes, and how each differs from the engine's own definition. Pure.
+"""Engines as used by LLMKube: its runtimes, and how each differs from the engine's own definition. Pure.
 
 LLMKube sets flags from typed fields, omits those in ``extraArgs``, and has its own command lines for some programs. An
 engine that is not in ``OWN`` runs as its module defines it.
@@ -35,7 +35,7 @@ def _address(launch: Launch) -> Owned:
 
 
 Words = Mapping[str, Mapping[Value, str]]
-"""Setting -> a value of LLMKube's -> the engine's own word for it."""
+"""Setting -> LLMKube's value -> the engine's value."""
 
 
 def _spelled(settings: Mapping[str, Value], words: Words) -> dict[str, Value]:
@@ -76,7 +76,7 @@ POOLED: dict[Task, tuple[tuple[str, str], ...]] = {
     "embed": (("--embedding", ""), ("--pooling", "last"), ("--cache-ram", "0")),
     "rerank": (("--reranking", ""), ("--embedding", ""), ("--pooling", "rank"), ("--cache-ram", "0")),
 }
-"""What each mode sets. A cache of prompts is of no use to texts that are read once."""
+"""Flags of each mode. A prompt cache is useless for texts that are read only once."""
 ALL_LAYERS = 99
 SPLIT_MODES = {"layer": "layer", "pipeline": "layer", "tensor": "row", "row": "row", "none": "none"}
 RANGE = re.compile(r"(\d{1,6})-(\d{1,6})")
@@ -97,7 +97,7 @@ def _llamacpp_args(launch: Launch) -> tuple[str, ...]:
 
 
 def _drafted(launch: Launch) -> dict[str, Value]:
-    """The file of the model that proposes tokens."""
+    """Returns the setting for the draft model's file."""
     weights = launch.draft.weights if launch.draft else None
     if weights is None:
         return {}
@@ -109,7 +109,7 @@ def _drafted(launch: Launch) -> dict[str, Value]:
 
 
 def _spread(launch: Launch) -> dict[str, Value]:
-    """Returns the flags for the placement of the layers."""
+    """Returns the settings for the placement of layers."""
     layers: dict[str, Value] = {"gpu_layers": launch.gpu_layers or ALL_LAYERS}
     if launch.gpus < 2:
         return layers
@@ -119,8 +119,8 @@ def _spread(launch: Launch) -> dict[str, Value]:
 
 
 def tensor_split(sharding: Sharding, gpus: int) -> str:
-    """Returns each GPU's share: that of its layers in lowest terms, ``5,3`` for ``0-24`` and ``25-39``. Equal shares
-    unless there is one valid range for each GPU."""
+    """Returns each GPU's share of the layers in lowest terms, such as ``5,3`` for ``0-24`` and ``25-39``. The shares
+    are equal unless there is one valid range for each GPU."""
     matches = [RANGE.fullmatch(text.strip()) for text in sharding.ranges]
     sizes = [int(one[2]) - int(one[1]) + 1 for one in matches if one]
     if len(matches) != gpus or len(sizes) != gpus or min(sizes) < 1:
@@ -163,7 +163,7 @@ def _vllm_args(launch: Launch) -> tuple[str, ...]:
     settings += ("--enable-lora",) if launch.adapters and "--enable-lora" not in given else ()
     model = model_of(launch.weights)
     own = (model, *revision_of(launch.weights), *place, "--port", str(launch.port))
-    # What vLLM itself would call it is in use with those who ask it directly. Of two lists of names the last counts.
+    # Direct clients of vLLM use its own name for the model. If there are two lists of names, the last one counts.
     names = (SERVED, launch.served_name, model, *launch.further_names)
     if SERVED in given:
         return (*own, *settings, *launch.extra_args, *names, *_names(launch))
@@ -171,7 +171,7 @@ def _vllm_args(launch: Launch) -> tuple[str, ...]:
 
 
 def _names(launch: Launch) -> tuple[str, ...]:
-    """Those that the user's arguments give the model."""
+    """Returns the names in the user's arguments."""
     names: list[str] = []
     listing = False
     for arg in launch.extra_args:
@@ -185,7 +185,7 @@ def _names(launch: Launch) -> tuple[str, ...]:
 
 
 def _vllm_settings(launch: Launch) -> dict[str, Value]:
-    """Adds the settings that follow from the GPUs and the draft model."""
+    """Returns the settings, with those that follow from the GPUs and the draft model."""
     parallel = launch.settings.get(ranks.TENSOR, ranks.tensor("vllm", launch))
     settings = {name: value for name, value in launch.settings.items() if name != ranks.TENSOR}
     if parallel not in (0, 1):
@@ -233,7 +233,7 @@ SGLANG_FLAGS: FlagTable = (
     FlagSpec("skip_tokenizer_init", "--skip-tokenizer-init"),
 )
 RANK, MODULES = "64", "--lora-target-modules"
-"""The rank that hardly any adapter exceeds."""
+"""A rank that hardly any adapter exceeds."""
 SGLANG_WORDS: Words = {"attention_backend": {"flash_attn": "fa3"}, "tool_call_parser": {"qwen3": "qwen25"}}
 
 
@@ -252,7 +252,7 @@ def _sglang_args(launch: Launch) -> tuple[str, ...]:
 
 
 def _sglang_adapters(launch: Launch, given: Container[str]) -> tuple[str, ...]:
-    """Returns SGLang's settings for adapters that are loaded at run time: their highest rank, and the modules that they
+    """Returns SGLang's settings for adapters that are loaded at runtime: their highest rank, and the modules that they
     change."""
     if not launch.adapters:
         return ()
@@ -264,12 +264,12 @@ def _sglang_adapters(launch: Launch, given: Container[str]) -> tuple[str, ...]:
 
 
 GENERATES = "/health_generate"
-"""Answers 200 when a token has been generated."""
+"""Path that returns 200 once a token has been generated."""
 
 
 ROUTER = "llamacpp-router"
 MODELS = "/models"
-"""Where llama.cpp finds the models that it loads as requests ask for them: a volume of the user's."""
+"""Mount path, on a volume of the user, of the models that llama.cpp loads on demand."""
 
 
 def _router_args(launch: Launch) -> tuple[str, ...]:
@@ -291,7 +291,7 @@ OWN: tuple[Engine, ...] = (
     replace(VLLM, command=("vllm", "serve"), args=_vllm_args, owned=_vllm_owned, flags=VLLM_FLAGS),
     replace(SGLANG, args=_sglang_args, owned=_address, flags=SGLANG_FLAGS, probes=_sglang_probes()),
 )
-"""The engines that LLMKube runs otherwise than their modules say."""
+"""Engines that LLMKube runs differently from their modules' definition."""
 ENGINES: Mapping[str, Engine] = {
     runtime: next((engine for engine in OWN if engine.name == runtime), None) or engines.ENGINES[runtime]
     for runtime in get_args(Runtime)
@@ -301,14 +301,15 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def scaling_metric(engine: Engine) -> str:
-    """Returns the metric for a HorizontalPodAutoscaler if the service names none: llama.cpp's metric for an engine that
-    has none, as upstream."""
+    """Returns the metric for a HorizontalPodAutoscaler if the service names none. For engines without metrics it is
+    llama.cpp's, as in the original."""
     metrics = engine.metrics or Metrics()
     return metrics.scaled_by or metrics.running or "llamacpp:requests_processing"
 
 
 EVERY_ADDRESS = {"llamacpp": "::", ROUTER: "::", "vllm": "::", "tgi": "::"}
-"""Runtime -> what it listens on where ``bindAddress`` says nothing. On ``::`` they take requests by IPv4 as well, but
-for SGLang: uvicorn, which binds its socket, takes IPv6 alone there."""
+"""Runtime -> address to listen on if ``bindAddress`` is not set. On ``::`` they also accept IPv4, except for SGLang:
+its server uvicorn then only accepts IPv6."""
 IMPLIED_MODE = frozenset({"sglang"})
-"""Runtimes that are told of a mode that ``extraArgs`` or ``endpoint.path`` imply; the others of ``spec.mode`` alone."""
+"""Runtimes whose mode also follows from ``extraArgs`` or ``endpoint.path``; for the others only ``spec.mode``
+counts."""

@@ -1,4 +1,4 @@
-"""The condition FieldsUsed, which lists fields that are set and have no effect. Pure."""
+"""The condition FieldsUsed, which lists fields that are set but have no effect. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slipway.kube.schemas.conditions import Condition
 
 
 def fields_used(unused: Mapping[str, str]) -> Condition:
-    """``unused``: field that is set -> why it has no effect."""
+    """Builds the condition. ``unused``: field -> why it has no effect."""
     if unused:
         idle = ", ".join(f"{field} ({why})" for field, why in unused.items())
         return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {idle}.")

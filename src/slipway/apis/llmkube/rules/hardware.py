@@ -17,13 +17,13 @@ from slipway.serving.contract.api import InvalidSpecError
 
 RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/i915"}
 RENDER_NODES = "devic.es/dri-render"
-"""AMD GPUs by way of their device files, which several programs of a node can share."""
+"""AMD GPUs by their device files, which several programs of a node can share."""
 PARTITION = "nvidia.com/mig-"
 PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb")
 GPU_MEMORY = "nvidia.com/gpu.memory"
-"""Label of nodes with the MiB of each of their GPUs, as NVIDIA's feature discovery writes it."""
+"""Label of nodes with the memory of each of their GPUs in MiB, set by NVIDIA's feature discovery."""
 NOMINAL = 0.9
-"""Of the memory that a GPU is sold with, its driver shows a little less."""
+"""A driver reports slightly less memory than a GPU's nominal size."""
 
 
 class Accelerators(msgspec.Struct, frozen=True):
@@ -31,13 +31,13 @@ class Accelerators(msgspec.Struct, frozen=True):
 
     count: int
     resource: str
-    """What a pod asks for, whatever the count is."""
+    """The resource that a pod requests, whatever the count."""
     toleration_key: str
     backend: str
-    """What the program computes with: ``cuda``, ``rocm``, ``vulkan``, ``intel``; empty where no GPUs are meant."""
+    """API used for computing: ``cuda``, ``rocm``, ``vulkan`` or ``intel``; empty: no GPUs."""
     vendor: Vendor
     claims: tuple[Object, ...] = ()
-    """Of devices, in place of a resource, as a pod has them."""
+    """Device claims instead of a resource, in a pod's format."""
 
     @property
     def limits(self) -> Object:
@@ -52,8 +52,8 @@ class Accelerators(msgspec.Struct, frozen=True):
 
 
 def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators:
-    """The Model's count takes precedence over the service's. ``enabled`` without a count requests no GPU, except for a
-    program that can use those that the pod gets otherwise."""
+    """Returns the GPUs of a service. The Model's count takes precedence over the service's. ``enabled`` without a count
+    requests no GPU, except for programs that can use GPUs that the pod gets in another way."""
     gpu, vendor, sharing = hardware.gpu, vendor_of(hardware), spec.resources.gpu_sharing
     part = f"{PARTITION}{sharing.profile}" if sharing.mode == "partitioned" else ""
     backend, resource_name = _backend(hardware, vendor), part or resource(hardware)
@@ -61,7 +61,7 @@ def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators
     return Accelerators(
         count=count,
         resource=resource_name,
-        # What taints the nodes of claimed devices have, nobody knows but the author.
+        # Only the author knows the taints of nodes with claimed devices.
         toleration_key=gpu.toleration_key or ("" if gpu.resource_claims else resource_name),
         backend=backend if count or gpu.enabled else "",
         vendor=vendor,
@@ -70,8 +70,8 @@ def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators
 
 
 def gpus_of(pod: Object, claimed: int) -> int:
-    """Returns the GPUs that a pod with this spec holds: its largest request for an extended resource. ``claimed``:
-    those of a pod with claims of devices, which have no number."""
+    """Returns the GPUs that a pod with this spec holds: its largest request for an extended resource. ``claimed``: the
+    number for a pod with device claims, which do not show it."""
     sums: dict[str, int] = {}
     for container in pod.get("containers") or ():
         for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
@@ -91,7 +91,7 @@ def _whole(text: object) -> int:
 
 def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: Mapping[str, str]) -> str:
     """Returns why a GPU cannot be shared as the service requests; empty: it can. ``shared_nodes``: labels of the nodes
-    that the operator reserves for that."""
+    that the operator reserves for sharing."""
     gpu, sharing = hardware.gpu, spec.resources.gpu_sharing
     if sharing.mode == "exclusive":
         return ""
@@ -109,13 +109,13 @@ def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: 
 def resource(hardware: Hardware) -> str:
     """Returns the resource that a pod requests to get GPUs."""
     gpu, vendor = hardware.gpu, vendor_of(hardware)
-    # A resource that is shared has no vendor's name.
+    # A shared resource does not have the vendor's name.
     shared = gpu.runtime or hardware.accelerator == "vulkan"
     return gpu.resource_name or (RENDER_NODES if vendor == "amd" and shared else RESOURCES[vendor])
 
 
 def vendor_of(hardware: Hardware) -> Vendor:
-    """Returns the vendor. An accelerator that only one vendor has is more specific than the vendor field, which has a
+    """Returns the vendor. An accelerator that implies a vendor takes precedence over the vendor field, which has a
     default."""
     if hardware.accelerator == "rocm":
         return "amd"
@@ -131,7 +131,7 @@ def _backend(hardware: Hardware, vendor: Vendor) -> str:
 
 
 def _amd(gpu: Gpu) -> str:
-    """Vulkan needs device files under their own name, which ROCm's plugin does not provide."""
+    """Returns AMD's resource. Vulkan needs device files under their own name, which ROCm's plugin does not provide."""
     return "vulkan" if "render" in gpu.resource_name else "rocm"
 
 
@@ -149,7 +149,8 @@ def affinity(spec: InferenceServiceSpec, gpus: Accelerators) -> Object:
 
 
 def _bytes(quantity: str) -> Fraction:
-    """Raises InvalidSpecError: the definition's pattern lets exponents pass that are beyond all memory."""
+    """Parses a quantity. Raises InvalidSpecError, because the definition's pattern accepts exponents beyond any
+    memory."""
     try:
         return amount(quantity)
     except ValueError as error:

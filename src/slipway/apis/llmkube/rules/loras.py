@@ -1,6 +1,6 @@
-"""LoRAs: which LoRAAdapters a service's engine loads, and why it does not load the others. Pure.
+"""LoRAs: the LoRAAdapters that a service's engine loads, and why it does not load the others. Pure.
 
-Services use this for their pods and adapters for their status, so that both agree.
+Both services (for their pods) and adapters (for their status) use this, so they agree.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from slipway.serving.wire import agent
 from slipway.serving.wire.agent import IN_PLACE, Adapter, AdapterSet
 
 OF_SERVICE, OF_NAME = "service", "name"
-"""Indexes of LoRAAdapters: the service that they name, and that with their name at its engine."""
+"""Indexes of LoRAAdapters: the service that they name, and the service with their name in its engine."""
 RUNTIMES = ("sglang", "vllm")
-"""Those whose engines load adapters while they run."""
+"""Runtimes whose engines load adapters at runtime."""
 ENABLED = "--enable-lora"
 LONGEST_PATH = 1024
 PLAIN_PATH = re.compile(r"(/[^/\x00-\x1f\x7f]+)+/?")
@@ -30,14 +30,14 @@ LABEL_END = re.compile(r"[A-Za-z0-9]\Z")
 
 
 class Lora(msgspec.Struct, frozen=True):
-    """An adapter that a service has its engine load."""
+    """An adapter that a service's engine loads."""
 
     name: str
     path: str
 
 
 def by_service(resource: Object) -> Iterable[str]:
-    """Index function for :data:`OF_SERVICE`; nothing for an adapter that names a service of another namespace."""
+    """Index function for :data:`OF_SERVICE`; empty for an adapter that names a service of another namespace."""
     named, own = resource["spec"]["inferenceServiceRef"], key(resource).namespace
     return (_place(own, named["name"]),) if named.get("namespace", own) in ("", own) else ()
 
@@ -48,7 +48,7 @@ def by_name(resource: Object) -> Iterable[str]:
 
 
 def of_service(world: World, service: Object) -> tuple[Lora, ...]:
-    """The adapters that a service's engine is to load, by name."""
+    """Returns the adapters that a service's engine should load, sorted by name."""
     oldest: dict[str, Object] = {}
     for one in sorted(world.list(KIND, OF_SERVICE, _place(*key(service))), key=_age):
         if not deleting(one):
@@ -66,8 +66,8 @@ def parse_adapter(resource: Object) -> LoRAAdapterSpec:
 
 
 def check(world: World, resource: Object, service: Object | None) -> LoRAAdapterSpec:
-    """Returns the adapter. ``service``: the one that it names, if it exists. Raises InvalidSpecError, with the reason,
-    if that does not load it."""
+    """Checks an adapter. ``service``: the one that it names, if it exists. Returns its spec. Raises InvalidSpecError,
+    with the reason, if the service does not load it."""
     fault = _fault(world, resource, service)
     if fault:
         raise fault
@@ -102,7 +102,8 @@ def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpe
 
 
 def _taken(world: World, resource: Object, service: Object, spec: LoRAAdapterSpec) -> InvalidSpecError | None:
-    """The oldest adapter has the name, unless the engine starts with it."""
+    """Returns an error if another adapter has the name: the oldest one gets it, unless the engine starts with that
+    name."""
     if spec.name in started_with(service["spec"]):
         text = f"The engine of {key(service).name} already starts with an adapter {spec.name} (sglangConfig)."
         return InvalidSpecError("AdapterNameTaken", text)
@@ -119,7 +120,7 @@ def _age(resource: Object) -> tuple[int, str]:
 
 
 def started_with(spec: Object) -> frozenset[str]:
-    """Names of the adapters that SGLang has from its start, of a service's spec as it is written."""
+    """Returns the names of the adapters that SGLang loads at startup, from a service's raw spec."""
     if spec.get("runtime") != "sglang":
         return frozenset()
     try:
@@ -139,8 +140,8 @@ def runtime_of(service: Object) -> str:
 
 
 def has_adapter_loader(runtime: str, loras: Iterable[Lora], arguments: Iterable[str]) -> bool:
-    """Whether the pods have a loader for adapters: there are adapters, or the engine is started with adapters
-    enabled."""
+    """Whether the pods have a loader for adapters: there are adapters, or the engine is started with adapter
+    support."""
     return runtime in RUNTIMES and (any(loras) or ENABLED in given_flags(tuple(arguments)))
 
 
@@ -150,7 +151,7 @@ def public_name(service: str, lora: str) -> str:
 
 
 def adapters(service: str, runtime: str, loras: Iterable[Lora], container: str) -> AdapterSet:
-    """Returns the adapters for the loaders. vLLM knows an adapter by the whole ID, SGLang by the part after the
+    """Returns the adapters for the loaders. In vLLM an adapter's name is the whole ID, in SGLang the part after the
     colon."""
     prefix = public_name(service, "") if runtime == "vllm" else ""
     members = tuple(Adapter(f"{prefix}{one.name}", f"{IN_PLACE}{one.path}") for one in loras)
@@ -163,7 +164,7 @@ def selector(lora: str) -> dict[str, str]:
 
 
 def rivals_of(change: Change, listers: Listers) -> Iterable[Object]:
-    """The other adapters of a service and name that an adapter has or had."""
+    """Returns the other adapters with the same service and name that an adapter has or had."""
     places = {place for state in change[:2] if state for place in by_name(state)}
     return [one for place in places for one in listers.list(KIND, OF_NAME, place) if key(one) != change.key]
 

@@ -20,24 +20,24 @@ from slipway.serving.contract.api import InvalidSpecError, Listers
 from slipway.spelling import did_you_mean
 
 MEMBERS = "members"
-"""Index of ModelPools: ``namespace/name`` of each service that one names."""
+"""Index of ModelPools: ``namespace/name`` of each service that a pool names."""
 MEMBER_PODS = "member-pods"
-"""The same with the label of the services' pods, which is shorter than a long name."""
+"""The same, but with the pod label of the services, which is shorter than a long name."""
 GRANTED = "SlotGranted"
 """Condition of a member: whether it has the slot."""
 ALLOCATED = "SlotAllocated"
 """Condition of a ModelPool: whether a member has the slot."""
 UNDECIDED = "PoolUndecided"
 ABLE = frozenset({"Granted", "Asleep", UNDECIDED})
-"""Reasons of SlotGranted of services that run with the slot."""
+"""Reasons of SlotGranted for services that run if they have the slot."""
 PASSED_THROUGH = ABLE | {"SwitchedOff"}
-"""Reasons of SlotGranted that members go through in normal operation."""
+"""Reasons of SlotGranted in normal operation, which cause no Events."""
 MOST_SECONDS = 86400
 IN_POOL = "a member of a ModelPool has one replica while it has the slot"
 
 
 class Membership(NamedTuple):
-    """The consequences of a pool for a service."""
+    """The effects of a pool on a service."""
 
     pool: str
     """Name of the pool."""
@@ -61,13 +61,14 @@ def by_member_pods(pool: Object) -> Iterable[str]:
 
 
 def member_names(pool: Object) -> tuple[str, ...]:
-    """The services that a pool names, each once."""
+    """Returns the services that a pool names, each once."""
     names = (str(member["inferenceServiceRef"].get("name", "")) for member in pool["spec"].get("members") or ())
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def pool_of(listers: Listers, service: Key) -> Object | None:
-    """The pool that a service belongs to: the oldest that names it. The cost does not grow with the other pools."""
+    """Returns the pool of a service: the oldest one that names it. The cost does not depend on the number of other
+    pools."""
     return next(iter(listers.oldest(KIND, MEMBERS, str(service), 1)), None)
 
 
@@ -89,7 +90,7 @@ def decided(pool: Object) -> bool:
 
 
 def slot_of(pool: Object) -> Slot:
-    """The slot in the pool's status."""
+    """Returns the slot in the pool's status."""
     status = pool.get("status") or {}
     since = status.get("residentSince")
     return Slot(
@@ -142,7 +143,7 @@ def is_valid(pool: Object) -> bool:
 
 
 def budget(spec: ModelPoolSpec) -> float:
-    """Seconds that requests wait for a member. Raises InvalidSpecError."""
+    """Returns the seconds that requests wait for a member. Raises InvalidSpecError."""
     try:
         seconds = parse_duration(spec.swap_budget)
     except ValueError as error:
@@ -154,7 +155,7 @@ def budget(spec: ModelPoolSpec) -> float:
 
 
 def _wait_seconds(pool: Object) -> int:
-    """The same for a pool that may be invalid. 0: as for any other model."""
+    """Returns the same for a pool that may be invalid. 0: the limit of any other model."""
     try:
         return int(budget(parse_pool(pool)))
     except InvalidSpecError:

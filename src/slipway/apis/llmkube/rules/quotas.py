@@ -1,16 +1,16 @@
-"""Quotas: which services may have GPUs now, and which wait until others have left some. Pure.
+"""Quotas: which services may have GPUs now, and which wait until others release some. Pure.
 
-What a service has, it has by the word of its own status, which nobody but the controller writes: ``gpus`` that it was
-granted, ``reserved`` ones that it is about to get, and ``wanted`` ones. Sums are read from an index with a place for
-each binary digit, so that they cost the same however many services there are.
+A service's share is defined by its own status, which only the controller can write: ``gpus`` that are granted,
+``reserved`` ones that it is about to get, and ``wanted`` ones. Sums are computed from an index with an entry for each
+binary digit, so their cost does not depend on the number of services.
 
-Several workers decide at once, each by what the caches show. So a service first reserves what it takes in its status.
-When it sees that in the cache and the sum still fits, it writes that it has it, and when it sees that, it starts. All
-workers have the same cache, in which one of two reservations comes second: whoever made that one sees both. Where they
-are too many, the first of the queue keeps its own and waits for the others to step back. The queue is in order of
-priority, of equals the oldest first, and nobody is passed over by one that needs less.
+Several workers decide concurrently, each with its view of the caches. So a service first reserves GPUs in its status.
+Once the reservation is visible in the cache and the sum still fits, they are granted in the status, and once that is
+visible, the service starts. All workers share one cache, in which one of two reservations comes second: the service
+that made it sees both. If there are too many, the first in the queue keeps its reservation and waits for the others to
+give theirs up. The queue is sorted by priority, then by age, and services that need fewer GPUs do not overtake others.
 
-Whoever can never get what it wants, or cannot start for another reason, has no place in the queue.
+A service that can never get what it requests, or cannot start for another reason, is not in the queue.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from slipway.serving.routing.selector import KEY, VALUE, Requirement, chosen
 
 NAMESPACES = metadata_of(NAMESPACE)
 COVERS = "covers"
-"""Index of GPUQuotas: the namespace that one is for; empty for those that choose by labels."""
+"""Index of GPUQuotas: the namespace that a quota covers; empty for quotas that select by labels."""
 TAKEN, WAITING, DENIED, RESERVED = "taken", "waiting", "denied", "reserved"
-"""Indexes of InferenceServices: binary digits of what each takes of its quotas; the quotas under which it is not
-granted all that it wants; those of them that have set nothing aside for it, and those that have set something aside."""
+"""Indexes of InferenceServices: the binary digits of their usage in each quota; the quotas that have not granted
+everything; those among them without a reservation for the service; and those with one."""
 DIGITS = 16
-"""Of what one service may take: 8 GPUs of 100 replicas need ten."""
+"""Number of binary digits for the usage of one service: 8 GPUs of 100 replicas need ten."""
 PRIORITY_TOO_LOW = "PriorityTooLow"
 OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``status.quota`` of a service."""
+    """The field ``status.quota`` of a service."""
 
     names: tuple[str, ...] = ()
-    """The quotas, ``namespace/name``."""
+    """Names of the quotas, ``namespace/name``."""
     gpus: int = 0
-    """That it has."""
+    """GPUs that it has."""
     reserved: int = 0
-    """That it gets, unless it turns out that there are none left."""
+    """GPUs that it will get, unless there turn out to be too few."""
     wanted: int = 0
-    """That it is to have; more than ``gpus`` while it stands in the queue."""
+    """GPUs that it requests; more than ``gpus`` while it is in the queue."""
 
     @property
     def taken(self) -> int:
@@ -60,9 +60,9 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether a service may have the GPUs that it requests."""
 
     record: Record
-    """To be written into its status."""
+    """The record to write to its status."""
     waits: tuple[str, str] | None = None
-    """Reason and message."""
+    """Reason and message, if it must wait."""
 
 
 class InvalidSelectorError(ValueError):
@@ -70,8 +70,7 @@ class InvalidSelectorError(ValueError):
 
 
 def record_of(service: Object) -> Record:
-    """Returns the record in a service's status; an empty one if it is missing, or not one that the controller
-    writes."""
+    """Returns the record in a service's status; an empty one if it is missing or was not written by the controller."""
     try:
         return msgspec.convert((service.get("status") or {}).get("quota") or {}, Record)
     except msgspec.ValidationError:
@@ -111,19 +110,19 @@ def by_namespace_ref(quota: Object) -> Iterable[str]:
 
 
 def used(listers: Listers, quota: str) -> int:
-    """GPUs that services have of a quota, ``namespace/name``, or are about to get."""
+    """Returns the GPUs that services have of a quota, ``namespace/name``, or are about to get."""
     return sum(listers.count(INFERENCE_SERVICE, TAKEN, _digit(quota, digit)) << digit for digit in range(DIGITS))
 
 
 def covering(listers: Listers, namespace: str) -> list[Object]:
-    """The quotas that a namespace is under, in order of their names."""
+    """Returns the quotas that cover a namespace, sorted by name."""
     named = listers.list(KIND, COVERS, namespace) if namespace else ()
     by_labels = [one for one in listers.list(KIND, COVERS, "") if covers(listers, one, namespace)]
     return sorted([*named, *by_labels], key=key)
 
 
 def covers(listers: Listers, quota: Object, namespace: str) -> bool:
-    """Whether a quota that chooses by labels is for a namespace."""
+    """Whether a quota that selects by labels covers a namespace."""
     resource = listers.get(NAMESPACES, Key("", namespace))
     try:
         return resource is not None and chosen(requirements(quota), labels(resource))
@@ -132,7 +131,7 @@ def covers(listers: Listers, quota: Object, namespace: str) -> bool:
 
 
 def requirements(quota: Object) -> Sequence[Requirement]:
-    """Of the namespaces. Raises InvalidSelectorError."""
+    """Returns the quota's requirements for namespaces. Raises InvalidSelectorError."""
     if not list(by_namespace_ref(quota)):
         raise InvalidSelectorError("it selects no namespace")
     try:
@@ -153,8 +152,8 @@ def requirements(quota: Object) -> Sequence[Requirement]:
 
 
 def count_granted(service: Object, running: int) -> int:
-    """Returns the GPUs that a service may use without a new decision. ``running``: those that its pods hold, which
-    count for a service that is older than the quota."""
+    """Returns the GPUs that a service may use without a new decision. ``running``: the GPUs that its pods hold, which
+    count if the service is older than the quota."""
     before = record_of(service)
     return before.gpus if before.names else running
 
@@ -167,8 +166,9 @@ def record_while_blocked(world: World, running: int) -> Record:
 
 
 def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool = False) -> Verdict:
-    """Decides whether a service, which could start otherwise, may have ``gpus``. ``running``: see
-    :func:`count_granted`; ``priority``: its number; ``starts``: whether it gets its first pods, if it needs no GPUs."""
+    """Decides whether a service, which is otherwise able to start, may have ``gpus``. ``running``: see
+    :func:`count_granted`; ``priority``: as a number; ``starts``: whether it gets its first pods, if it needs no
+    GPUs."""
     service, listers = world.resource, world.listers
     covered = _quotas(world)
     if not covered:
@@ -184,7 +184,7 @@ def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool 
         lost = next((one for one in over if not _holds(listers, one, service, priority)), None)
         if lost:
             return Verdict(record, _exceeded(listers, lost, gpus))
-        # Only what is written down starts, as the news of others may come until then.
+        # Start only after the reservation is recorded, because others may appear in the cache until then.
         return _set_aside(record) if over else _set_aside(msgspec.structs.replace(record, gpus=gpus))
     full = next((one for one in covered if not _fits(listers, one, service, record, before, priority)), None)
     if full:
@@ -193,7 +193,7 @@ def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool 
 
 
 def _quotas(world: World) -> list[Object]:
-    """Those that the service is under."""
+    """Returns the quotas that cover the service."""
     return [one for one in covering(world.listers, key(world.resource).namespace) if not deleting(one)]
 
 
@@ -207,7 +207,7 @@ def _set_aside(record: Record) -> Verdict:
 
 
 def _holds(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
-    """Whether a reservation fits once those behind it in the queue have given back theirs."""
+    """Whether a reservation fits once those behind it in the queue have been given up."""
     name, own = str(key(quota)), place(service, priority)
     behind = (other for other, at in _queue(listers, name, RESERVED) if key(other) != key(service) and at > own)
     return used(listers, name) - sum(record_of(other).reserved for other in behind) <= _limit(quota)
@@ -231,7 +231,7 @@ def _too_small(quotas: Iterable[Object], gpus: int) -> tuple[str, str] | None:
 
 
 def _fits(listers: Listers, quota: Object, service: Object, record: Record, before: Record, priority: int) -> bool:
-    """Whether there is room for a service's further request, and for all that wait before it."""
+    """Whether there is room for a service's further request, and for all requests before it in the queue."""
     name, own = str(key(quota)), place(service, priority)
     taken = before.taken if name in before.names else 0
     room = _limit(quota) - used(listers, name) + taken - record.wanted
@@ -267,12 +267,12 @@ def _digit(quota: str, digit: int) -> str:
     return f"{quota}:{digit}"
 
 
-# Who is looked at again
+# Services to check again
 
 
 def next_in(listers: Listers, quota: str) -> list[Key]:
-    """Returns those of the services waiting for a quota that may have their turn: from the first on as many as fit.
-    Services with a reservation are always included: they may have to step back."""
+    """Returns the services whose turn may have come: as many from the head of the quota's queue as fit. Services with a
+    reservation are always included, because they may have to give it up."""
     namespace, _slash, name = quota.partition("/")
     gpu_quota = listers.get(KIND, Key(namespace, name))
     if gpu_quota is None:
@@ -312,8 +312,7 @@ def _moved(change: Change, before: Record, now: Record) -> bool:
 
 
 def quotas_of(change: Change, _listers: Listers) -> Iterable[Key]:
-    """Returns the quotas of which a service takes another number since this change, or for which it began or ceased to
-    wait."""
+    """Returns the quotas whose usage by a service has changed, or for which it has begun or stopped waiting."""
     before, now = _records(change)
     if before == now:
         return ()

@@ -19,7 +19,7 @@ class Axis(NamedTuple):
 
     flags: tuple[str, ...]
     field: str = ""
-    """Of the spec; empty: there is none."""
+    """Field of the spec; empty: none."""
 
 
 TENSOR = "tensor_parallel_size"
@@ -36,13 +36,13 @@ AXES: Mapping[str, Sequence[Axis]] = {
     ),
     "tgi": (Axis(("--num-shard",)),),
 }
-"""Runtime -> the kinds that it multiplies, tensor parallelism first."""
+"""Runtime -> the kinds of parallelism that it multiplies, tensor parallelism first."""
 EXPERTS = Axis(("--ep-size", "--ep", "--expert-parallel-size"), "sglangConfig.expertParallelSize")
-"""Spread over the ranks of tensor parallelism."""
+"""Experts are distributed over the ranks of tensor parallelism."""
 WITHIN = {"--dp-size": "--enable-dp-attention"}
-"""Kind -> the flag by which its ranks are those of tensor parallelism."""
+"""Kind -> the flag that makes its ranks part of tensor parallelism."""
 PLACES = ("spec.vllmConfig.", "spec.sglangConfig.", "spec.extraArgs -")
-"""How the message of a fault begins."""
+"""Beginnings of the messages of faults."""
 ELSEWHERE = frozenset(
     (
         *("--nnodes", "-n", "--data-parallel-size-local", "-dpl", "--data-parallel-address", "-dpa"),
@@ -50,13 +50,13 @@ ELSEWHERE = frozenset(
         *("--data-parallel-hybrid-lb", "-dph", "--data-parallel-external-lb", "-dpe"),
     )
 )
-"""Flags by which some of the ranks are in other pods."""
+"""Flags with which some of the ranks are in other pods."""
 BACKENDS = frozenset(("--distributed-executor-backend", "--data-parallel-backend", "-dpb"))
 """Flags that put ranks in other pods if their value is ``ray``."""
 
 
 def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) -> str | None:
-    """Why an engine with this command line cannot start. ``extra``: the author's own part of it."""
+    """Returns why an engine with this command line cannot start. ``extra``: the author's own arguments."""
     given = given_flags(args)
     if not gpus or given & ELSEWHERE or any(flag in BACKENDS and text == "ray" for flag, text in _pairs(args)):
         return None
@@ -72,8 +72,7 @@ def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) ->
 
 
 def tensor(runtime: str, launch: Launch) -> int:
-    """Returns the GPUs for tensor parallelism if the author sets none: those that the other kinds leave for each
-    other."""
+    """Returns the GPUs for tensor parallelism if the author sets none: the pod's GPUs divided by the other kinds."""
     given = given_flags(launch.extra_args)
     settings = {"sglang": {"--dp-size": launch.settings.get("data_parallel_size", 1)}}.get(runtime, {})
     others = (
@@ -83,7 +82,7 @@ def tensor(runtime: str, launch: Launch) -> int:
 
 
 def value(args: Sequence[str], flags: Sequence[str], usual: object = 1) -> int:
-    """Returns the value of the last of these flags; ``usual`` without one, 1 if it is not a positive number."""
+    """Returns the value of the last of these flags; ``usual`` if there is none, 1 if it is not a positive number."""
     for flag, given in reversed(list(_pairs(args))):
         if flag in flags:
             usual = given
@@ -109,6 +108,6 @@ def _axes(runtime: str, given: frozenset[str]) -> list[Axis]:
 
 
 def _name(axis: Axis, extra: Sequence[str]) -> str:
-    """Returns where an author finds it."""
+    """Returns the axis under the name that its author used."""
     own = next((flag for flag in axis.flags if flag in given_flags(extra)), "")
     return f"extraArgs {own}" if own or not axis.field else axis.field

@@ -19,10 +19,10 @@ from slipway.serving.pods.policies import priority_class
 
 WAITING = "WaitingForGPU"
 WAITS_FOR, RANKED, PRIORITY = "waits", "ranked", "priority"
-"""Indexes of InferenceServices that wait: the accelerator, the accelerator with their priority, and the priority."""
+"""Indexes of waiting InferenceServices: the accelerator, the accelerator with their priority, and the priority."""
 VALUES: dict[Priority, int] = {"critical": 1000000, "high": 100000, "normal": 10000, "low": 1000, "batch": 100}
 INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9._/-]*[A-Za-z0-9])")
-"""As the scheduler says that nodes have too little of something."""
+"""The scheduler's message for resources of which nodes have too little."""
 UNREACHABLE_VOLUME = re.compile(r"volume node affinity conflict")
 
 
@@ -31,8 +31,8 @@ def class_name(priority: Priority) -> str:
 
 
 def own_class(priority: Priority, *, preempts: bool) -> Object:
-    """Returns the cluster-wide PriorityClass of a priority, to create if it is missing. ``preempts``: whether its pods
-    may evict others, including those of other teams, as the original's do; batch never does."""
+    """Returns the cluster-scoped PriorityClass of a priority, to create if it is missing. ``preempts``: whether its
+    pods may evict others, including those of other teams, as in the original; batch never does."""
     text = f"InferenceServices with priority {priority}."
     return priority_class(class_name(priority), VALUES[priority], text, preempts=preempts and priority != "batch")
 
@@ -41,11 +41,11 @@ class Scheduling(msgspec.Struct, frozen=True):
     """Why the scheduler finds no node."""
 
     status: str
-    """One word: InsufficientGPU, InsufficientResources, UnbindableModelCache, or the scheduler's own."""
+    """The status: InsufficientGPU, InsufficientResources, UnbindableModelCache, or the scheduler's reason."""
     message: str
-    """The scheduler's."""
+    """The scheduler's message."""
     resource: str = ""
-    """The accelerator that is missing; empty: it is something else."""
+    """The missing accelerator; empty: something else is missing."""
 
 
 def scheduling_of_oldest(pods: Sequence[Object], resource: str) -> Scheduling | None:
@@ -65,7 +65,7 @@ def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
 
 
 def has_node(pod: Object) -> bool:
-    """Whether the scheduler has found one."""
+    """Whether the pod is scheduled."""
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(one["type"] == "PodScheduled" and one["status"] == "True" for one in conditions)
 
@@ -83,7 +83,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
     """The position of a service in a queue: smaller comes first."""
 
     precedence: int
-    """Its priority, negative."""
+    """Its negated priority."""
     created: int
     namespace: str
     name: str
@@ -94,7 +94,7 @@ def place(resource: Object, priority: int) -> Place:
 
 
 def position(world: World, priority: int, resource: str) -> int:
-    """Returns the service's position among all that wait for the same resource, from 1. The cost does not grow with
+    """Returns the service's position among all that wait for the same resource, from 1. The cost does not depend on
     their number."""
     listers, before = world.listers, 0
     service = listers.get(KIND, key(world.resource))
@@ -123,7 +123,7 @@ def enqueue_behind(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _queued(service: Object) -> dict[str, Place]:
-    """Returns its position among those that wait for a resource; None if it does not wait, or is being deleted."""
+    """Returns resource -> place in its queue; empty if the service does not wait, or is being deleted."""
     if deleting(service):
         return {}
     return {resource: place(service, priority_of(service)) for resource in by_resource(service)}

@@ -22,18 +22,18 @@ class ExplicitSetting(msgspec.Struct, frozen=True):
     """A field that the spec sets."""
 
     field: str
-    """``ropeScaling.factor``."""
+    """Path of the field, such as ``ropeScaling.factor``."""
     setting: str
     value: Value
 
 
 BLOCKS = {"vllm": "vllmConfig", "tgi": "tgiConfig", "sglang": "sglangConfig", "personaplex": "personaPlexConfig"}
-"""Runtime -> the field with what only it has."""
+"""Runtime -> the block of the spec that only this runtime uses."""
 SUPPORTED_SETTINGS = frozenset(row.name for engine in ENGINES.values() for row in engine.flags)
 ON_MACS = ("turboQuantBits", "hotCacheMaxSize", "pagedSSDCacheDir", "pagedSSDCacheMaxSize")
-"""Fields of oMLX, which no runtime of the cluster is."""
+"""Fields of oMLX, which is not a runtime of the cluster."""
 UNSET = (None, False, 0, "", (), "auto")
-"""Defaults that leave a matter to the engine."""
+"""Default values that leave the decision to the engine."""
 BEFORE = {
     "cache_type_custom_k": "cache_type_k",
     "cache_type_custom_v": "cache_type_v",
@@ -41,7 +41,7 @@ BEFORE = {
     "context_length": "context_size",
     "max_running_requests": "parallel_slots",
 }
-"""Field -> the one that it goes before, as both are one setting."""
+"""Field -> the field over which it takes precedence, because both set the same thing."""
 
 
 def explicit_settings(spec: InferenceServiceSpec) -> tuple[ExplicitSetting, ...]:
@@ -58,7 +58,7 @@ def explicit_settings(spec: InferenceServiceSpec) -> tuple[ExplicitSetting, ...]
 
 
 def overridden_fields(spec: InferenceServiceSpec) -> dict[str, str]:
-    """Field of every runtime -> the field of this runtime's own block that takes precedence."""
+    """Returns field of every runtime -> field of this runtime's own block that takes precedence."""
     settings = _index_by_setting(spec)
     pairs = [
         (settings[plain].field, settings[name].field)
@@ -69,7 +69,7 @@ def overridden_fields(spec: InferenceServiceSpec) -> dict[str, str]:
 
 
 def fields_of_other_runtimes(spec: InferenceServiceSpec, written: Object) -> tuple[str, ...]:
-    """Returns the fields that only another runtime has. ``written``: the unparsed spec of the resource."""
+    """Returns the set fields that belong to another runtime. ``written``: the raw spec of the resource."""
     fields = [block for runtime, block in BLOCKS.items() if runtime != spec.runtime and written.get(block)]
     if spec.args and spec.runtime != "generic":
         fields.append("args")
@@ -83,7 +83,8 @@ def fields_of_other_runtimes(spec: InferenceServiceSpec, written: Object) -> tup
 
 
 def adapters_of(config: SglangConfig) -> tuple[str, ...]:
-    """SGLang's LoRA adapters, each ``<name>=<path>`` or JSON. Of one name those with fields of their own count."""
+    """Returns SGLang's LoRA adapters, each ``<name>=<path>`` or JSON. If two have the same name, the one with its own
+    fields counts."""
     named = {one.name: f"{one.name}={one.path}" for one in config.lora_adapters}
     others = (text for text in config.lora_modules if text.partition("=")[0] not in named)
     return (*others, *named.values())
@@ -94,7 +95,7 @@ def _index_by_setting(spec: InferenceServiceSpec) -> dict[str, ExplicitSetting]:
 
 
 def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> Iterator[ExplicitSetting]:
-    """The fields of a part of the spec that are set. ``own``: the block of the runtime alone, at ``place``."""
+    """Yields the fields that are set in a part of the spec. ``own``: the block of only this runtime, at ``place``."""
     for field in _fields(type(part)):
         value, path, name = getattr(part, field.name), f"{place}{field.encode_name}", f"{prefix}{field.name}"
         if isinstance(value, msgspec.Struct):
@@ -107,5 +108,5 @@ def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> It
 
 @cache
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Cached, because msgspec evaluates the annotations of all fields in each call."""
+    """Returns a struct's fields. Cached, because msgspec evaluates all annotations at each call."""
     return msgspec.structs.fields(struct)

@@ -1,4 +1,4 @@
-"""Slots: which member of a ModelPool has the slot, and when it goes to another member. Pure.
+"""Slots: which member of a ModelPool has the slot, and when it passes to another member. Pure.
 
 At most one member has replicas. It keeps the slot until requests wait for another member. Then it leaves the slot as
 soon as it has been idle for a moment. If it keeps getting requests, it leaves after a turn, and only to members that
@@ -16,15 +16,18 @@ from collections.abc import Sequence
 import msgspec
 
 LEAST_SECONDS = 10.0
-"""How long a member that begins to answer keeps the slot at least: its waiting requests take a moment to arrive."""
+"""How long a member keeps the slot at least after it begins to answer, because its waiting requests take a moment to
+arrive."""
 IDLE_SECONDS = 2.0
-"""How long a member has no requests until it counts as idle: a client that sends one after another leaves gaps."""
+"""How long a member must be without requests to count as idle, because a client that sends one after another leaves
+gaps."""
 TURNS = 5
-"""Turns in a swap budget. A request that waits for one turn must also be able to wait while the model loads."""
+"""Number of turns in a swap budget. A request that waits for one turn must also be able to wait while the model
+loads."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of an InferenceService that decide."""
+    """The relevant fields of an InferenceService."""
 
     name: str
     able: bool = True
@@ -34,24 +37,24 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     busy: bool | None = None
     """Whether requests for it are in flight or waiting. None: not known yet."""
     since: float = 0.0
-    """Unix seconds since when ``busy`` has this value."""
+    """Unix time since which ``busy`` has had this value."""
     answers_since: float | None = None
-    """Unix seconds since when it answers. None: it does not."""
+    """Unix time since which it has answered. None: it does not answer."""
     silent_since: float = 0.0
-    """Unix seconds since when it does not answer, if it does not."""
+    """Unix time since which it has not answered, if it does not."""
     failed: bool = False
-    """Whether it cannot answer, and waiting does not help."""
+    """Whether it cannot answer, and waiting is useless."""
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """Holder of the slot."""
+    """The holder of the slot."""
 
     resident: str = ""
     """Name of the member that may have a replica if ``pending`` is empty."""
     pending: str = ""
     """Name of the member that gets the slot when no other member has pods. Until then no member may have replicas."""
     since: float = 0.0
-    """Unix seconds since when the resident has the slot."""
+    """Unix time since which the resident has had the slot."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -61,11 +64,12 @@ class Decision(msgspec.Struct, frozen=True):
     deferred: str = ""
     """Member whose requests wait until the resident is idle or its turn is over."""
     recheck_seconds: float | None = None
-    """Seconds until time alone may change the decision."""
+    """Seconds until the decision may change without an event."""
 
 
 def decide(slot: Slot, members: Sequence[Member], default: str, budget: float, now: float) -> Decision:
-    """``members``: in the order of the spec. ``default``: see ModelPoolSpec. ``budget``: seconds that requests wait."""
+    """Decides about the slot. ``members``: in the order of the spec. ``default``: see ModelPoolSpec. ``budget``: how
+    long requests wait, in seconds."""
     by_name = {member.name: member for member in members}
     resident = by_name.get(slot.resident)
     if slot.pending:
@@ -83,15 +87,15 @@ def decide(slot: Slot, members: Sequence[Member], default: str, budget: float, n
 
 
 def complete(slot: Slot, members: Sequence[Member], now: float) -> Decision:
-    """The slot of a pool whose spec is invalid: a pending swap continues, and no other one begins."""
+    """Returns the slot of a pool with an invalid spec: a pending swap continues, but no other one begins."""
     return decide(slot, members, "", 0.0, now) if slot.pending else Decision(slot)
 
 
 def _continue(
     slot: Slot, members: Sequence[Member], target: Member | None, resident: Member | None, now: float
 ) -> Slot:
-    """A pending swap, one step further if possible. If its target cannot start, another member becomes the target. If
-    there is none, the resident keeps the slot."""
+    """Continues a pending swap if possible. If its target cannot start, another member becomes the target. If there is
+    none, the resident keeps the slot."""
     if target is None or not target.able:
         target = _following(members, resident)
     if target is None or target is resident:
@@ -102,8 +106,7 @@ def _continue(
 
 
 def _allocate(members: Sequence[Member], default: str, now: float) -> Slot:
-    """A free slot goes to a member that already runs, otherwise to one with waiting requests, otherwise to the
-    default."""
+    """Gives a free slot to a member that is already running, or to one with waiting requests, or to the default."""
     able = [member for member in members if member.able]
     running = sorted((member for member in able if not member.stopped), key=lambda member: member.name != default)
     if running:
@@ -115,7 +118,7 @@ def _allocate(members: Sequence[Member], default: str, now: float) -> Slot:
 
 
 def _leaves_at(slot: Slot, resident: Member, waiting: Sequence[Member], budget: float) -> float:
-    """Unix seconds at which the resident leaves the slot to the waiting members."""
+    """Returns the Unix time at which the resident leaves the slot to the waiting members."""
     if resident.failed or not resident.able:
         return 0.0
     if resident.answers_since is None:
@@ -128,7 +131,7 @@ def _leaves_at(slot: Slot, resident: Member, waiting: Sequence[Member], budget: 
 
 
 def _following(members: Sequence[Member], resident: Member | None) -> Member | None:
-    """The first member after the resident with waiting requests, in the order of the spec and around its end."""
+    """Returns the next member with waiting requests after the resident, in the (circular) order of the spec."""
     start = members.index(resident) + 1 if resident else 0
     around = (*members[start:], *members[:start])
     return next((member for member in around if member is not resident and member.able and member.busy), None)

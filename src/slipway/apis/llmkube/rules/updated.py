@@ -14,15 +14,15 @@ from slipway.serving.contract.api import StatusResult
 def last_updated(before: Object, status: Object, types: Container[str], now: float) -> str:
     """Returns the time of a status's last change.
 
-    ``before``: the status that is written; ``types``: of the conditions that count, as others write theirs beside them;
-    ``now``: Unix seconds.
+    ``before``: the status to write; ``types``: the conditions that count, because other writers add their own; ``now``:
+    Unix seconds.
     """
     stamp = str(before.get("lastUpdated") or "")
     return stamp if stamp and _timeless(before, types) == _timeless(status, types) else timestamp(now)
 
 
 def stamped(result: StatusResult, resource: Object, types: Container[str], now: float) -> StatusResult:
-    """The status of ``resource`` with the field ``lastUpdated``."""
+    """Returns the status of ``resource`` with the field ``lastUpdated``."""
     stamp = last_updated(resource.get("status") or {}, result.status, types, now)
     return msgspec.structs.replace(result, status=result.status | {"lastUpdated": stamp})
 

@@ -1,4 +1,4 @@
-"""Autoscaling: an InferenceService's replicas, and Kubernetes' autoscaler for them. Pure."""
+"""Autoscaling: an InferenceService's replicas, and its HorizontalPodAutoscaler. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from slipway.serving.pods.policies import Target, autoscaler
 from slipway.serving.pods.server import ModelServer
 
 REQUESTS = "2"
-"""Of each replica on average, where the service says nothing."""
+"""Default target for requests per replica."""
 ACTIVE = "ScalingActive"
-"""The autoscaler's condition: whether it finds its metrics."""
+"""The autoscaler's condition: whether it can read its metrics."""
 
 
 def autoscaled(service: Service) -> bool:
@@ -28,7 +28,7 @@ def observed(world: World, name: str) -> Object:
 def replicas(world: World, service: Service, name: str) -> int | None:
     """Returns the replicas to set in the Deployment ``name``. None: the autoscaler has set them, and nothing else may.
 
-    Until it has, what there is stays: taking the number back would leave one replica.
+    Until it has, the current number stays: omitting the field would leave one replica.
     """
     bounds = service.spec.autoscaling
     if service.stopped:
@@ -45,7 +45,8 @@ def replicas(world: World, service: Service, name: str) -> int | None:
 
 
 def scaler(service: Service, server: ModelServer, most: int | None = None) -> Object:
-    """``most``: the current limit on replicas, whatever the service sets. Raises InvalidSpecError."""
+    """Builds the autoscaler. ``most``: the current limit on replicas, whatever the service sets. Raises
+    InvalidSpecError."""
     bounds = service.spec.autoscaling
     if bounds is None:
         raise ValueError("the service is not scaled")
@@ -58,7 +59,8 @@ def scaler(service: Service, server: ModelServer, most: int | None = None) -> Ob
 
 
 def _target(metric: Metric) -> Target:
-    """Raises InvalidSpecError: without a target the API server would refuse it, or take another one."""
+    """Returns the target. Raises InvalidSpecError: without a target the API server would reject the metric, or use
+    another one."""
     field = f"autoscaling.metrics: {metric.name}"
     if metric.type == "Pods":
         if not metric.target_average_value:

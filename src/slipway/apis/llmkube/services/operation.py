@@ -21,11 +21,11 @@ OBJECTIVE = Kind("pyrra.dev", "v1alpha1", "ServiceLevelObjective", "servicelevel
 INSTALLED_BY = "Pyrra, https://github.com/pyrra-dev/pyrra"
 KARPENTER = "karpenter.sh/do-not-disrupt"
 RECYCLED = "slipway.inference/recycled"
-"""Annotation of pods: those that started until then are older than they may get."""
+"""Annotation of pods: those that started until this time exceed their maximum age."""
 
 
 def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
-    """Of the pods."""
+    """Returns annotations for the pods."""
     disruption = service.spec.disruption
     kept = {KARPENTER: UNMOVED[KARPENTER]} if disruption and disruption.protect_always else {}
     until = _recycled_until(view, service)
@@ -33,8 +33,9 @@ def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
 
 
 def _recycled_until(view: ServiceView, service: Service) -> str:
-    """Returns the start of the youngest pod that is too old, once there was one: all older pods are replaced, as by
-    ``kubectl rollout restart``. It stays while none is too old, because a change would replace the pods as well."""
+    """Returns the start time of the youngest pod that is too old, once there has been one: all older pods are replaced,
+    as by ``kubectl rollout restart``. It stays the same while none is too old, because a change would replace the
+    pods."""
     metadata = view.deployment["spec"].get("template", {}).get("metadata", {}) if view.deployment else {}
     before = str((metadata.get("annotations") or {}).get(RECYCLED, ""))
     limit = service.spec.max_pod_lifetime_seconds
@@ -43,7 +44,7 @@ def _recycled_until(view: ServiceView, service: Service) -> str:
 
 
 def recycles_in(view: ServiceView, service: Service) -> float | None:
-    """Seconds until the next pod is too old."""
+    """Returns the seconds until the next pod is too old."""
     limit = service.spec.max_pod_lifetime_seconds
     remaining = [unix_time(start) + limit - view.world.now for start in _start_times(view)] if limit else []
     return min((seconds for seconds in remaining if seconds > 0), default=None)
@@ -55,8 +56,8 @@ def _start_times(view: ServiceView) -> Iterable[str]:
 
 
 def budget(view: ServiceView, service: Service, server: ModelServer, scale: Scale) -> tuple[Object, ...]:
-    """No pod is evicted while another one starts, unless the service allows it. If the operator disables budgets, only
-    services that request one get it."""
+    """Builds the disruption budget. No pod is evicted while another one is starting, unless the service allows it. If
+    the operator disables budgets, only services that request one get it."""
     settings, protected = view.world.settings, service.spec.eviction_protection
     budgets = disruption_budget(server, scale, settings, protected=protected)
     asks = service.spec.disruption or (Disruption() if settings.disruption_budgets else None)
@@ -67,8 +68,8 @@ def budget(view: ServiceView, service: Service, server: ModelServer, scale: Scal
 
 
 def _starts(view: ServiceView) -> bool:
-    """Whether some of the pods do not answer yet. A rollout that exceeds its deadline is no start: its pods must not
-    keep a node from being drained."""
+    """Whether some of the pods do not answer yet. A rollout that exceeds its deadline does not count, because its pods
+    must not block a node drain."""
     if view.deployment is None:
         return view.waits is None
     spec, status = (view.deployment.get(part) or {} for part in ("spec", "status"))
@@ -79,7 +80,7 @@ def _starts(view: ServiceView) -> bool:
 
 
 def objective(service: Service, server: ModelServer) -> tuple[Object, ...]:
-    """Returns the object from which Pyrra creates rules, with the labels that the role ``monitoring`` gives metrics."""
+    """Builds the object from which Pyrra creates rules, with the metric labels of the role ``monitoring``."""
     slo = service.spec.slo
     if slo is None or not measured(service, slo):
         return ()
@@ -114,7 +115,7 @@ def conditions(view: ServiceView, service: Service) -> list[Condition]:
 
 
 def _rollout(service: Service) -> Condition:
-    """Reports the pods that a rollout replaces."""
+    """Reports how a rollout replaces pods."""
     drain = service.engine.drain(service.settings.drain_seconds)
     if not _finishes(service):
         text = (
@@ -147,7 +148,7 @@ def _objective(view: ServiceView, service: Service, slo: Slo) -> Condition:
 
 
 def without_effect(service: Service) -> dict[str, str]:
-    """Field -> why it has no effect."""
+    """Returns field -> why it has no effect."""
     spec, sharing = service.spec, service.spec.resources.gpu_sharing
     patience, seconds = spec.max_pod_lifetime_idle_timeout_seconds, service.settings.drain_seconds
     unknown, limit = "it is unknown whether a pod is idle", f"a terminating pod has {seconds} seconds for its requests"

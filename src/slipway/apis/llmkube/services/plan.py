@@ -18,11 +18,11 @@ from slipway.serving.contract.api import Plan
 from slipway.serving.pods import network, workload
 
 BEFORE = "spec.initContainers["
-"""Where the containers stand that load weights, which are ours."""
+"""Path of the init containers that download weights, which are ours."""
 
 
 def plan(view: ServiceView) -> Plan:
-    """Raises InvalidSpecError."""
+    """Returns the children. Raises InvalidSpecError."""
     service, world = view.valid(), view.world
     if service.model.hardware.accelerator == METAL:
         return Plan(children=())
@@ -34,7 +34,7 @@ def plan(view: ServiceView) -> Plan:
     others = (*operation.budget(view, service, server, scale), *operation.objective(service, server))
     serving = (deployment,) if view.waits is None else _earlier(view, deployment)
     guards = network.ingress(server, world.settings, policed=world.has_foreign_policies)
-    # An autoscaler would complain of a Deployment that is not there yet.
+    # An autoscaler would report an error for a Deployment that does not exist yet.
     return Plan(
         children=(*guards, *bundle.dependencies, *serving, *(scaler if serving else ()), *others),
         pending=() if serving == (deployment,) else (deployment,),
@@ -44,7 +44,7 @@ def plan(view: ServiceView) -> Plan:
 
 
 def granted(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
-    """Images alone, as nothing else that the operator sets needs trust."""
+    """Grants only images, because no other operator setting needs trust."""
     service, privileges = view.valid(), freedoms((*plan.children, *plan.pending))
     own = (service.own_image, service.settings.loader_image)
     images = (one for one in privileges if one.setting == "image_prefixes")
@@ -52,16 +52,16 @@ def granted(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
 
 
 def _earlier(view: ServiceView, deployment: Object) -> tuple[Object, ...]:
-    """The Deployment that there is serves on while a Model is not ready, or not ready any more."""
+    """Keeps the existing Deployment while a Model is not ready, or no longer ready."""
     replicas, most = deployment["spec"].get("replicas"), view.most_replicas
-    # An autoscaler keeps within its bounds, but that it always has one replica.
+    # An autoscaler respects its bounds, but always keeps at least one replica.
     if most is not None and (replicas is not None or most == 0):
         replicas = min(replicas or 0, most)
     return (workload.keep_deployment(view.deployment, replicas),) if view.deployment else ()
 
 
 def _own_claim(view: ServiceView, service: Service) -> tuple[Object, ...]:
-    """A service's own claim is deleted with it, and never changed."""
+    """Returns a service's own claim, which is deleted with it and never changed."""
     if service.placed.way != "loader" or not own_claim(service.spec, service.settings):
         return ()
     name = names.own_claim(service.name)

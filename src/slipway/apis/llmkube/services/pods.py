@@ -44,22 +44,23 @@ POD_SECURITY: Object = {
     "fsGroup": names.GROUP_ID,
     "fsGroupChangePolicy": "OnRootMismatch",
 }
-"""The group is not given to each file of a cache at each start."""
+"""The group is not set on each file of a cache at each start."""
 START_SECONDS = 1800
 FIRST_FREE_PORT = 1024
-"""From which on every process may listen."""
+"""The first port on which any process may listen."""
 HISTORY = 10
 LOADER_VOLUME = "slipway-adapters"
-"""What no volume of the author's is likely to be called."""
+"""A name that no volume of an author is likely to have."""
 DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
 FEATURES = {"chat": "TextGeneration", "embedding": "TextEmbedding", "rerank": "Reranking"}
 OWN_LABELS = frozenset({"app", names.SERVICE_LABEL, names.MODEL_LABEL, names.RUNTIME_LABEL, MANAGED_BY})
-"""What all pods have, whatever ``podLabels`` says."""
+"""Labels of all pods, which ``podLabels`` cannot override."""
 SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def workload_name(service: str) -> str:
-    """Of the Deployment and all that belongs to it: the service's own, as far as it can be a label's value too."""
+    """Returns the name of the Deployment and everything that belongs to it: the service's own name, shortened to a
+    valid label value."""
     return label_value(service)
 
 
@@ -72,13 +73,14 @@ def service_name(service: str) -> str:
 
 
 def selector(service: str) -> dict[str, str]:
-    """The Model is not in it, so that a service can go over to another one."""
+    """Returns the selector. The Model is not in it, so that a service can switch to another one."""
     name = label_value(service)
     return {"app": name, names.SERVICE_LABEL: name}
 
 
 def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer:
-    """``annotations``: of the pods. Raises InvalidSpecError for invalid quantities, and without an image."""
+    """Builds the ModelServer. ``annotations``: of the pods. Raises InvalidSpecError for invalid quantities, or if there
+    is no image."""
     spec = service.spec
     own = selector(service.name)
     labels = {
@@ -149,13 +151,13 @@ def _own_security(service: Service, given: Object) -> Object:
 
 
 def _before(service: Service) -> tuple[Container, ...]:
-    """Loads the weights, if every pod does that itself."""
+    """Returns the init containers that download the weights, if every pod does that itself."""
     named = zip(("model-downloader", "draft-downloader"), _places(service), strict=False)
     return tuple(loader(place.loader, name, volume=place.volumes[0]) for name, place in named if place.loader)
 
 
 def _loader(service: Service) -> Container:
-    """Loads adapters into the engine. All of them are in the engine's container already."""
+    """Builds the container that loads adapters into the engine. All adapters are already in the engine's container."""
     container = Container(name=agent.CONTAINER, image=service.settings.loader_image)
     kind = "" if service.spec.runtime == "vllm" else service.spec.runtime
     size, key = service.settings.adapters.size, service.controller_key
@@ -168,7 +170,7 @@ def adapters(service: Service) -> AdapterSet:
 
 
 def image(service: Service) -> str:
-    """The user's, else the one that we have. Raises InvalidSpecError: NoImage."""
+    """Returns the image: the user's, or else the default. Raises InvalidSpecError: NoImage."""
     reference = service.spec.image or service.own_image
     if not reference:
         raise InvalidSpecError("NoImage", f"spec.image: the runtime {service.spec.runtime} has no default image")
@@ -176,7 +178,7 @@ def image(service: Service) -> str:
 
 
 def _env(service: Service) -> tuple[Object, ...]:
-    """The engine's own, a token for the hub, the user's; of one name the user's only."""
+    """Returns the variables: the engine's own, a token for the Hub, and the user's, which take precedence."""
     given = service.spec.env
     home = service.settings.home()
     own = (*variables({**home, **service.engine.env(service.launch)}), *_token(service))
@@ -184,8 +186,8 @@ def _env(service: Service) -> tuple[Object, ...]:
 
 
 def _token(service: Service) -> tuple[Object, ...]:
-    """Returns a token from the Secret that the service names, else the Model's, else the namespace's. A missing one of
-    the last two is not an error, as most repositories need none."""
+    """Returns a token from the Secret that the service names, or else from the Model's or the namespace's. If one of
+    the last two is missing, that is not an error, because most repositories need none."""
     spec, variable = service.spec, service.engine.token
     named = {
         "vllm": spec.vllm_config.hf_token_secret_ref,
@@ -201,7 +203,8 @@ def _token(service: Service) -> tuple[Object, ...]:
 
 
 def _resources(service: Service) -> Object:
-    """Memory is requested and not limited, as in the original: a model's need is not known precisely enough."""
+    """Returns the resources. Memory is requested but not limited, as in the original, because a model's need is not
+    known precisely enough."""
     resources = service.spec.resources
     memory = ("hostMemory", resources.host_memory) if resources.host_memory else ("memory", resources.memory)
     fields = {
@@ -233,12 +236,12 @@ def _volumes(service: Service) -> tuple[Object, ...]:
     pod_volumes = [volume for place in _places(service) for volume in place.volumes]
     pod_volumes += [volume for volume, _mount in _folders(service)]
     pod_volumes += [scratch(service.settings.adapters.size, LOADER_VOLUME)] if service.has_adapter_loader else []
-    # The target and its draft may lie on the same volume.
+    # The model and its draft may be on the same volume.
     return (*{volume["name"]: volume for volume in pod_volumes}.values(), *service.spec.extra_volumes)
 
 
 def _check_place(service: Service, volume: Object) -> None:
-    """Raises InvalidSpecError for a path of the node that the operator does not allow, or that pods could write to: a
+    """Raises InvalidSpecError for a node path that the operator does not allow, or that pods could write to: a symbolic
     link that they create there could lead readers anywhere on the node."""
     path = (volume.get("hostPath") or {}).get("path")
     if path is None:
@@ -258,7 +261,7 @@ def _mounts(service: Service) -> tuple[Mount, ...]:
 
 
 def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
-    """Returns the empty folders that the engine needs, without those at which the user mounts something."""
+    """Returns the empty directories that the engine needs, without those where the user mounts something."""
     engine, folders = service.engine, []
     if engine.shared_memory:
         folders.append((volumes.shared_memory(SHARED_MEMORY), Mount(SHARED_MEMORY, "/dev/shm")))  # noqa: S108
@@ -269,7 +272,8 @@ def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
 
 
 def _probes(service: Service) -> Probes:
-    """Returns the original's probes, with a startup check each second: a request may wait for this replica."""
+    """Returns the original's probes, with a startup check each second, because a request may be waiting for this
+    replica."""
     defaults = service.engine.probes
     return Probes(
         startup=Probe(path=defaults.startup.path, period=1, timeout=5, failures=START_SECONDS),
@@ -313,9 +317,10 @@ def _scheduling(service: Service) -> Object:
 
 
 def scale(world: World, service: Service) -> Scale:
-    """A GPU that the old pod holds is one that the new pod would wait for.
+    """Returns how replicas are replaced: if the pods hold GPUs, old pods are deleted first, because new ones would wait
+    for their GPUs.
 
-    The other way is always said in full: what the API server has filled in would stand in the way of this one.
+    The other strategy always sets all fields, because the API server's defaults would conflict with it.
     """
     history = service.spec.revision_history_limit
     spec, gpus = service.spec, service.accelerators.count > 0
@@ -330,7 +335,7 @@ def scale(world: World, service: Service) -> Scale:
 
 
 def address(service: Service, container: Container) -> ServiceSpec:
-    """``container``: that of the engine."""
+    """Builds the Service. ``container``: the engine's."""
     endpoint = service.endpoint
     route = Route(
         models=(service.name, *service.further_names),

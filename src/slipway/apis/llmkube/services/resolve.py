@@ -25,7 +25,7 @@ from slipway.spelling import unknown
 
 
 class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService that may not be valid, and its observed state."""
+    """An InferenceService, valid or not, and its observed state."""
 
     world: World
     service: Service | InvalidSpecError
@@ -37,7 +37,7 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_replicas(self) -> int | None:
-        """Most replicas of an existing Deployment while the service waits; None: no limit."""
+        """Maximum replicas of an existing Deployment while the service waits; None: unlimited."""
         if self.waits is None or not self.quota.names or self.deployment is None:
             return None
         each = _gpus_per_pod(self.deployment, self.service)
@@ -48,7 +48,7 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def running(self) -> int:
-        """GPUs that its pods hold."""
+        """Number of GPUs that its pods hold."""
         return _count_running_gpus(self.world, self.service)
 
     @property
@@ -73,7 +73,7 @@ def resolve(world: World) -> ServiceView:
     except InvalidSpecError as error:
         service = error
     view = ServiceView(world=world, service=service, deployment=deployment, waits=waits, quota=Record())
-    # A service that cannot start for another reason takes nothing from those that can.
+    # A service that cannot start for another reason must not take GPUs from those that can.
     if isinstance(service, InvalidSpecError):
         return msgspec.structs.replace(view, quota=view.quota_while_blocked)
     if waits:
@@ -87,7 +87,7 @@ def resolve(world: World) -> ServiceView:
 
 def _quota_while_waiting(view: ServiceView, service: Service) -> Record:
     """Returns the share of GPUQuotas while a Model is not ready and the existing Deployment continues to serve, with no
-    more replicas than the service sets. It gives back what neither of them needs."""
+    more replicas than the service sets. GPUs that neither of them needs are released."""
     record, each = view.quota_while_blocked, _gpus_per_pod(view.deployment, service)
     serving = min(_max_replicas(service), record.gpus // each) * each if each else 0
     gpus = max(min(record.gpus, _max_replicas(service) * _quota_gpus(service)), serving)
@@ -95,7 +95,7 @@ def _quota_while_waiting(view: ServiceView, service: Service) -> Record:
 
 
 def _max_replicas(service: Service) -> int:
-    """Returns the most replicas that the service can get."""
+    """Returns the maximum replicas that the service can get."""
     spec = service.spec
     if service.stopped or service.pool:
         return int(not service.stopped)
@@ -121,7 +121,8 @@ def _gpus_per_pod(deployment: Object | None, service: Service | InvalidSpecError
 
 
 def _count_running_gpus(world: World, service: Service | InvalidSpecError) -> int:
-    """Returns the GPUs of pods that have a node. Pods without one do not count, as any user can set many replicas."""
+    """Returns the GPUs of pods that have a node. Pods without one do not count, because any user can set many
+    replicas."""
     pods = (pod for pod in world.pods if has_node(pod) and not deleting(pod) and not ended(pod))
     return sum(gpus_of(pod.get("spec") or {}, _claimed_gpus(service)) for pod in pods)
 
@@ -131,7 +132,7 @@ def _claimed_gpus(service: Service | InvalidSpecError) -> int:
 
 
 def priority(world: World, service: Service) -> int | None:
-    """Returns the value of the pods' PriorityClass. None: the class does not exist."""
+    """Returns the value of the pods' PriorityClass. None if the class does not exist."""
     given = service.spec.priority_class_name
     if not given:
         return VALUES[service.spec.priority]
@@ -222,9 +223,9 @@ def _check_launch(service: Service) -> None:
 
 
 def find_obstacle(world: World, service: Service) -> tuple[str, str] | None:
-    """Returns reason and message while a Model that the service needs is not ready, and None if it can start.
+    """Returns reason and message while a Model that the service needs is not ready, or None if it can start.
 
-    A pod that loads its weights itself, or has them in its image, waits for no Model.
+    A pod that downloads its weights itself, or has them in its image, waits for no Model.
     """
     models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:

@@ -10,11 +10,11 @@ from slipway.kube.schemas.conditions import Condition
 from slipway.serving.contract.api import Rejection, World
 
 SPEC_VALID = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}
-"""Runtime -> the condition of its settings."""
+"""Runtime -> the condition about its settings."""
 
 
 def conditions(world: World, service: Service) -> list[Condition]:
-    """Of a valid service."""
+    """Returns the conditions of a valid service."""
     if service.spec.runtime == "vllm":
         return _vllm(world, service)
     if service.spec.runtime == "sglang" and world.resource["spec"].get("sglangConfig"):
@@ -23,7 +23,7 @@ def conditions(world: World, service: Service) -> list[Condition]:
 
 
 def invalid(spec: Object, rejection: Rejection | None) -> tuple[Condition, ...]:
-    """The runtime's own condition, if its settings are why the spec is refused."""
+    """Returns the runtime's own condition, if its settings are the reason for the rejection."""
     kind = SPEC_VALID.get(spec.get("runtime", ""))
     if kind and rejection and rejection.message.startswith(ranks.PLACES):
         return (Condition(kind, "False", rejection.reason, rejection.message),)

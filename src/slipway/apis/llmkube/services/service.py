@@ -39,14 +39,14 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     placed: Placement
     """The Model's weights."""
     draft: Placement | None
-    """The draft Model's weights, for speculative decoding; None: it is off, or there is no such Model."""
+    """The draft model's weights, for speculative decoding; None: it is off, or there is no such Model."""
     settings: Settings
     loras: tuple[Lora, ...] = ()
-    """The adapters that its engine loads at run time."""
+    """The adapters that its engine loads at runtime."""
     pool: Membership | None = None
     """Its membership in a ModelPool."""
     controller_key: str = ""
-    """See :class:`World`."""
+    """The controller's public key; see :class:`World`."""
 
     @property
     def name(self) -> str:
@@ -110,15 +110,15 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_image(self) -> str:
-        """The operator's image, else the engine's public one for the accelerator; empty: there is none."""
+        """The operator's image, or else the engine's public one for the accelerator; empty if there is none."""
         images, backend, engine = self.settings.images, self.accelerators.backend, self.engine
-        # The operator's image for CPUs would leave GPUs idle, without a message.
+        # The operator's CPU image would silently leave GPUs idle.
         plain = "" if backend and backend in engine.images else images.get(engine.name, "")
         return images.get(f"{engine.name}-{backend}") or plain or engine.image(backend)
 
     @property
     def renewal(self) -> Renewal:
-        """The author's arguments in the form that the image takes."""
+        """The author's arguments, adapted to the image."""
         own = self.spec.image or "".join(self.spec.command[:1])
         return self.engine.renewed(user_args(self.spec), author_image=own, image=self.own_image)
 
@@ -143,9 +143,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fault(self) -> str | None:
-        """Returns why its parts do not go together. Engines report that after minutes, or not at all."""
+        """Returns a contradiction within the spec. Engines report those only after minutes, or never."""
         spec, gpus = self.spec, self.accelerators
-        # The number of devices of a claim is unknown here.
+        # The number of devices in a claim is unknown here.
         count = 0 if gpus.claims else gpus.count
         if many := ranks.fault(spec.runtime, self.engine.args(self.launch), spec.extra_args, count):
             return many
@@ -180,7 +180,7 @@ def user_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
 
 
 def mode(spec: InferenceServiceSpec) -> str:
-    """Returns what the model does: the service's ``mode``, else that of its arguments, else that of its path."""
+    """Returns the task of the model: the service's ``mode``, or else that of its arguments, or of its path."""
     if spec.mode:
         return spec.mode
     given, path = given_flags(user_args(spec)), (spec.endpoint or Endpoint()).path.rstrip("/")

@@ -50,10 +50,10 @@ CONDITIONS = REPORTED | {
     "Suspended",
     "VLLMSpecValid",
 }
-"""Types of the conditions that InferenceServices have."""
+"""Types of the conditions of InferenceServices."""
 MODEL_FAILED = "ModelFailed"
 PASSED_THROUGH = pools.PASSED_THROUGH | {"ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"}
-"""Reasons that services go through on their way."""
+"""Intermediate reasons, which cause no Events."""
 OUT_OF_REACH = Rejection(
     "MetalOutOfReach",
     "The Model's accelerator is metal, a Mac outside of the cluster. Nothing is created for this service. Use"
@@ -65,14 +65,14 @@ class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
     """The state that the status reports, gathered once."""
 
     service: Service | None
-    """None: it cannot be read; ``rejection`` says why."""
+    """None: it is invalid; ``rejection`` has the reason."""
     rejection: Rejection | None
     deployment: Object | None
     diagnosis: Diagnosis
     scheduling: Scheduling | None
     pending: Pending | None
     adapters: tuple[Standing, ...]
-    """How far the LoRAAdapters are that the service loads."""
+    """The state of the LoRAAdapters that the service loads."""
 
 
 def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
@@ -81,7 +81,7 @@ def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
     metadata = resource["metadata"]
     served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
     ids = (metadata["name"], *(observed.service.further_names if observed.service else ()))
-    # Nothing is made for a service that a Mac computes, and so nothing is to be told of that.
+    # A service on a Mac has no objects in the cluster, so there is no route to report.
     route = () if observed.rejection is OUT_OF_REACH else (routed(served, ids, world.routed),)
     others = (*route, *_others(view, observed), *_at_gateway(observed, route))
     fetches = observed.service is not None and observed.service.placed.way == "engine"
@@ -121,7 +121,7 @@ def _gather_state(view: ServiceView, rejection: Rejection | None) -> ServiceStat
     resource = _accelerator(deployment)
     scheduling = scheduling_of_oldest(world.pods, resource)
     waits = None if permanent(rejection) else view.waits
-    # That accelerators are in use is no failure, however long it lasts.
+    # Accelerators that are in use are not a failure, however long that lasts.
     judged = [pod for pod in world.pods if not _queues(pod, resource)]
     diagnosis, pending = _diagnosis(world, judged, service, deployment), None
     if waits and waits[0] == MODEL_FAILED:
@@ -163,7 +163,7 @@ def _adapters(observed: ServiceState) -> Object:
 
 
 def _adapters_loaded(observed: ServiceState) -> Condition:
-    """Whether every replica has all of them. Each LoRAAdapter reports its own state."""
+    """Returns the condition: whether every replica has all adapters. Each LoRAAdapter reports its own state."""
     for one in observed.adapters:
         if one.phase == "Failed":
             return Condition("AdaptersLoaded", "False", "AdapterFailed", f"{one.adapter.name} {one.message}")
@@ -210,8 +210,8 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
 
 
 def _desired(world: World, observed: ServiceState) -> int:
-    """Desired replicas: the number in the Deployment, which an autoscaler may have set. A member of a pool without a
-    Deployment gets none, so that the others need not wait for it."""
+    """Returns the desired replicas: the number in the Deployment, which an autoscaler may have set. A member of a pool
+    without a Deployment gets none, so that the others need not wait for it."""
     resource, deployment = world.resource, observed.deployment
     uncreated = observed.service is None or observed.service.stopped or observed.rejection is OUT_OF_REACH
     if deployment is None and uncreated and pool_of(world):
@@ -245,7 +245,7 @@ def _of_service(world: World, observed: ServiceState) -> Object:
     if scheduling:
         fields |= {"schedulingStatus": scheduling.status, "schedulingMessage": scheduling.message}
     if service is None:
-        # What runs goes on answering where it did, though its Model is gone.
+        # Running pods keep their address even if their Model is gone.
         before = (world.resource.get("status") or {}) if observed.deployment else {}
         return fields | {name: before[name] for name in ("mode", "endpoint") if name in before}
     number = priority(world, service)
@@ -256,13 +256,14 @@ def _of_service(world: World, observed: ServiceState) -> Object:
         fields["queuePosition"] = _position(world, service, scheduling)
     model = model_of(world, service.spec.model_ref)
     fields |= {"mode": mode(service.spec), "modelReady": model is not None and explain_unready(model) is None}
-    # Where nothing is made for a service there is no address either.
+    # A service without objects has no address either.
     outside = service.model.hardware.accelerator == METAL
     return fields if outside else fields | {"endpoint": pods.endpoint_url(service)}
 
 
 def _observed_models(world: World) -> list[Object]:
-    """Lets a user who changed a Model see that the service's status is newer than the change."""
+    """Returns the observed generations of Models, which show that the service's status is newer than a change of a
+    Model."""
     models = [model_of(world, name) for name in usage.model_names(world.resource)]
     return [
         {
@@ -313,13 +314,13 @@ def _others(view: ServiceView, observed: ServiceState) -> tuple[Condition, ...]:
 
 
 def _obstacle(view: ServiceView, observed: ServiceState) -> str:
-    """Why the service would not start. Empty: it would."""
+    """Returns why the service would not start; empty: it would."""
     refused = permanent(observed.rejection)
     return refused.message if refused else (view.waits or ("", ""))[1]
 
 
 def unused(service: Service, written: Object) -> dict[str, str]:
-    """Returns field -> why it has no effect. ``written``: the spec in the resource."""
+    """Returns field -> why it has no effect. ``written``: the raw spec of the resource."""
     spec = service.spec
     reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, written), UNSUPPORTED_SETTING)
     reasons |= {field: f"{other} takes precedence" for field, other in service_flags.overridden_fields(spec).items()}
@@ -383,7 +384,7 @@ def _gpu_available(observed: ServiceState) -> Condition:
 
 
 def _scaling_active(world: World) -> Condition:
-    """Reports the autoscaler's metrics: without them the replicas stay as they are, and nothing else reports that."""
+    """Reports the autoscaler's metrics: without them the replicas do not change, and nothing else reports that."""
     name = pods.workload_name(world.resource["metadata"]["name"])
     condition = find(autoscaling.observed(world, name), autoscaling.ACTIVE)
     if condition is None:
@@ -392,7 +393,7 @@ def _scaling_active(world: World) -> Condition:
 
 
 def _degraded(state: Report) -> Condition:
-    """True while there is a failure that does not recover without a change."""
+    """Returns the condition Degraded: True while there is a failure that does not resolve without a change."""
     by_type = {condition.type: condition for condition in state.conditions}
     accepted, progressing = by_type["Accepted"], by_type["Progressing"]
     if accepted.status == "False":

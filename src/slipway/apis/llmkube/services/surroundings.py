@@ -1,4 +1,5 @@
-"""Surroundings: the Models, the class and the pool that an InferenceService refers to, as last observed. Pure."""
+"""Surroundings: the Models, the PriorityClass and the pool that an InferenceService refers to, as last observed.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from slipway.spelling import NAMES, did_you_mean
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """The Models of a service, and its PriorityClass."""
+    """Returns the Models of a service, and its PriorityClass."""
     spec, namespace = resource["spec"], resource["metadata"]["namespace"]
     models = tuple(Reference(MODEL, namespace, name) for name in usage.model_names(resource))
     priority_class = spec.get("priorityClassName")
@@ -21,13 +22,13 @@ def references(resource: Object) -> tuple[Reference, ...]:
 
 
 def model_of(world: World, name: str) -> Object | None:
-    """A Model of the service's namespace as last observed."""
+    """Returns a Model of the service's namespace as last observed."""
     return world.get(Reference(MODEL, world.resource["metadata"]["namespace"], name))
 
 
 def suggestion(world: World, name: str) -> str:
-    """The end of a message about a missing Model: Models of the namespace with a similar name. Empty if the namespace
-    has many Models."""
+    """Returns the end of a message about a missing Model: Models of the namespace with a similar name. Empty if the
+    namespace has many Models."""
     namespace = world.resource["metadata"]["namespace"]
     if world.listers.count(MODEL, NAMESPACE, namespace) > NAMES:
         return "."
@@ -40,11 +41,11 @@ def draft_of(world: World) -> Object | None:
 
 
 def pool_of(world: World) -> Object | None:
-    """The ModelPool that the service belongs to."""
+    """Returns the ModelPool of the service."""
     return pools.pool_of(world.listers, key(world.resource))
 
 
 def runs(world: World) -> bool:
-    """Whether its Deployment has replicas set."""
+    """Whether its Deployment has a positive number of replicas."""
     deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
     return bool(deployment and deployment["spec"].get("replicas", 1))
