@@ -16,7 +16,7 @@ from slipway.serving.contract.table import Table
 
 
 def _runtimes(resource: CustomResource) -> Table[World]:
-    """Nothing is made of a runtime."""
+    """Returns a runtime's functions. A runtime has no children."""
     return Table(
         name="ome",
         resource=resource,

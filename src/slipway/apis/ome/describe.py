@@ -1,4 +1,4 @@
-"""What installers and clients need to know of OME."""
+"""What installers and clients need to know about OME."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slipway.kube.objects import (
 from slipway.serving.pods.groups import LEADER_WORKER_SET
 
 MEASURED = tuple(sorted(engine.name for engine in ENGINES.values() if engine.metrics))
-"""Engines that have metrics, by the label of their pods."""
+"""Engines that have metrics, as values of their pods' label."""
 COMPONENT_PODS = tuple(f"{names.SERVICE_LABEL}={{name}},component={part}" for part in ("engine", "decoder", "router"))
 
 MODELS = tuple(
@@ -68,14 +68,14 @@ DESCRIPTION = Description(
             Grant(HORIZONTAL_POD_AUTOSCALER, MANAGE),
             Grant(LEADER_WORKER_SET, MANAGE),
             Grant(SCALED_OBJECT, MANAGE),
-            Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # by which pods read models of nodes
-            Grant(ROLE, MANAGE),  # of routers, which look for their engines: nobody grants what he may not do himself
+            Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # # through which pods read models on nodes
+            Grant(ROLE, MANAGE),  # routers list pods: nobody can grant what he may not do
             Grant(ROLE_BINDING, MANAGE),
             Grant(POD, ("get",)),
         ),
         cluster=(
-            Grant(NODE, ("list", "watch", "patch")),  # which weights each has
-            Grant(PERSISTENT_VOLUME, MANAGE),  # these folders, each for one claim
+            Grant(NODE, ("list", "watch", "patch")),  # # labels and records of each node's weights
+            Grant(PERSISTENT_VOLUME, MANAGE),  # # the nodes' folders, one for each claim
         ),
         own=(Grant(CONFIG_MAP, ("get", "create", "patch")),),  # the autoscaler's averages
     ),
@@ -85,7 +85,7 @@ DESCRIPTION = Description(
             {"key": names.ENGINE_LABEL, "operator": "In", "values": MEASURED},
         ),
         labels={"model": {"from": names.SERVICE_LABEL}, "runtime": {"from": names.ENGINE_LABEL}},
-        ports=("http", "http1"),  # which OME's own runtimes call it
+        ports=("http", "http1"),  # # the port names in OME's own runtimes
     ),
     pod_labels=(names.SERVICE_LABEL, names.MODEL_LABEL),
     settings=OMESettings,

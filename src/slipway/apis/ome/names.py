@@ -1,4 +1,4 @@
-"""Names, labels and annotations of OME, the original's where they exist. Pure."""
+"""Names, labels and annotations of OME. They are the same as in the original where it has them. Pure."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ MODEL_FINALIZERS = {
     CLUSTER_BASE_MODEL.kind: "clusterbasemodels.ome.io/finalizer",
     FINE_TUNED_WEIGHT.kind: "finetunedweights.ome.io/finalizer",
 }
-"""Kept on a model while nodes have its files. Those of base models are the original's."""
+"""Finalizers of a model while nodes have its files. Those of base models are the same as in the original."""
 SERVICE_FINALIZER, BENCHMARK_FINALIZER = "inferenceservice.finalizers", "benchmarkjob.finalizers"
-"""The original's, of objects that are taken over; there is nothing to do for them."""
+"""Finalizers of the original on adopted objects. They require no action."""
 
 SERVICE_LABEL, COMPONENT_LABEL, RUNTIME_LABEL = "ome.io/inferenceservice", "component", "serving-runtime"
 MODEL_NAME_LABEL, MODEL_SIZE_LABEL = "base-model-name", "base-model-size"
 MODEL_TYPE_LABEL, MODEL_VENDOR_LABEL = "base-model-type", "base-model-vendor"
 MODEL_LABEL = "ome.io/model"
-"""Of the Jobs that load a model, and of their pods: its name."""
+"""Label of the Jobs that load a model, and of their pods: the model's name."""
 VOLUME_LABEL, VOLUME_OF_LABEL = "slipway.inference/volume", "slipway.inference/volume-of"
-"""Of the volumes by which pods read a model: their name, by which the claim finds its volume. Of claims: the rest of
-the label that nodes have for the model."""
+"""Labels of a model's volumes and claims. Of volumes: their name, by which the claim selects its volume. Of claims: the
+end of the model's node label."""
 ENGINE_LABEL = "ome.io/engine"
-"""Of pods that answer: the engine that their command line is of, where it is one that is known."""
+"""Label of pods that receive requests: the engine in their command line, if it is a known one."""
 FINE_TUNED_LABEL, STRATEGY_LABEL = "fine-tuned-serving", "fine-tuned-weight-ft-strategy"
 MERGED_LABEL = "fine-tuned-serving-with-merged-weights"
 BENCHMARK_LABEL = "benchmark"
 RESERVED_LABEL = "models.ome/reserve-model-artifact"
-"""Of a model: its files stay on the nodes when it goes."""
+"""Label of a model: its files stay on the nodes when it is deleted."""
 
 MODE = "ome.io/deploymentMode"
 AUTOSCALER_CLASS, METRICS = "ome.io/autoscalerClass", "ome.io/metrics"
@@ -46,20 +46,21 @@ ACCELERATOR_CLASS = "ome.io/accelerator-class"
 SERVICE_TYPE, LOAD_BALANCER_IP = "ome.io/service-type", "ome.io/load-balancer-ip"
 MODEL_CATEGORY = "models.ome.io/category"
 SKIP_CONFIG = "ome.oracle.com/skip-config-parsing"
-"""Annotation of a model: its spec is not filled from what its files say."""
+"""Annotation of a model: its spec is not completed from its files."""
 
 NODE_LABEL = "models.ome.io/"
-"""Prefix of the label that a node has for each model that it has, or is about to have."""
+"""Prefix of the node label for each model that a node has, or is about to have."""
 READY = "Ready"
-"""Its value on a node that has the model."""
+"""Value of the label on a node that has the model."""
 
 CLUSTER_NAME, SPACED_NAME, SPACE = 32, 38, 8
-"""Characters of a node label for a name, for a namespace with a name, and for a namespace that is cut."""
+"""Maximum characters in a node label for a name, for a namespace with a name, and for a shortened namespace."""
 
 
 def node_label(kind: Kind, namespace: str, name: str) -> str:
     """Returns the node label of a model, in the original's form: ``models.ome.io/clusterbasemodel.<name>``, or
-    ``models.ome.io/<namespace>.basemodel.<name>``. Long names keep their end, after a digest of the whole."""
+    ``models.ome.io/<namespace>.basemodel.<name>``. Long names keep their end, preceded by a digest of the whole
+    name."""
     what = kind.kind.lower()
     if not kind.namespaced:
         return f"{NODE_LABEL}{what}.{ending(name, CLUSTER_NAME)}"
@@ -80,7 +81,7 @@ def component_name(service: str, component: str) -> str:
 
 
 def text_value(text: str) -> str:
-    """Returns a text as the value of a label: invalid characters become dashes, and a digest replaces the beginning of
-    a long one."""
+    """Converts a text to a label value: invalid characters become dashes, and a digest replaces the beginning of a long
+    text."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in text)
     return ending(plain.strip("-_."), NAME_LENGTH)

@@ -1,4 +1,4 @@
-"""What the statuses of OME's kinds mean."""
+"""How to interpret the statuses of OME's kinds."""
 
 from __future__ import annotations
 

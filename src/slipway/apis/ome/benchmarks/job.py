@@ -45,23 +45,23 @@ TOLERATION: Object = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "
 OF_CONTAINER: dict[str, type] = {"image": str, "env": list, "envFrom": list, "volumeMounts": list, "resources": dict}
 OF_POD: dict[str, type] = {"tolerations": list, "nodeSelector": dict, "affinity": dict, "volumes": list}
 GRACE_SECONDS = 60
-"""What the sidecar may take to read the results of a long run."""
+"""Seconds that the sidecar may take to read the results of a long run."""
 SUMMARY_SECONDS = 60
-"""After a Job is over, its pod's last words are waited for."""
+"""Seconds to wait for the pod's termination message after a Job has ended."""
 SIDECAR_READY: Object = {
     "exec": {"command": ["test", "-s", "/dev/termination-log"]},
     "periodSeconds": 1,
     "failureThreshold": 300,
 }
-"""The sidecar writes there when it is ready; the tool is not started before."""
+"""The sidecar writes to this file when it is ready; the tool only starts then."""
 CONDITIONS = frozenset({"Accepted", "Available", "Progressing"})
 PASSED_THROUGH = frozenset({"WaitingForService", "WaitingForPod", "Running"})
-"""Reasons that benchmarks go through."""
+"""Transient reasons of a benchmark."""
 OWN_LABELS = frozenset({names.BENCHMARK_LABEL})
 
 
 class BenchmarkState(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a benchmark. With a failure it has ended, or cannot start without a change."""
+    """The progress of a benchmark. If it has a failure, it has ended, or it cannot start until something is changed."""
 
     state: str = "Pending"
     pending: Pending | None = None
@@ -106,7 +106,7 @@ def _build_claims(view: BenchmarkView) -> tuple[Object, ...]:
 
 
 def _build_job(view: BenchmarkView, override: Object) -> Object:
-    """Builds the Job. ``override``: podOverride as the author wrote it. Raises InvalidSpecError."""
+    """Builds the Job. ``override``: podOverride as written by the author. Raises InvalidSpecError."""
     desired, world = view.job, view.world
     if desired is None:
         raise view.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
@@ -147,13 +147,13 @@ def _build_job(view: BenchmarkView, override: Object) -> Object:
 
 
 def _uses(desired: BenchmarkJob) -> Object:
-    """Returns the annotation for what the pod reads, so that the model keeps it there."""
+    """Returns the annotation that lists the folders that the pod reads, so that the models keep their files there."""
     paths = [mount.path for mount in desired.access.mounts if mount.volume == MODEL_VOLUME]
     return {USES: " ".join(map(use_of, paths))} if desired.node_label and paths else {}
 
 
 def _sidecar(view: BenchmarkView, access: Access) -> Object:
-    """Returns the sidecar. It is ready before the tool starts, and is stopped when the tool has ended, whatever the
+    """Returns the sidecar. It is ready before the tool starts, and is stopped after the tool has ended, whatever the
     result."""
     where = next(mount for mount in access.mounts if mount.volume == RESULTS_VOLUME)
     reader = Container(
@@ -178,7 +178,7 @@ def _overridden(pod: Object, override: Object) -> Object:
 
 
 def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
-    """Returns those of these fields that podOverride sets. Raises InvalidSpecError if one has the wrong type."""
+    """Returns the given fields that podOverride sets. Raises InvalidSpecError if one has the wrong type."""
     given = {field: override[field] for field in fields if override.get(field)}
     for field, value in given.items():
         items = value if isinstance(value, list) else ()
@@ -188,7 +188,8 @@ def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
 
 
 def _secrets(container: Object) -> list[str]:
-    """Returns the variables with secrets that the tool would print; for a whole Secret, any of its variables."""
+    """Returns the variables with secrets that the tool would print. If a whole Secret is imported, that is any of its
+    variables."""
     env = [(str(one.get("name")), one) for one in container.get("env", [])]
     named = [name for name, one in env if one.get("valueFrom")]
     given = [name for name, one in env if one.get("value") and name in genai_bench.CREDENTIAL_VARIABLES]
@@ -197,7 +198,7 @@ def _secrets(container: Object) -> list[str]:
 
 
 def status(view: BenchmarkView, rejection: Rejection | None) -> StatusResult:
-    """Once a benchmark has ended, its status stays."""
+    """Returns the status of a benchmark. The status of an ended benchmark does not change."""
     resource, manifest = view.world.resource, view.existing_job or {}
     before = resource.get("status") or {}
     over = before.get("state") in ("Completed", "Failed") and before.get("observedGeneration") == generation(resource)
@@ -272,7 +273,7 @@ def _failure(view: BenchmarkView, summary: Summary | None, *, failed: bool) -> F
         text = f"{summary.failed} of {summary.requests} requests failed, the first with {summary.error or 'no reason'}"
         return Failure("RequestsFailed", sentence(text))
     if not view.pods:
-        # genai-bench ends well when it is stopped, so the Job of a pod that was preempted is Complete.
+        # # genai-bench exits with 0 when it is stopped, so the Job of a preempted pod is Complete.
         text = "The pod was removed before its results were read: it was evicted, preempted or deleted."
         return Failure("PodRemoved", f"{text} Delete the BenchmarkJob and create it again.")
     if failed:
@@ -296,7 +297,7 @@ def _summary(view: BenchmarkView) -> Summary | None:
 
 
 def _limits(world: World) -> Limits:
-    """Its containers are not engines."""
+    """Returns the limits for the diagnosis. No container of the pod is an engine."""
     grace = world.settings.unschedulable_grace_seconds
     return Limits(startup_seconds=0, unschedulable_grace_seconds=grace, container="")
 

@@ -1,8 +1,8 @@
-"""Resolve: what a BenchmarkJob measures, its tokenizer, and where the results go. Pure.
+"""Resolve: determines what a BenchmarkJob measures, its tokenizer, and where the results go. Pure.
 
-A service of another namespace can be measured like any address, because anyone who reaches its Service could do that.
-What only its own namespace may see is neither reported nor mounted: the message is the same for a service that is not
-ready and one that does not exist, and files of a BaseModel or a claim are not used.
+A service in another namespace can be measured like any address, because anyone who can reach its Service could do that.
+Information that only that namespace may see is neither reported nor mounted: the message is the same whether the
+service is not ready or does not exist, and files of a BaseModel or a claim are not used.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from slipway.weights.sources.credentials import (
 from slipway.weights.sources.source import CLAIM
 
 SPEC = "slipway.inference/spec"
-"""Annotation of a Job with a digest of the spec that it was made for."""
+"""Annotation of a Job: a digest of the spec that it was created for."""
 TOKENIZER = "tokenizer"
-"""Key of a model's additionalMetadata, and with TOKENIZER_ANNOTATION's prefix of an endpoint's job."""
+"""Key of the tokenizer in a model's additionalMetadata."""
 TOKENIZER_ANNOTATION = "slipway.inference/tokenizer"
-"""Annotation of a BenchmarkJob with the hub's repository of the tokenizer."""
+"""Annotation of a BenchmarkJob: the Hugging Face repository of the tokenizer."""
 TOKEN_KEY = "HUGGINGFACE_API_KEY"  # noqa: S105 - the key of a Secret
 OF_MODEL = "benchmarked-model"
 """Index of services: the name of their model."""
@@ -75,9 +75,9 @@ class BenchmarkJob(msgspec.Struct, frozen=True, kw_only=True):
 
     benchmark: Benchmark
     access: Access
-    """To the tokenizer, the dataset and the place of the results."""
+    """Access to the tokenizer, to the dataset and to the location of the results."""
     node_label: str = ""
-    """Of the nodes that have the tokenizer; empty: any will do."""
+    """Label of the nodes that have the tokenizer; empty: any node will do."""
 
 
 class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,17 +85,17 @@ class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
 
     world: World
     existing_job: Object | None = None
-    """The Job that there is."""
+    """The existing Job, if any."""
     pods: Sequence[Object] = ()
-    """Of that Job, the newest first."""
+    """The Job's pods, newest first."""
     job: BenchmarkJob | None = None
     pending: Pending | None = None
-    """What the benchmark waits for."""
+    """What the benchmark is waiting for."""
     fault: InvalidSpecError | None = None
 
     @property
     def is_current(self) -> bool:
-        """Whether the Job was created for this spec. It is then used whatever else changes."""
+        """Whether the existing Job was created for this spec. If so, it is kept, whatever else changes."""
         return (
             self.existing_job is not None
             and not deleting(self.existing_job)
@@ -124,7 +124,7 @@ _measuring = referenced_by(names.BENCHMARK_JOB, names.INFERENCE_SERVICE)
 
 
 def _of_changed_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the benchmarks of the services that name a model. They read its spec only."""
+    """Returns the benchmarks of the services that name a model. Only the model's spec matters to them."""
     if change.old and change.new and generation(change.old) == generation(change.new):
         return
     namespace, name = change.key
@@ -140,7 +140,7 @@ def _by_model(service: Object) -> Iterable[str]:
 
 
 def resolve(world: World) -> BenchmarkView:
-    """Raises nothing: the reason why a benchmark cannot run is part of its view."""
+    """Resolves a benchmark. Raises nothing: if the benchmark cannot run, the view contains the reason."""
     job = world.child(JOB, key(world.resource).name)
     view = BenchmarkView(world=world, existing_job=job, pods=pods_of(job, world.pods))
     if view.is_current:
@@ -166,7 +166,7 @@ def spec_digest(world: World) -> str:
 
 
 def _resolve_job(world: World) -> BenchmarkJob | Pending:
-    """Raises InvalidSpecError."""
+    """Returns the benchmark, or what it is waiting for. Raises InvalidSpecError."""
     try:
         spec = msgspec.convert(world.resource["spec"], BenchmarkJobSpec)
     except msgspec.ValidationError as error:
@@ -211,11 +211,12 @@ def _resolve_job(world: World) -> BenchmarkJob | Pending:
 
 
 Target = tuple[Mapping[str, str], Access, str]
-"""Fields of a Benchmark, what its tokenizer needs, and the label of the nodes that have it."""
+"""The fields of a Benchmark, the access that its tokenizer needs, and the label of the nodes that have the
+tokenizer."""
 
 
 def _of_service(world: World, named: InferenceServiceReference) -> Target | Pending:
-    """Raises InvalidSpecError."""
+    """Returns the target for an InferenceService, or what it is waiting for. Raises InvalidSpecError."""
     service = world.get(Reference(names.INFERENCE_SERVICE, named.namespace, named.name))
     own = named.namespace == key(world.resource).namespace
     url = urlsplit(str(((service or {}).get("status") or {}).get("url") or ""))
@@ -231,8 +232,8 @@ def _of_service(world: World, named: InferenceServiceReference) -> Target | Pend
 
 
 def _of_endpoint(world: World, endpoint: Endpoint | None) -> Target:
-    """Raises InvalidSpecError."""
-    assert endpoint is not None  # noqa: S101 - one of the two is there
+    """Returns the target for an endpoint outside the cluster's services. Raises InvalidSpecError."""
+    assert endpoint is not None  # noqa: S101 - one of the two is set
     parts = urlsplit(endpoint.url)
     if not parts.hostname or parts.username or parts.password or not endpoint.url.isprintable():
         raise _invalid("endpoint.url must be a URL without credentials. Set MODEL_API_KEY in podOverride")
@@ -248,7 +249,7 @@ def _of_endpoint(world: World, endpoint: Endpoint | None) -> Target:
 
 
 def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
-    """Raises InvalidSpecError."""
+    """Returns the tokenizer of a service's model, its access and its node label. Raises InvalidSpecError."""
     model = _model(world, service)
     metadata = ((model or {}).get("spec") or {}).get("additionalMetadata") or {}
     tokenizer = str(annotations_of(world.resource).get(TOKENIZER_ANNOTATION) or metadata.get(TOKENIZER) or "")
@@ -273,7 +274,7 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
 
 
 def _model(world: World, service: Object) -> Object | None:
-    """Returns the model that a service names, of its namespace or of the cluster. The kind in the reference takes
+    """Returns the model that a service names, from its namespace or from the cluster. The kind in the reference takes
     precedence."""
     namespace, named = key(service).namespace, _named_model(service)
     name = named.get("name")
@@ -286,13 +287,13 @@ def _model(world: World, service: Object) -> Object | None:
 
 
 def _named_model(service: Object) -> Object:
-    """Returns kind and name of the model in the spec of a service."""
+    """Returns the kind and the name of the model in a service's spec."""
     spec: Object = service.get("spec") or {}
     return spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
 
 
 def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:
-    """Returns arguments and access for the location of the results, which is always mounted. Raises
+    """Returns the arguments and the access for the location of the results, which is always mounted. Raises
     InvalidSpecError."""
     scheme, _separator, rest = location.storage_uri.partition("://")
     secret = next((name for name in location.parameters if SECRET.search(name)), "")
@@ -332,7 +333,7 @@ def _options(location: StorageSpec, options: Mapping[str, str]) -> tuple[str, ..
 
 
 def _dataset(location: StorageSpec | None) -> tuple[str, Access]:
-    """Raises InvalidSpecError."""
+    """Returns the path of the dataset and its access. Raises InvalidSpecError."""
     if location is None:
         return "", Access()
     scheme, _separator, rest = location.storage_uri.partition("://")

@@ -1,4 +1,4 @@
-"""Adapters: FineTunedWeights that a service adds to its model, and the engine's arguments for them. Pure."""
+"""Adapters: FineTunedWeights that a service adds to its model, and the engine arguments for them. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
 
 LORA = frozenset(("", "lora"))
-"""Strategies of what engines take at their start; empty: it does not say."""
+"""Training strategies of weights that engines can load at startup; empty: not specified."""
 
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,9 +25,9 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = ""
     """How they were trained, in lower case."""
     merged: bool = False
-    """Whether they are a whole model."""
+    """Whether they are a complete model."""
     file: str = ""
-    """The one file that they are; empty: a folder."""
+    """The only file of the weights; empty: they are a folder."""
 
     @property
     def path(self) -> str:
@@ -35,7 +35,7 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def adapter_of(weight: Object, settings: Settings) -> Adapter:
-    """Returns a FineTunedWeight as pods use it. Raises InvalidSpecError if its storage cannot be served."""
+    """Returns a FineTunedWeight in the form that pods use. Raises InvalidSpecError if its storage cannot be served."""
     spec = weight["spec"]
     hyper, configuration = (as_object(spec.get(field)) for field in ("hyperParameters", "configuration"))
     stored = parse_storage(weight, settings)
@@ -49,10 +49,7 @@ def adapter_of(weight: Object, settings: Settings) -> Adapter:
 
 def with_adapters(container: Object, recognised: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
     """Returns the container with the arguments for its adapters, and for the service's ``name`` if the engine would
-    reject that. ``recognised``: what the container runs. Raises InvalidSpecError if it cannot serve these adapters.
-
-    ``seen``: what the container runs. Raises InvalidSpecError where that cannot serve these adapters.
-    """
+    reject that. ``recognised``: what the container runs. Raises InvalidSpecError if it cannot serve these adapters."""
     added = [adapter for adapter in adapters if not adapter.merged]
     if len(adapters) - len(added) > 1:
         raise _refused(adapters, "only one can replace the model")
@@ -81,7 +78,8 @@ def _flags(recognised: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
 
 
 def _names(recognised: Recognised, name: str) -> tuple[str, ...]:
-    """vLLM only answers to names on its command line, and the gateway uses the service's own name."""
+    """Returns the argument for the service's name, if needed: vLLM only accepts names on its command line, and the
+    gateway uses the service's own name."""
     if recognised.engine is not VLLM or name in recognised.served_names:
         return ()
     names = (

@@ -1,8 +1,8 @@
-"""Grants: which privileges of a workload come from the operator, when its pod is made from two manifests. Pure.
+"""Grants: which privileges of a workload come from the operator, if its pod combines two manifests. Pure.
 
-Authors add their part to the pod of the operator's manifest. The manifest's privileges are for the process that it
-runs. An author who changes what runs in the pod, or what it can see, gets none of them. Neither does an author whose
-files the pods read: weights can contain code, and so can a volume of the namespace.
+Authors add their part to the pod of the operator's manifest. The manifest's privileges are meant for the process that
+it runs. An author who changes what runs in the pod, or what it can see, gets none of them. Nor does an author whose
+files the pods read: weights can contain code, and so can a volume from the namespace.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ WHERE = frozenset(
         *("imagePullSecrets", "runtimeClassName", "terminationGracePeriodSeconds", "topologySpreadConstraints"),
     )
 )
-"""Fields of a pod that say where it runs and for how long, and nothing of what runs in it."""
+"""Pod fields that determine where it runs and for how long, but not what runs in it."""
 ANYBODYS = frozenset(("image_prefixes", "priority_classes"))
-"""What is not given to a process: who may have it may have it whatever else the pod is."""
+"""Freedoms that do not depend on what runs in the pod: anyone who has them has them for any pod."""
 
 
 OF_THE_NAMESPACE = frozenset(("configMap", "persistentVolumeClaim", "secret"))
-"""Sources of volumes that authors fill."""
+"""Volume sources whose contents authors control."""
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """The authors of the files that the pods of a service read."""
+    """The authors of the files that a service's pods read."""
 
     models: frozenset[str] = frozenset()
     """Names of the volumes with the models."""
     authors: frozenset[str] = frozenset()
-    """Those with files that an author chose. Then no pod of the service gets the rights of the operator's manifest."""
+    """Names of the volumes with files that an author chose. If a pod has one, the service gets none of the rights of
+    the operator's manifest."""
     namespace_trusted: bool = False
     """Whether the operator trusts the volumes and variables that a pod takes from its namespace."""
     account: str = ""
-    """Name of the account that the plan makes: a pod that reads nothing of an author has it, whatever others read."""
+    """Name of the account that the plan creates. A pod that reads nothing from an author may have it, whatever other
+    pods read."""
 
     def clean(self, template: Object) -> bool:
         """Whether a pod reads nothing that an author chose."""
@@ -50,14 +52,13 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 TRUSTED = Files(namespace_trusted=True)
-"""Nothing is an author's."""
+"""No file comes from an author."""
 
 
 def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUSTED) -> frozenset[Freedom]:
-    """Returns the freedoms of a workload that its author need not be allowed.
+    """Returns the freedoms of a workload that its author needs no permission for.
 
-    ``alone``: the same workload as the operator's manifest would have it if the author had said nothing; None: there is
-    no such manifest.
+    ``alone``: the same workload as built from the operator's manifest alone; None: there is no such manifest.
     """
     if alone is None:
         return frozenset()
@@ -74,14 +75,14 @@ def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUS
 
 
 def granted_query(scaled_object: Object, alone: Object | None) -> frozenset[Freedom]:
-    """Returns the granted freedoms of a ScaledObject: the operator's server and credentials belong together. The query
-    is the author's."""
+    """Returns the granted freedoms of a ScaledObject. The server and the credentials must both be the operator's; the
+    query may be the author's."""
     same = alone is not None and _targets(scaled_object) == _targets(alone)
     return freedoms([scaled_object]) if same else frozenset()
 
 
 def _targets(scaled_object: Object) -> list[Object]:
-    """Returns the servers to which KEDA sends its queries, and their credentials."""
+    """Returns the servers that KEDA queries, with their credentials."""
     return [
         {
             "type": one["type"],

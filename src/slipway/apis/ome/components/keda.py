@@ -1,6 +1,6 @@
 """KEDA: a ScaledObject that scales a workload by a Prometheus query. Pure.
 
-KEDA is optional: without it, a condition of the service reports that (see ``Watch.optional``).
+KEDA is optional: if it is missing, a condition of the service reports that (see ``Watch.optional``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from slipway.serving.pods.policies import Served
 from slipway.serving.pods.workload import child
 
 INSTALLED_BY = "KEDA, https://keda.sh"
-"""What to install where the cluster does not have the kind."""
+"""What to install if the cluster does not have the kind."""
 OPERATORS = ("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
 AUTH_MODES = ("basic", "tls", "bearer", "custom")
 NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?", re.ASCII)
 MAX_QUOTED = 64
-"""Characters of a wrong value that a message names."""
+"""Maximum number of characters of an invalid value that a message quotes."""
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,16 +30,16 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     server: str = PROMETHEUS_SERVER
     query: str
     metric: str
-    """A name for the result."""
+    """Name of the result."""
     threshold: str = "10"
     operator: str = "LessThanOrEqual"
     authentication: Object | None = None
     """Name and kind of the credentials."""
     auth_modes: str = ""
-    """How Prometheus is told them, several with commas between."""
+    """Authentication modes for Prometheus, separated by commas."""
 
     def fault(self) -> str:
-        """Returns the first field that KEDA would reject; empty: none."""
+        """Describes the first field that KEDA would reject; empty: none."""
         modes = [one.strip() for one in self.auth_modes.split(",")] if self.auth_modes else []
         unknown = next((one for one in modes if one not in AUTH_MODES), None)
         if self.operator not in OPERATORS:
@@ -56,7 +56,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scaled_object(name: str, served: Served, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:
-    """Builds the ScaledObject with which KEDA scales the workload of this kind."""
+    """Builds the ScaledObject with which KEDA scales a workload of this kind."""
     metadata = {
         "serverAddress": trigger.server,
         "metricName": trigger.metric,

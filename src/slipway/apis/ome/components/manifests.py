@@ -1,7 +1,7 @@
 """Manifests: completes pods from another author's manifest. Pure.
 
-:mod:`slipway.serving.pods.workload` creates pods from an API's typed spec. For an API that takes whole pods, this
-module adds what makes them serve, drain and fail like the others, with as few privileges as possible.
+:mod:`slipway.serving.pods.workload` creates pods from an API's typed spec. For an API that accepts whole pods, this
+module adds what they need to serve, drain and fail like the others, with as few privileges as possible.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from slipway.serving.containers.drain import ENDED_BY, Drain, bounded
 from slipway.serving.pods.workload import CONFINED, PORT_NAME, UNPRIVILEGED
 
 FIRST_FREE_PORT = 1024
-"""From which on every process may listen."""
+"""The lowest port that any process may listen on."""
 PROBE_SECONDS = 10
 GIVES_ALL = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"))
-"""Capabilities with which Kubernetes refuses to forbid a container more privileges."""
+"""Capabilities for which Kubernetes does not allow allowPrivilegeEscalation: false."""
 
 
 def finished(pod: Object, port: int, drain: Drain) -> Object:
@@ -23,15 +23,15 @@ def finished(pod: Object, port: int, drain: Drain) -> Object:
     parts = {"containers": [_finished(_drained(first, drain.hook(port)), port), *map(_finished, others)]}
     if pod.get("initContainers"):
         parts["initContainers"] = [_finished(one) for one in pod["initContainers"]]
-    # Variables for every Service of the namespace are none that a manifest means.
+    # # A manifest does not expect variables for every Service of the namespace.
     usual = {"enableServiceLinks": False, "terminationGracePeriodSeconds": drain.grace_seconds}
     return {**usual, **pod, "securityContext": {**CONFINED, **(pod.get("securityContext") or {})}, **parts}
 
 
 def answering(container: Object, port: int, *, on_node: bool) -> Object:
-    """Completes a container that gets requests: with its port, under the name that Prometheus looks for unless it has
-    another one, and ready when the port accepts connections. ``on_node``: whether it uses the node's network, where a
-    declared port blocks the port of the node."""
+    """Completes a container that receives requests: declares its port under the name that Prometheus looks for, unless
+    the port already has a name, and makes it ready when the port accepts connections. ``on_node``: whether it uses the
+    node's network, where a declared port blocks that port of the node."""
     named = {"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}
     declared = container.get("ports") or ([] if on_node else [named])
     free = all(one.get("name") != PORT_NAME for one in declared)
@@ -50,7 +50,7 @@ def _drained(container: Object, hook: Object) -> Object:
 
 
 def _finished(container: Object, port: int = FIRST_FREE_PORT) -> Object:
-    """Adds the container's last log lines to the pod's status, where the diagnosis reads them."""
+    """Makes Kubernetes add the container's last log lines to the pod's status, where the diagnosis reads them."""
     usual = {"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "FallbackToLogsOnError"}
     return {**usual, **container, "securityContext": _security(container.get("securityContext") or {}, port)}
 

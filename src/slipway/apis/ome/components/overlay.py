@@ -1,8 +1,8 @@
 """Overlay: merges a service over its runtime, component by component. Pure.
 
 A component exists if the service declares it. The runtime's fields are the base, and the service's fields override
-them, by the keys of Kubernetes' own lists. The runner is the container that answers: it is merged into the container
-with its name, and becomes the first one.
+them, using the merge keys of Kubernetes' own lists. The runner is the container that receives requests: it is merged
+into the container with its name, and becomes the first one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slipway.serving.contract.api import InvalidSpecError
 Name = Literal["engine", "decoder", "router"]
 NAMES: tuple[Name, ...] = ("engine", "decoder", "router")
 MOST_REPLICAS: Mapping[Name, int] = {"engine": 3, "decoder": 3, "router": 2}
-"""Where nobody says it."""
+"""Default maximum number of replicas."""
 POD_FIELDS = frozenset(definition("PodSpec")["properties"])
 EXTENSION = frozenset(field.encode_name for field in msgspec.structs.fields(ComponentExtensionSpec))
 WHOLE = {
@@ -31,34 +31,34 @@ WHOLE = {
     "minAvailable": ("minAvailable", "maxUnavailable"),
     "maxUnavailable": ("minAvailable", "maxUnavailable"),
 }
-"""Field of a component -> those by which a service takes the place of what the runtime says there: two halves need not
-fit together."""
+"""Field of a component -> the fields of a service that replace the runtime's value entirely: halves of two settings may
+not fit together."""
 GROUP = ("leader", "worker")
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """One component of a service, with its runtime's share."""
+    """One component of a service, merged with the runtime's fields."""
 
     name: Name
     extension: ComponentExtensionSpec
-    """With the bounds of its replicas."""
+    """Includes the limits of its replicas."""
     pod: Object
-    """Spec of its pods, the runner first among the containers."""
+    """Spec of its pods, with the runner as the first container."""
     leader: Object | None = None
-    """The same of the pod that leads a group of several nodes; None: it is not on several nodes."""
+    """Spec of the leader pod of a group on several nodes; None: the component does not use several nodes."""
     worker: Object | None = None
-    """The same of the others."""
+    """Spec of the group's worker pods."""
     worker_size: int = 0
-    """How many others a group has."""
+    """Number of workers in a group."""
     config: Mapping[str, str] = {}
-    """Further variables of the runner."""
+    """Additional variables of the runner."""
 
 
 def components(service: Object, runtime: Object | None) -> tuple[Component, ...]:
-    """The components that a service declares. ``service``: as :func:`slipway.apis.ome.components.predictor.migrated`
-    has it; ``runtime``: None where it needs none.
+    """Returns the components that a service declares. ``service``: as returned by
+    :func:`slipway.apis.ome.components.predictor.migrated`; ``runtime``: None if it needs none.
 
-    Raises InvalidSpecError where what comes out cannot be a pod.
+    Raises InvalidSpecError if a result is not a valid pod.
     """
     spec, base = as_object(service.get("spec")), as_object((runtime or {}).get("spec"))
     return tuple(
@@ -69,8 +69,8 @@ def components(service: Object, runtime: Object | None) -> tuple[Component, ...]
 
 
 def bare(service: Object, runtime: Object) -> Object:
-    """Returns a service that sets no fields of its components, but declares those that the runtime defines alone: its
-    result is the runtime's."""
+    """Returns a service that sets no fields of its components, but declares those that the runtime defines on its own.
+    Its result is what the runtime defines."""
     spec = as_object(service.get("spec"))
     chosen = {field: spec[field] for field in ("model", "runtime") if spec.get(field) is not None}
     stated = [name for name in NAMES if spec.get(name) is not None and _is_defined_by_runtime(name, runtime)]
@@ -86,13 +86,13 @@ def _is_defined_by_runtime(name: Name, runtime: Object) -> bool:
 
 
 def runner(pod: Object) -> Object:
-    """Returns the container that answers, of a component's pod."""
+    """Returns the container of a component's pod that receives requests."""
     container: Object = pod["containers"][0]
     return container
 
 
 def _of_runtime(spec: Object, name: Name) -> Object:
-    """Returns a runtime's fields of a component. Runtimes of earlier versions define the engine alone, as a pod."""
+    """Returns a runtime's fields for a component. Runtimes of earlier versions define only the engine, as a pod."""
     config = spec.get(f"{name}Config")
     if config is not None or name != "engine":
         return as_object(config)
@@ -127,11 +127,12 @@ def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Comp
 
 
 def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
-    """Returns the spec of a pod, with the runtime's fields for all its pods. ``role``: leader or worker; empty: no
+    """Returns the spec of a pod, including the runtime's fields for all its pods. ``role``: leader or worker; empty: no
     group."""
     spec, roles = laid.pod_spec(place), (role,) if role else ()
     layers = [(one, *(as_object(one.get(role)) for role in roles)) for one in (base, patch)]
-    # As in OME, the runtime's own selector takes precedence over its parts', and the service's over both.
+    # # As in OME, the runtime's own selector takes precedence over those of its components, and the service's over
+    # both.
     selectors = (as_object(one.get("nodeSelector")) for one in (*layers[0], runtime, *layers[1]))
     selector = reduce(merged, selectors, Object())
     if not any(as_object(as_object(one.get("runner")).get("resources")) for one in layers[1]):
@@ -140,7 +141,7 @@ def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, r
 
 
 def _with_resources(container: Object, runtime: Object) -> Object:
-    """Returns the container, with the resources of the runtime's container of its name if it has none itself."""
+    """Returns the container, with the resources of the runtime's container of the same name if it has none."""
     own = (one for one in _objects(runtime.get("containers")) if one.get("name") == container.get("name"))
     base, given = (as_object(one.get("resources")) for one in (next(own, {}), container))
     base = {field: base[field] for field in ("limits", "requests") if field in base}
@@ -170,20 +171,20 @@ class Laid(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> bool:
-        """Whether it defines what runs in it."""
+        """Whether the pod defines what runs in it."""
         return bool(self.runner or self.pod.get("containers"))
 
     def within(self, whole: Laid) -> Laid:
-        """Merges this pod of a group over the component's own. What runs in that one only counts if this one defines
-        nothing."""
+        """Merges this pod of a group over the component's own pod. What runs in that pod only counts if this one
+        defines nothing."""
         if not self.runs:
             return Laid(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
         shared = {field: value for field, value in whole.pod.items() if field != "containers"}
         return msgspec.structs.replace(self, pod=merged(shared, self.pod, "PodSpec"))
 
     def pod_spec(self, place: str) -> Object:
-        """Returns the spec of the pod, with the runner as its first container. Raises InvalidSpecError if nothing runs
-        in it."""
+        """Returns the spec of the pod, with the runner as its first container. Raises InvalidSpecError if the pod runs
+        nothing."""
         containers = _objects(self.pod.get("containers"))
         name = str(self.runner.get("name") or predictor.RUNNER)
         candidates = (
@@ -205,14 +206,13 @@ class Laid(msgspec.Struct, frozen=True):
 
 
 def _with_account(pod: Object) -> Object:
-    """Renames the deprecated field of the service account in a pod, so that the service's account replaces the
-    runtime's."""
+    """Renames the deprecated service account field of a pod, so that the service's account replaces the runtime's."""
     account = pod.pop("serviceAccount", None)
     return pod | ({"serviceAccountName": account} if account and not pod.get("serviceAccountName") else {})
 
 
 def _named(container: Object) -> Object:
-    """Returns a container without the empty texts that a typed client must write: they are not names or images."""
+    """Returns a container without the empty strings that typed clients have to write: they are not names or images."""
     return {field: value for field, value in container.items() if value or field not in ("image", "name")}
 
 
@@ -229,8 +229,8 @@ def _extension(name: Name, base: Object, patch: Object) -> ComponentExtensionSpe
         raise InvalidSpecError("InvalidSpec", f"spec.{name}: {error}") from error
     least = 1 if extension.min_replicas is None else extension.min_replicas
     most = extension.max_replicas or max(MOST_REPLICAS[name], least)
-    # Of a bound of the service's and one of the runtime's, the service's stays. Of two of one author, as in OME, the
-    # lower one does.
+    # # If the service sets one limit and the runtime the other, the service's takes precedence. If one author set both,
+    # # the lower one does, as in OME.
     if mine.max_replicas and mine.min_replicas is None:
         least = min(least, most)
     return msgspec.structs.replace(extension, min_replicas=least, max_replicas=max(least, most))

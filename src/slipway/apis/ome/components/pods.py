@@ -1,6 +1,6 @@
 """Pods: a component's finished pod template. Pure.
 
-The manifests' fields stay unchanged. Missing ones are added: the model's files and their paths, names, variables, a
+Fields from the manifests are kept. Missing ones are added: the model's files and their paths, names, variables, a
 probe, time to drain, and as few privileges as possible.
 """
 
@@ -40,7 +40,7 @@ OWN_LABELS = frozenset(
         *(names.STRATEGY_LABEL, names.MERGED_LABEL, names.ENGINE_LABEL),
     )
 )
-"""What pods have, whatever a service says of them."""
+"""Labels of pods that a service cannot change."""
 OURS = "slipway.inference/"
 NOT_OF_PODS = (
     OURS,
@@ -49,13 +49,13 @@ NOT_OF_PODS = (
     "autoscaling.knative.dev/max-scale",
     "internal.serving.",
 )
-"""Beginnings of annotations that a service does not pass on."""
+"""Prefixes of annotations that a service does not pass on to its pods."""
 SCRAPED = "prometheus.io/"
-"""Beginning of the annotations by which Prometheus finds what it asks. Workers of a group have nothing to tell."""
+"""Prefix of the annotations by which Prometheus finds its targets. Workers of a group have no metrics."""
 MODEL_PATH, PARALLELISM, SERVED_NAME = "MODEL_PATH", "PARALLELISM_SIZE", "SERVED_MODEL_NAME"
 PLACEHOLDER = re.compile(r"\{\{\s*\.(?:(Name|Namespace)|(Labels|Annotations)\.(\w+))\s*\}\}")
 MOST_RENDERED = 1 << 20
-"""Characters that placeholders may come to, which are the author's."""
+"""Maximum number of characters of all rendered placeholders, which come from the author."""
 VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
@@ -64,7 +64,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     service: Object
     runtime: str = ""
-    """Name of the runtime; empty: there is none."""
+    """Name of the runtime; empty: none."""
     model: Mount | None = None
     adapters: tuple[Adapter, ...] = ()
     drain_seconds: int
@@ -72,16 +72,13 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def served(self) -> Mount | None:
-        """What the engine loads: the model, or the weights that replace it."""
+        """The mount that the engine loads: the model, or the weights that replace it."""
         return next((adapter.mount for adapter in self.adapters if adapter.merged), self.model)
 
 
 def template(component: Component, role: Role, context: PodContext) -> Object:
-    """Returns a finished pod template: ``{"metadata": ..., "spec": ...}``. ``role``: which pod of the component. Raises
-    InvalidSpecError if the manifests cannot be served.
-
-    Raises InvalidSpecError where the manifests ask for what cannot be served.
-    """
+    """Returns a finished pod template: ``{"metadata": ..., "spec": ...}``. ``role``: which of the component's pods.
+    Raises InvalidSpecError if the manifests cannot be served."""
     pod = {"pod": component.pod, "leader": component.leader, "worker": component.worker}[role]
     spec = _rendered(pod or component.pod, context.service)
     own = _variables(component, role, spec["containers"][0], context)
@@ -98,7 +95,7 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     spec = manifests.finished(_with_folders(spec, mounts, context), seen.port, _drain(seen, role, context))
     spec = with_groups(spec, context.device_groups)
     annotations = _annotations(component, role, context, mounts)
-    # Files that come from elsewhere are others, though they lie where the former did.
+    # # Files from another source are different files, even if they have the same path.
     annotations[TEMPLATE] = digest([spec, *(mount.identity for mount in mounts)])
     labels = _labels(component, context)
     if seen.engine and role != "worker":
@@ -107,14 +104,15 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
 
 
 def _unsealed(container: Object, recognised: Recognised) -> Object:
-    """Returns the container without a key that its engine might get from a Secret or a ConfigMap."""
+    """Returns the container with the API key of its engine emptied if it might come from a Secret or a ConfigMap."""
     env, env_from = container.get("env") or (), container.get("envFrom") or ()
     empty = recognised.engine.cleared(env, env_from, str(container.get("image", ""))) if recognised.engine else ()
     return {**container, "env": [*env, *empty]} if empty else container
 
 
 def _drain(recognised: Recognised, role: Role, context: PodContext) -> Drain:
-    """The pods of a group end together, whatever work one of them has left: a hook in each would separate them."""
+    """Returns how a pod drains. The pods of a group end together, even with work left: a hook in each would separate
+    them."""
     if recognised.engine and role == "pod":
         return recognised.engine.drain(context.drain_seconds, "".join(values_of_flags(recognised.args, "--host")[:1]))
     return Drain(seconds=context.drain_seconds, shell=False)
@@ -135,14 +133,15 @@ def _rendered(pod: Object, service: Object) -> Object:
 
 
 def _value(match: re.Match[str], metadata: Object) -> str:
-    """Returns the value; empty for a missing label or annotation."""
+    """Returns a placeholder's value; empty for a missing label or annotation."""
     if match[1]:
         return str(metadata.get(match[1].lower(), ""))
     return str((metadata.get(match[2].lower()) or {}).get(match[3], ""))
 
 
 def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mount, ...]:
-    """Returns the mounts of a component. A router gets those that its command line names, as for a tokenizer."""
+    """Returns the mounts of a component. A router gets the mounts that its command line names, for example for a
+    tokenizer."""
     served = context.served
     if component.name == "router":
         line = " ".join(map(str, (*(main.get("command") or ()), *(main.get("args") or ()))))
@@ -153,7 +152,7 @@ def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mo
 
 
 def _variables(component: Component, role: Role, main: Object, context: PodContext) -> tuple[Object, ...]:
-    """Returns variables to put before those of the manifest, which may refer to them."""
+    """Returns the variables to put before those of the manifest, which may refer to them."""
     environment: dict[str, str] = {}
     if context.served and context.served.path:
         environment[MODEL_PATH] = context.served.path
@@ -174,7 +173,7 @@ def _with_variables(main: Object, own: Sequence[Object]) -> Object:
 
 
 def _check_port(main: Object, recognised: Recognised) -> None:
-    """Raises InvalidSpecError for arguments that move the engine to a port that nothing else uses."""
+    """Raises InvalidSpecError if the arguments move the engine to a port that nothing else uses."""
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
     if declared and recognised.argument_port and recognised.argument_port not in declared:
         ports = ", ".join(map(str, declared))
@@ -204,7 +203,7 @@ def _gpus(container: Object) -> int:
 
 
 def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
-    """Mounts the models read-only, in place of the manifest's mounts at these paths."""
+    """Mounts the models read-only, replacing the manifest's mounts at these paths."""
     if not mounts:
         return main
     paths, taken = {mount.path for mount in mounts}, {volume_name(mount) for mount in mounts}
@@ -222,7 +221,7 @@ def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
 
 
 def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) -> Object:
-    """Adds the volumes of the models, on nodes that have them."""
+    """Adds the volumes of the models, and restricts the pod to nodes that have them."""
     if not mounts:
         return spec
     own = [_volume(mount, context) for mount in mounts]
@@ -234,7 +233,7 @@ def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) ->
 
 
 def _volume(mount: Mount, context: PodContext) -> Object:
-    """Raises InvalidSpecError for a claim that the pods cannot reach."""
+    """Returns the volume of a mount. Raises InvalidSpecError for a claim that the pods cannot reach."""
     name = volume_name(mount)
     if not mount.claim:
         return volumes.claim(name, model_volumes.name_for(mount, context.service), read_only=True)
@@ -246,7 +245,7 @@ def _volume(mount: Mount, context: PodContext) -> Object:
 
 
 def volume_name(mount: Mount) -> str:
-    """Returns the name of the volume with a model's files, in every pod that reads them."""
+    """Returns the name of the volume with a model's files, which is the same in every pod that reads them."""
     plain = mount.name if mount.kind != names.FINE_TUNED_WEIGHT else f"weights-{mount.name}"
     return ending(plain.replace(".", "-"), NAME_LENGTH)
 
@@ -269,7 +268,7 @@ def _labels(component: Component, context: PodContext) -> Object:
     if weights:
         merged = [one for one in weights if one.merged]
         own |= {names.STRATEGY_LABEL: weights[0].strategy, names.MERGED_LABEL: _flag(merged)}
-    # Those of the service are not written for pods, so that what a pod must not have is none of its faults.
+    # # The service's own labels are not written for pods, so reserved ones among them are dropped instead of rejected.
     passed = {name: text for name, text in as_object(metadata.get("labels")).items() if name not in RESERVED}
     ours = {name: names.text_value(text) for name, text in own.items() if text}
     return {**passed, **component.extension.labels, **ours}

@@ -1,4 +1,4 @@
-"""Predictor: model, runtime and engine of a service in the single field of earlier versions. Pure."""
+"""Predictor: the single field of earlier versions with model, runtime and engine of a service. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from slipway.kube.schemas.merge import merged
 
 RUNNER = "ome-container"
 HINT = "ome"
-"""A container with this in its name is the main one, where none is called RUNNER."""
+"""If there is no container with the name RUNNER, the one with this in its name is the main one."""
 NOT_OF_CONTAINERS = frozenset(
     ("baseModel", "runtime", "fineTunedWeights", "storageUri", "runtimeVersion", "protocolVersion")
 )
-"""What of a predictor's model is none of its container's fields."""
+"""Fields of a predictor's model that are not container fields."""
 
 
 def used(resource: Object) -> bool:
@@ -21,8 +21,8 @@ def used(resource: Object) -> bool:
 
 
 def migrated(resource: Object) -> Object:
-    """Returns the service with its predictor as engine, model and runtime, unless it sets these itself; any other one
-    unchanged."""
+    """Returns the service with its predictor as engine, model and runtime, unless it sets these itself. A service
+    without a predictor is returned unchanged."""
     if not used(resource):
         return resource
     spec = {field: value for field, value in resource["spec"].items() if field != "predictor"}
@@ -48,7 +48,8 @@ def _parts(predictor: Object) -> Object:
 
 
 def main(containers: list[Object]) -> Object | None:
-    """Returns the container that answers, if the manifest does not name it; None: there is none."""
+    """Returns the container that receives requests, even if the manifest does not name it RUNNER; None: there is
+    none."""
     named = [one for one in containers if one.get("name") == RUNNER]
     alike = [one for one in containers if HINT in str(one.get("name", ""))]
     return next(iter((*named, *alike, *containers)), None)

@@ -1,8 +1,8 @@
 """Scaling: what determines the replicas of a component. Pure.
 
 Kubernetes' autoscaler uses CPU and memory, KEDA a Prometheus query, and Slipway's autoscaler the requests at the
-gateway. Only the last one scales to zero, because the gateway holds the requests. Groups of several nodes are scaled
-only if they ask for requests or KEDA.
+gateway. Only the last one scales to zero, because the gateway holds the requests. Groups on several nodes are only
+scaled if they request KEDA or scaling by requests.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from slipway.serving.contract.api import InvalidSpecError
 
 CLASSES = ("hpa", "keda", "external")
 UTILIZATION, CONCURRENCY = 80, 100
-"""Percent, and requests of a replica, where nothing is said."""
+"""Default targets: percent, and requests per replica."""
 INTERVAL, WINDOW, DELAY = 10.0, 600.0, 30.0
-"""Pace of our autoscaler, in seconds; see :class:`slipway.serving.routing.scaling.Scaling`."""
+"""Timing of Slipway's autoscaler, in seconds; see :class:`slipway.serving.routing.scaling.Scaling`."""
 ANNOTATIONS = {
     "server": ("autoscaling.keda.sh/prometheus.serverAddress", "prom_server_address"),
     "query": ("autoscaling.keda.sh/prometheus.query", "custom_prom_query"),
@@ -30,9 +30,9 @@ ANNOTATIONS = {
     "operator": ("autoscaling.keda.sh/operator", "scaling_operator"),
     "auth_modes": ("", "auth_modes"),
 }
-"""Field of a Trigger -> the annotation that goes first, and the field of a KedaConfig."""
+"""Field of a Trigger -> the annotation that takes precedence, and the field of a KedaConfig."""
 RUNNING = "vllm:num_requests_running"
-"""What KEDA follows of an engine of which no metrics are known."""
+"""Metric that KEDA uses for an engine without known metrics."""
 
 
 class Scaler(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Scaler(msgspec.Struct, frozen=True, kw_only=True):
     highest: int
     metric: str = ""
     target: int = 0
-    """Of the metric: percent that a replica shall use, or requests that it shall have on average."""
+    """Target of the metric: percentage that each replica should use, or average number of requests per replica."""
 
 
 def scaler(
@@ -54,8 +54,9 @@ def scaler(
     *,
     group: bool,
 ) -> Scaler:
-    """Returns the scaler that a component requests. ``annotations``: the service's with the component's own; ``keda``:
-    the service's; ``group``: whether a replica is several pods. Raises InvalidSpecError."""
+    """Returns the scaler that a component requests. ``annotations``: the service's, merged with the component's own;
+    ``keda``: the service's KedaConfig; ``group``: whether a replica consists of several pods. Raises
+    InvalidSpecError."""
     lowest = 1 if extension.min_replicas is None else extension.min_replicas
     highest = max(extension.max_replicas or lowest, lowest)
     metric = extension.scale_metric or annotations.get(names.METRICS) or "cpu"
@@ -87,8 +88,8 @@ def trigger(
     keda: KedaConfig | None,
     usual: str,
 ) -> Trigger:
-    """What KEDA follows for a component: an annotation goes before the component's own word, that before the service's.
-    ``usual``: the query where none is given; in one that is, ``%s`` stands for the workload.
+    """Returns the KEDA trigger of a component. Annotations take precedence over the component's configuration, and that
+    over the service's. ``usual``: the default query. ``%s`` in a configured query is replaced by the workload's name.
 
     Raises InvalidSpecError.
     """
@@ -110,7 +111,7 @@ def trigger(
 
 
 def running_requests(metrics: Metrics | None, namespace: str, workload: str) -> str:
-    """Returns a query for the requests in flight at the pods of a workload."""
+    """Returns a query for the number of requests in flight at a workload's pods."""
     metric = (metrics.running if metrics else "") or RUNNING
     return f'sum({metric}{{namespace="{namespace}",pod=~"{workload}-.*"}})'
 
@@ -128,7 +129,7 @@ def _class(annotations: Mapping[str, str], *configs: KedaConfig | None) -> str:
 
 
 def _utilization(annotations: Mapping[str, str]) -> int:
-    """Percentage; 0: not set."""
+    """Returns the percentage; 0: not set."""
     text = annotations.get(names.TARGET_UTILIZATION)
     if text is None:
         return 0

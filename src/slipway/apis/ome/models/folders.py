@@ -25,11 +25,11 @@ from slipway.weights.jobs.turns import age
 from slipway.weights.nodes import Node
 
 PATH, FORMER = "path", "former"
-"""Indexes of models: the folder of their files, all above it, and behind EXACTLY that folder alone; the same of models
-that may have such a folder only if a node's record names it."""
+"""Indexes of models. PATH: the folder of their files, all its parents, and the folder alone with the prefix EXACTLY.
+FORMER: the same for models that may have the folder only if a node's record names it."""
 EXACTLY = "="
 FOLDER = "folder"
-"""Index of volumes: like PATH."""
+"""Index of volumes: their folders, as in PATH."""
 TAKEN = "PathTaken"
 CLUSTER_KINDS = tuple(kind for kind in KINDS.values() if not kind.namespaced)
 
@@ -43,7 +43,8 @@ ANY_PATH = _Anything()
 
 
 class Rank(NamedTuple):
-    """Orders models that claim one folder. Within a group, a model whose files are loaded comes before new ones."""
+    """Orders models that claim the same folder. Within a group, a model whose files are loaded comes before new
+    ones."""
 
     group: int
     is_new: bool
@@ -56,7 +57,7 @@ class Claim(msgspec.Struct, frozen=True):
     model: Object
     stored: Stored
     former: bool = False
-    """Whether it may have the folder only as nodes have its files there already."""
+    """Whether it may have the folder only because nodes already have its files there."""
 
     @property
     def owner(self) -> str:
@@ -69,8 +70,8 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def resolve_storage(world: World, model: Object) -> Stored:
-    """Returns the model's storage. Raises InvalidSpecError if it cannot be served, or if another model has the
-    folder."""
+    """Returns the model's storage. Raises InvalidSpecError if it cannot be served, or if the folder belongs to another
+    model."""
     kept = recorded_paths(world, model) if _may_be_former(model, world.settings) else frozenset[str]()
     stored = storage.parse_storage(model, world.settings, kept)
     if stored.root:
@@ -81,12 +82,13 @@ def resolve_storage(world: World, model: Object) -> Stored:
 
 
 def resolve_mount(world: World, model: Object) -> Mount:
-    """Returns how pods read a model. Raises InvalidSpecError if they may not, or if the model has nothing to serve."""
+    """Returns how pods mount a model. Raises InvalidSpecError if they may not, or if the model has no files to
+    serve."""
     return mount_of(model, world.settings, resolve_storage(world, model))
 
 
 def possible_paths(model: Object, settings: Settings) -> frozenset[str]:
-    """Returns the folders that a model could have without other models, in this version or an earlier one."""
+    """Returns the folders that a model could have, ignoring other models, in this version or in an earlier one."""
     return frozenset(path for path in (_path(model, settings), _path(model, settings, ANY_PATH)) if path)
 
 
@@ -99,22 +101,22 @@ def _path(model: Object, settings: Settings, allowed: Container[str] = ()) -> st
 
 
 def recorded_paths(world: World, model: Object) -> frozenset[str]:
-    """Returns a model's folders according to the records of nodes. A folder that contains those of all models without a
-    path belongs to no single model."""
+    """Returns a model's folders according to the records of nodes. The default folder for all models without a path
+    belongs to no single model."""
     paths = {_record_path(nodes.parse_node(node), model) for node in world.list(NODE)} - {""}
     shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in paths for scheme in storage.FETCHED}
     return frozenset(paths - shared)
 
 
 def may_use_folder(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
-    """Whether a model may have a folder wherever it is requested, or because a node has its files there."""
+    """Whether a model may have a folder, either by the rules or because a node has its files there."""
     placed = storage.is_placed(path, key(model).namespace, settings)
     return placed or any(_record_path(nodes.parse_node(node), model) == path for node in listers.list(NODE))
 
 
 def is_folder_in_use(world: World, node: Node, path: str) -> bool:
-    """Whether a folder stays on a node when the world's model gives it up: it is in or around the folder of a model
-    that takes precedence, or another model of the same owner has it or one inside it."""
+    """Whether a folder stays on a node when the world's model gives it up: it overlaps with the folder of a model that
+    takes precedence, or another model of the same owner has it or a folder inside it."""
     mine, settings = world.resource, world.settings
     group = 0 if not key(mine).namespace else 1 if storage.is_placed(path, key(mine).namespace, settings) else 2
     for one in find_overlapping(world.listers, settings, path):
@@ -130,7 +132,7 @@ def is_folder_in_use(world: World, node: Node, path: str) -> bool:
 
 
 def is_loaded_by_others(world: World, node: Node, path: str) -> bool:
-    """Whether another model of the owner of the world's model has its files in a folder of a node."""
+    """Whether another model of the same owner has its files in a folder of a node."""
     mine = world.resource
     for one in find_overlapping(world.listers, world.settings, path):
         if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
@@ -153,7 +155,7 @@ def find_overlapping(
     kinds: Collection[Kind] = tuple(KINDS.values()),
     among: Collection[str] = (PATH, FORMER),
 ) -> Iterator[Claim]:
-    """Returns the models of these indexes that may have this folder, one inside it, or one around it."""
+    """Returns the models in these indexes that may have a folder that overlaps with this one."""
     values = (path, *(f"{EXACTLY}{above}" for above in _with_parents(path)[:-1]))
     for kind in kinds:
         for index in among if kind.namespaced else [one for one in among if one == PATH]:
@@ -169,8 +171,8 @@ def by_folder(volume: Object) -> Iterable[str]:
 
 
 def is_mounted_by_others(listers: Listers, model: Object, path: str) -> bool:
-    """Whether pods of other authors may still mount a folder, one inside it, or one around it. Files of a model of the
-    cluster may be read in any namespace."""
+    """Whether pods of other authors may still mount a folder that overlaps with this one. Files of a cluster-scoped
+    model may be read in any namespace."""
     namespace = key(model).namespace
     if not namespace:
         return False
@@ -187,14 +189,14 @@ def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
     """Returns the models that prevent a model from getting its folder."""
     kinds = tuple(KINDS.values()) if mine.owner else CLUSTER_KINDS
     rank: Rank | None = None
-    among = (PATH, FORMER) if mine.former else (PATH,)  # there may be any number of the others, and all come after it
+    among = (PATH, FORMER) if mine.former else (PATH,)  # # FORMER models may be many, and all come later
     for other in find_overlapping(world.listers, world.settings, mine.stored.path, kinds, among):
         same_owner = other.owner == mine.owner
         if uid(other.model) == uid(mine.model) or other.group > mine.group or (same_owner and _may_share(mine, other)):
             continue
         rank = rank or _rank(world, mine)
         theirs = _rank(world, other) if other.group == mine.group else Rank(other.group, True, ())
-        if other.former and theirs.is_new:  # no node has files of it, so that it has no right to the folder
+        if other.former and theirs.is_new:  # # no node has its files, so it has no right to the folder
             continue
         nested = other.stored.path != mine.stored.path
         if theirs < rank and not (same_owner and nested and not rank.is_new):
@@ -215,7 +217,7 @@ def _rank(world: World, claim: Claim) -> Rank:
 def _describe_conflict(mine: Claim, rival: Claim) -> str:
     mine_path, path = mine.stored.path, rival.stored.path
     other = f"The {rival.model['kind']} {key(rival.model)}"
-    if rival.owner not in ("", mine.owner):  # authors learn nothing of models of other namespaces
+    if rival.owner not in ("", mine.owner):  # # authors must not learn about models in other namespaces
         text = f"The directory {mine_path} overlaps with the directory of another namespace's model"
     elif path != mine_path:
         text = f"{other} already uses the directory {path}, and {mine_path} overlaps with it"
@@ -224,11 +226,11 @@ def _describe_conflict(mine: Claim, rival: Claim) -> str:
     return f"{text}. Use another path."
 
 
-# What leads to a model
+# # Indexes and watches
 
 
 NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.trim_node)
-"""What other kinds read to know a model's folder, in addition to models."""
+"""The nodes, whose records other kinds read to determine a model's folder."""
 
 
 def indexes(settings: Settings) -> dict[str, IndexFunction]:
@@ -236,7 +238,7 @@ def indexes(settings: Settings) -> dict[str, IndexFunction]:
 
 
 class _ByPath(msgspec.Struct, frozen=True):
-    """Index function for :data:`PATH` and :data:`FORMER`. Two with the same settings are equal."""
+    """Index function for :data:`PATH` and :data:`FORMER`. Two instances with the same settings are equal."""
 
     settings: Settings
     former: bool
@@ -249,7 +251,7 @@ class _ByPath(msgspec.Struct, frozen=True):
 
 
 def _may_be_former(model: Object, settings: Settings) -> bool:
-    """Whether an earlier version may have loaded the files into a folder that this version would not choose."""
+    """Whether an earlier version may have loaded the files into a folder that this version would not allow."""
     namespace = key(model).namespace
     path = _path(model, settings, ANY_PATH) if namespace else ""
     return bool(path) and not storage.is_placed(path, namespace, settings)

@@ -47,7 +47,7 @@ REUSE, SEAL_KNOWN = "--reuse=", "--known"
 DEADLINES = {"load": LOAD_SECONDS, "evict": 0, "inspect": ANSWER_SECONDS}
 """Seconds after which a Job fails; 0: never."""
 CLAIM_FOLDER = "/mnt/claim"
-"""Where the loader finds a claim."""
+"""Where the claim is mounted in the loader."""
 BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
 TOKEN_KEY, GOOGLE_KEY = "token", "credentials.json"
 
@@ -59,13 +59,13 @@ class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]
     access: Access
     place: tuple[str, ...] = ()
-    """Tells it from others of the model."""
+    """Distinguishes the task from others of the same model."""
     node: str = ""
     replaces: bool = False
-    """Whether a folder that may be another namespace's is replaced by a new one."""
+    """Whether a folder that may belong to another namespace is replaced by a new one."""
 
     def on_node(self, node: Node) -> LoaderTask:
-        """Returns the task on a node, once for each boot of the node."""
+        """Returns the task for a node. It is a new task after each boot of the node."""
         return msgspec.structs.replace(self, place=(node.uid, node.boot), node=node.name)
 
     def with_seal(self, seal: str, donor: str, replaces: bool) -> LoaderTask:
@@ -73,13 +73,13 @@ class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
         ``replaces``: see the field."""
         words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
         access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
-        if replaces:  # only the container that does it mounts the folder above: see _owner
+        if replaces:  # # only the container that replaces the folder mounts its parent: see _owner
             access += Access(volumes=_mount_parent(self.words[2]).volumes)
         return msgspec.structs.replace(self, words=words, access=access, replaces=replaces)
 
 
 def load_task(view: ModelView, stored: Stored) -> LoaderTask:
-    """Returns the task that loads the files onto a node, or checks those that the node has."""
+    """Returns the task that loads the files onto a node, or checks the files that the node has."""
     folder = _folder(stored.path, read_only=not stored.url)
     if not stored.url:
         return LoaderTask(what="load", words=("inspect", stored.path, *_header(view)), access=folder)
@@ -97,7 +97,7 @@ def eviction_task(node: Node, path: str, root: str) -> LoaderTask:
 
 
 def inspection_task(view: ModelView, stored: Stored) -> LoaderTask | None:
-    """Returns the task that reads files on a claim, where they stay; None: the files are not on a claim."""
+    """Returns the task that inspects the files on a claim, where they stay; None: the files are not on a claim."""
     if stored.claim is None:
         return None
     claim = mounted(volumes.claim(VOLUME, stored.claim.name, read_only=True), CLAIM_FOLDER, read_only=True)
@@ -147,8 +147,8 @@ def donor_of(view: ModelView, loader_task: LoaderTask) -> str | None:
 
 
 def job_replaces_folder(view: ModelView, loader_task: LoaderTask) -> bool | None:
-    """Whether the existing Job replaces its folder if that may be another namespace's; None: there is no Job for these
-    files and this folder."""
+    """Whether the existing Job replaces its folder if that may belong to another namespace; None: there is no Job for
+    these files and this folder."""
     job = _find_job(view, loader_task)
     if job is None or words_of(job)[1:4] != list(loader_task.words[:3]):
         return None
@@ -176,9 +176,10 @@ def name_of(view: ModelView, loader_task: LoaderTask) -> Key:
 
 
 def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Container, ...]:
-    """Gives a folder to the user who fills it: the kubelet creates it as root's, and versions before 0.5 filled it so.
-    And to the model's namespace, from the folder above it: a new folder is one that no container of another namespace
-    has mounted. Nothing of a source is read here."""
+    """Returns the init container that changes a folder's ownership. The user who fills the folder becomes its owner,
+    because the kubelet creates it as root, and versions before 0.5 filled it as root. The folder is also assigned to
+    the model's namespace, by way of its parent: a new folder has not been mounted by any container of another
+    namespace. This container reads nothing from a source."""
     user = view.world.settings.user(ome(view.world.settings).run_as_user)
     if user is None or not loader_task.node or loader_task.words[0] not in ("stage", "evict"):
         return ()
@@ -188,7 +189,7 @@ def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Co
         path = loader_task.words[2]
         words += [f"--namespace={key(view.resource).namespace}", *([] if loader_task.replaces else [SEAL_KNOWN])]
         mine = Access(mounts=_mount_parent(path).mounts) if loader_task.replaces else mine
-        powers.append("DAC_OVERRIDE")  # the folder may be the user's already
+        powers.append("DAC_OVERRIDE")  # # the folder may already belong to the user
     if not words:
         return ()
     root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
@@ -198,20 +199,20 @@ def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Co
 
 
 def may_replace_folders(view: ModelView) -> bool:
-    """Whether loads may have to replace a folder. Files of cluster models may be read in all namespaces. If the cluster
-    assigns users, no container can do it."""
+    """Whether loads may have to replace a folder. This is not needed for cluster models, whose files may be read in all
+    namespaces, and no container can do it if the cluster assigns users."""
     settings = view.world.settings
     return bool(key(view.resource).namespace) and settings.user(ome(settings).run_as_user) is not None
 
 
 def _mount_parent(path: str) -> Access:
-    """Mounts the folder above a folder."""
+    """Mounts the parent of a folder."""
     return _folder(path.rpartition("/")[0], volume=PARENT)
 
 
 def _runner(view: ModelView, loader_task: LoaderTask) -> Runner:
-    """On a node, the user is one who owns nothing but the folder, or root without capabilities if the operator sets
-    it."""
+    """Returns the runner of a task. On a node, it runs as a user that owns nothing but the folder, or as root without
+    capabilities if the operator chose that."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}
@@ -236,21 +237,23 @@ def _header(view: ModelView) -> tuple[str, ...]:
 
 
 def _guard(view: ModelView, stored: Stored) -> tuple[str, ...]:
-    """Returns the options that restrict addresses, which the author of the spec or of its Secret may have chosen."""
+    """Returns the options that restrict addresses, because the author of the spec or of its Secret may have chosen
+    them."""
     if stored.scheme not in ("http", "https", "s3"):
         return ()
     return view.world.settings.sources.options(guarded=stored.scheme != "s3" or bool(stored.spec.key))
 
 
 def secret_of(view: ModelView, stored: Stored) -> str:
-    """Returns the Secret with a model's credentials, in the namespace of its Jobs; empty: it names none. The operator
-    creates those that a namespace may use there, named after it, so that its authors reach no others."""
+    """Returns the Secret with a model's credentials, in the namespace of its Jobs; empty: the model names none. The
+    operator creates there the Secrets that a namespace may use, named after it, so that its authors cannot use
+    others."""
     namespace, secret = key(view.resource).namespace, stored.spec.key or ""
     return f"{namespace}.{secret}" if secret and namespace not in ("", view.job_namespace) else secret
 
 
 def _source(view: ModelView, stored: Stored) -> Access:
-    """Returns the loader's access to the source, with the keys that it needs from the model's Secret and no others."""
+    """Returns the loader's access to the source, with only those keys of the model's Secret that it needs."""
     settings, secret, parameters = view.world.settings, secret_of(view, stored), stored.spec.parameters
     access = of_operator(settings.loader)
     match stored.scheme:

@@ -44,22 +44,22 @@ from slipway.weights.nodes import Node, Record, State
 
 MOST_TOKENS = 2**31 - 1
 MOST_DONORS = 32
-"""Models that are looked at for files that need not be loaded again."""
+"""Maximum number of models that are checked for files that can be reused."""
 Stage = Literal["there", "loading", "waiting", "full", "failed", "leaving", "in use"]
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to a model on a node now."""
+    """What currently happens to a model on a node."""
 
     node: Node
     stage: Stage
     record: Record | None
-    """What the node is to say."""
+    """The record to write to the node."""
     is_selectable: bool = True
     """Whether pods may select the node."""
     loader_task: LoaderTask | None = None
     run: Run = Run(name="")
-    """Of the Job that brings the files, or takes them away."""
+    """State of the Job that loads or removes the files."""
 
 
 def plan(view: ModelView) -> Plan:
@@ -82,9 +82,9 @@ def plan(view: ModelView) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Returns the plan of a model that is being deleted; None: it can go. It always ends: a lost node, or one without
-    progress, is waited for only for a limited time. Objects that the garbage collector does not see are deleted
-    first."""
+    """Returns the plan of a model that is being deleted; None: it can be removed. Deletion always completes: a lost
+    node, or one without progress, only delays it for a limited time. Objects that the garbage collector does not handle
+    are deleted first."""
     elsewhere = view.jobs if key(view.resource).namespace and not view.is_overdue else ()
     return _build_plan(view, plan_nodes(view)) if view.nodes or view.held_volumes or elsewhere else None
 
@@ -102,8 +102,8 @@ def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
 
 
 def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[Object]:
-    """Returns a volume for each claim for a folder that the model has somewhere. The claim of a deleted model keeps its
-    volume, because pods may still use it."""
+    """Yields a volume for each claim for a folder that the model has on any node. The claim of a deleted model keeps
+    its volume, because pods may still use it."""
     kept = {path for one in node_plans if one.record for path in one.record.readable_paths}
     there = {key(one).name: one for one in view.volumes}
     for one in view.claims:
@@ -112,7 +112,7 @@ def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[
 
 
 def _find_discarded_claims(view: ModelView) -> tuple[Reference, ...]:
-    """Returns the claims to delete: all of a model that is deleted or has lost its folder, and those for a former
+    """Returns the claims to delete: all claims if the model is deleted or has lost its folder, and claims for a former
     folder that no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
     stays = isinstance(view.stored, Stored) and not view.is_deleted
     going = (
@@ -127,14 +127,14 @@ def _is_current_folder(view: ModelView, path: str) -> bool:
 
 
 def plan_nodes(view: ModelView) -> tuple[NodePlan, ...]:
-    """Returns the plans of all nodes that have, or should have, the model, in the order of their names."""
+    """Returns the plans of all nodes that have, or should have, the model, sorted by name."""
     loader_task = load_task(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
     return tuple(
         _plan_node(view, node, loader_task) if view.is_for(node) else _plan_removal(view, node) for node in view.nodes
     )
 
 
-# Onto a node
+# # Loading
 
 
 def _plan_node(view: ModelView, node: Node, loader_task: LoaderTask | None) -> NodePlan:
@@ -187,14 +187,14 @@ def _plan_node(view: ModelView, node: Node, loader_task: LoaderTask | None) -> N
 
 
 def _is_still_written(view: ModelView, node: Node, loader_task: LoaderTask) -> bool:
-    """Whether another Job of the model may still write to a node: one from before the node's restart, or of an earlier
-    version. It is no longer needed, and is deleted."""
+    """Whether another Job of the model may still write to a node: one created before the node's restart, or by an
+    earlier version. It is no longer needed, and is deleted."""
     return any(nodes.node_of(job) == node.name and key(job) != name_of(view, loader_task) for job in view.writers)
 
 
 def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask) -> str:
-    """Returns the folder whose files a load may reuse; empty: none. A running load keeps its donor as long as it may
-    use it."""
+    """Returns the folder whose files a load may reuse; empty: none. A running load keeps its donor as long as it is
+    still allowed."""
     candidates = list(_find_donors(view, stored, node))
     begun = donor_of(view, loader_task)
     if begun is not None and (not begun or begun in {path for path, _state in candidates}):
@@ -203,8 +203,9 @@ def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: Load
 
 
 def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask, seal: str) -> bool:
-    """Whether a load replaces a folder that has no mark of the namespace. It does not if a record of the node shows
-    that files were loaded there for the namespace, as by an earlier version. A running load continues unchanged."""
+    """Whether a load replaces a folder that is not marked with the namespace. It does not if a record of the node shows
+    that files were loaded there for the namespace, for example by an earlier version. A running load continues
+    unchanged."""
     begun = job_replaces_folder(view, loader_task)
     if begun is not None or not may_replace_folders(view):
         return bool(begun)
@@ -212,8 +213,8 @@ def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: L
 
 
 def _find_donors(view: ModelView, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
-    """Returns the node's folders of the same repository, of other models of the cluster or of the same namespace, with
-    their states. None, unless the policy requests them."""
+    """Yields the node's folders with files from the same repository, with their states, for other models of the cluster
+    or of the same namespace. Yields none unless the policy requests reuse."""
     if not stored.url or stored.spec.download_policy != "ReuseIfExists":
         return
     world, namespace = view.world, key(view.resource).namespace
@@ -239,12 +240,12 @@ def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
     return NodePlan(node=node, stage="there", record=says, loader_task=leaving.loader_task if leaving else None)
 
 
-# Off a node
+# # Removal
 
 
 def _plan_withdrawal(view: ModelView) -> Plan | None:
-    """Returns the plan of a model whose folder belongs to a model that takes precedence, or was allowed by an earlier
-    version only: its loads stop, and pods no longer select its nodes. The files stay for other models, with records
+    """Returns the plan of a model whose folder belongs to a model that takes precedence, or was only allowed by an
+    earlier version. Its loads stop, and pods no longer select its nodes. The files stay for other models, with records
     that name the folder."""
     if not isinstance(view.stored, InvalidSpecError) or view.is_deleted:
         return None
@@ -283,7 +284,7 @@ def _plan_removal(view: ModelView, node: Node) -> NodePlan:
 
 
 def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
-    """Returns the plan that removes a folder from a node; None: it is removed, or it stays."""
+    """Returns the plan that removes a folder from a node; None: it is already removed, or it stays."""
     world = view.world
     root = storage.root_of(path, world.settings)
     if (
@@ -303,21 +304,20 @@ def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
 
 
 def _may_mount(view: ModelView, path: str) -> bool:
-    """Whether pods may still mount a folder that another model may get next."""
+    """Whether pods may still mount a folder that could next belong to another model."""
     return not _is_current_folder(view, path) and any(path_of(one) == path for one in view.held_volumes)
 
 
-# What the files say
+# # Metadata from the files
 
 
 def _fill_spec(view: ModelView, runs: Iterable[Run]) -> Object:
-    """Returns the fields that the spec omits, from the loader's report on the files. Runtimes are written for what OME
-    fills in: the size counts the stored numbers, weights of PyTorch count as safetensors, and a quantization that OME
-    does not know is omitted.
+    """Returns the fields that the spec omits, from the loader's report on the files.
 
-    Runtimes are written for what OME fills in: the size counts the stored numbers, weights of PyTorch go by the name of
-    safetensors, and a quantization that OME has no word for stays out. All else would keep a model from its runtime.
-    The real size of a quantized model is in additionalMetadata, for runtimes that are written for that."""
+    Runtimes are written for the values that OME fills in: the size counts the stored numbers, PyTorch weights count as
+    safetensors, and a quantization that OME does not know is omitted. Other values would keep a model from its runtime.
+    The real size of a quantized model is in additionalMetadata, for runtimes that are written for that.
+    """
     spec, annotations = view.resource["spec"], annotations_of(view.resource)
     facts = next((report.model for run in runs if (report := run.report) and report.model), None)
     fixed = annotations.get(names.SKIP_CONFIG) == "true" or view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind

@@ -1,4 +1,4 @@
-"""Resolve: parses and checks a model and the records of its nodes once. Pure except for the clock that decides which
+"""Resolve: parses and checks a model and its records on the nodes once. Pure except for the clock that decides which
 namespaces are next."""
 
 from __future__ import annotations
@@ -40,26 +40,27 @@ from slipway.weights.jobs.loads import is_late
 from slipway.weights.nodes import Node, Record
 
 MARK, CLAIM, USE, REPOSITORY = "mark", "claim", "use", "repository"
-"""Indexes of models: the mark that nodes have for them; their claim; how pods say that they read their folder; their
-namespace and source, in whatever revision."""
+"""Indexes of models. MARK: their mark on nodes; CLAIM: the claim with their files; USE: how pods state that they read
+their folder; REPOSITORY: their namespace and source, in any revision."""
 OF_MODEL = "of-model"
-"""Index of claims: the mark of the model whose folder they are for."""
+"""Index of claims: the mark of the model that owns their folder."""
 MOUNTED = "mounted"
-"""Index of pods: the folders of nodes that they read."""
+"""Index of pods: the node folders that they mount."""
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A model that may not be valid, and its nodes."""
+    """A model, which may be invalid, and its nodes."""
 
     world: World
     resource: Object
     stored: Stored | InvalidSpecError
     label: str
-    """Of nodes, for this model."""
+    """The model's label on nodes."""
     nodes: tuple[Node, ...]
-    """Those that it is for, that say something of it, or that a Job of it is pinned to."""
+    """Nodes that should have the model, have a record of it, or run one of its Jobs."""
     claims: tuple[ModelClaim, ...] = ()
-    """By which pods read a folder that it has, had or might have. Those without a path are for none of them."""
+    """Claims through which pods read a folder that the model has, had or might have. Those without a path belong to
+    none of these folders."""
 
     @property
     def is_deleted(self) -> bool:
@@ -78,7 +79,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def writers(self) -> list[Object]:
-        """Its Jobs that may still write to a folder of a node. Before 0.5 they were in the model's own namespace."""
+        """Its Jobs that may still write to a folder of a node. Before version 0.5 they were in the model's own
+        namespace."""
         places = (self.job_namespace, key(self.resource).namespace)
         jobs = (job for (kind, name), job in self.world.children.items() if kind == JOB and name.namespace in places)
         return [job for job in jobs if turns.still_writes(job, self.world.now)]
@@ -90,8 +92,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def held_volumes(self) -> list[Object]:
-        """The volumes that pods may still use. A claim that a pod keeps for too long is waited for only for a limited
-        time: its folder goes to no other namespace before its volume is gone."""
+        """The volumes that pods may still use. A claim that a pod keeps for too long only delays for a limited time,
+        but its folder goes to no other namespace before its volume is deleted."""
         claims = {one.name: one.claim for one in self.claims}
         gone = self.world.now - LONGEST_GRACE_SECONDS - GONE_SECONDS
         ends = {
@@ -100,7 +102,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > gone]
 
     def is_read(self, path: str) -> bool:
-        """Whether pods of services or benchmarks read a folder. This is looked up once for all claims and nodes, and
+        """Whether pods of services or benchmarks read a folder. This is determined once for all claims and nodes, and
         only for folders that the model gives up, because any author may claim that pods read a folder."""
         if path not in self._read_folders:
             self._read_folders[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
@@ -126,7 +128,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the deletion of the model has waited long enough."""
+        """Whether the model's deletion has waited long enough."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 
     def valid(self) -> Stored:
@@ -160,7 +162,7 @@ def _find_claims(view: ModelView) -> tuple[ModelClaim, ...]:
 
 
 def _mounts_folder(pod: Object, path: str, claims: Container[str]) -> bool:
-    """Whether a pod mounts a folder: with a claim, or directly as before 0.5."""
+    """Whether a pod mounts a folder: through a claim, or directly as before version 0.5."""
     spec = pod.get("spec") or {}
     mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
     return path in mounted or any(name in claims for name in names_in([spec]))
@@ -177,11 +179,11 @@ def _has_state(node: Node, label: str) -> bool:
     return label in node.labels or f"{nodes.RECORDS}{nodes.mark(label)}" in node.records
 
 
-# What leads to a model
+# # Watches and indexes
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
-    """Returns the watches of one kind of models. Models of the other kinds may request the same folder, or a turn on
+    """Returns the watches for one kind of model. Models of the other kinds may request the same folder, or a turn on
     the same node."""
     others = (one for one in KINDS.values() if one != kind)
     return (
@@ -204,7 +206,7 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
 
 
 class _ByStorage(msgspec.Struct, frozen=True):
-    """An index function that reads a model's storage. Two with the same settings are equal."""
+    """An index function that reads a model's storage. Two instances with the same settings are equal."""
 
     index: str
     settings: Settings
@@ -237,7 +239,7 @@ def by_mounted(pod: Object) -> Iterable[str]:
 
 
 def repository_of(namespace: str, url: str) -> str:
-    """Value of the index :data:`REPOSITORY`."""
+    """Returns the value of the index :data:`REPOSITORY`."""
     scheme, _separator, rest = url.partition("://")
     return f"{namespace} {scheme}://{rest.partition('@')[0]}"
 
@@ -247,9 +249,9 @@ def _place(namespace: str, name: str) -> str:
 
 
 def _enqueue_folder_rivals(kind: Kind, settings: Settings) -> Enqueue:
-    """The models of a kind whose folder is in or around that of a model which comes, goes or turns to another one.
-    One that may not have its folder was in the way of none, except that it had it by the word of a node: then it was in
-    the way of others with such folders."""
+    """Enqueues the models of a kind whose folder overlaps with that of a model that is created, deleted or moved to
+    another folder. A model that may not have its folder blocks no others, unless a node's record gave it the folder:
+    then it blocked other models with such folders."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         old, new = change.old, change.new
@@ -267,7 +269,7 @@ def _enqueue_folder_rivals(kind: Kind, settings: Settings) -> Enqueue:
 
 
 def _enqueue_models_of_claim(kind: Kind) -> Enqueue:
-    """Enqueues the models of a kind with files on a claim, or with a folder that a claim is for."""
+    """Enqueues the models of a kind that have files on a claim, or that own the folder of a claim."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         marks = {mark for claim in (change.old, change.new) if claim for mark in by_model(claim)}
@@ -278,7 +280,7 @@ def _enqueue_models_of_claim(kind: Kind) -> Enqueue:
 
 
 def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
-    """Enqueues the models of a kind that may wait for a pod to stop reading their folder."""
+    """Enqueues the models of a kind that may be waiting for a pod to stop reading their folder."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         used = by_mounted(change.old) if change.old and stops(change) else ()
@@ -289,7 +291,7 @@ def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
 
 def _enqueue_models_of_node(kind: Kind, settings: Settings) -> Enqueue:
     """Enqueues the models of a kind that a change of a node affects: those that it should have or no longer has, those
-    whose record changed, and then those whose turn on it may have come."""
+    whose record changed, and then those whose turn on the node may have come."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         changed = nodes.difference(change.old, change.new, names.NODE_LABEL)

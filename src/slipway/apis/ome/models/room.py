@@ -1,8 +1,8 @@
-"""Room: how much of a node's metadata the records and labels of models use. Pure except for a cache.
+"""Room: how much of a node's metadata is used by the records and labels of models. Pure except for a cache.
 
-Kubernetes allows 256 KiB of annotations for each object, and objects of little more than 1 MiB. BaseModels cost their
-authors nothing, so each namespace has a share, and all namespaces together leave room for models of the cluster and for
-other programs. A record counts with its largest possible size.
+Kubernetes allows 256 KiB of annotations per object, and objects of little more than 1 MiB. Authors can create
+BaseModels at no cost, so each namespace has a share, and all namespaces together leave room for cluster-scoped models
+and for other programs. A record counts with its maximum size.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from slipway.apis.ome import names
 from slipway.weights.nodes import MESSAGE_LENGTH, RECORDS, Node
 
 OF_A_NAMESPACE, OF_ALL_NAMESPACES = 32 << 10, 192 << 10
-"""Bytes of records, of what they may say later, and of labels, after which no further model of the namespace, or of
-any, is recorded on a node."""
+"""Maximum bytes of records, at their maximum size, and of labels for one namespace and for all namespaces. Beyond that,
+a node accepts no further models."""
 LATER = {"message": MESSAGE_LENGTH, "seal": 80, "revision": 60}
-"""Fields that a record may get after the model has its room, and their bytes."""
+"""Fields that may be added to a record later, with their sizes in bytes."""
 MOST_NODES = 5000
 _BASE_MODEL = names.BASE_MODEL.kind.lower()
 
@@ -29,12 +29,12 @@ class Room:
         self._known: dict[str, tuple[Mapping[str, str], Counter[str]]] = {}
 
     def is_full(self, node: Node, mark: str) -> bool:
-        """Whether a node accepts no further record of this BaseModel's namespace. ``mark``: of the model's label."""
+        """Whether a node accepts no further records for this BaseModel's namespace. ``mark``: the model's mark."""
         used = self._used(node)
         return used[space_of(mark)] >= OF_A_NAMESPACE or used.total() >= OF_ALL_NAMESPACES
 
     def _used(self, node: Node) -> Counter[str]:
-        """Returns bytes by namespace, for the records of BaseModels and the labels of their folders."""
+        """Returns the used bytes by namespace, for the records of BaseModels and the labels of their folders."""
         records, used = self._known.get(node.name, ({}, Counter()))
         if records is node.records:
             return used
@@ -54,8 +54,8 @@ class Room:
 
 
 def space_of(mark: str) -> str:
-    """Returns the prefix of the marks of a namespace's BaseModels: the namespace, or a digest of a long one. Empty: the
-    model is of another kind."""
+    """Returns the common prefix of the marks of a namespace's BaseModels: the namespace, or a digest of a long one.
+    Empty: the model is of another kind."""
     space, _dot, rest = mark.partition(".")
     return space if rest.startswith(f"{_BASE_MODEL}.") else ""
 

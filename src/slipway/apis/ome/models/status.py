@@ -1,4 +1,4 @@
-"""Status of a model: the nodes that have its files, the progress of the others, or the content of its claim. Pure."""
+"""Status of a model: the nodes that have its files, the progress of the others, or the contents of its claim. Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from slipway.weights.jobs.progress import Moving
 CONDITIONS = frozenset({"Accepted", "Available", "Progressing", "FieldsIgnored"})
 LOADING, WAITING, LEAVING, COMPLETE = "Loading", "WaitingForTurn", "Leaving", "Complete"
 PASSED_THROUGH = frozenset({LOADING, WAITING, LEAVING})
-"""Reasons that models go through on their way."""
+"""Transient reasons of a model."""
 UNSOUND = "UnsupportedSource"
-"""Of files that lie where they are read, and that no engine can read."""
+"""Reason for files that are read in place and that no engine can read."""
 TURN_SECONDS, MISSING_SECONDS = turns.RECHECK_SECONDS, 30.0
-"""When to look again, where time alone may change something, or a word of the API server gets lost."""
+"""Seconds until the next check, if time alone may change something, or if a watch event may be lost."""
 MAX_LISTED = 3
-"""Nodes that a message names."""
+"""Maximum number of nodes that a message names."""
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +41,9 @@ class ModelState(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     under_way: str = ""
-    """What is done meanwhile; empty: nothing."""
+    """Work in progress; empty: none."""
     fields: Object = {}
-    """Further ones of the status."""
+    """Additional status fields."""
     recheck: float | None = None
 
 
@@ -196,8 +196,8 @@ def _explain_occupied(view: ModelView, waiting: Sequence[NodePlan]) -> list[str]
 
 
 def _explain_secret(view: ModelView) -> list[str]:
-    """Explains from where the Secret of a model is read if its namespace cannot have it: Jobs that mount folders run
-    elsewhere."""
+    """Explains where a model's Secret is read from if it cannot be in the model's namespace, because Jobs that mount
+    folders run elsewhere."""
     stored = view.valid()
     secret = secret_of(view, stored)
     if not stored.url or secret == (stored.spec.key or ""):

@@ -42,35 +42,35 @@ KINDS: dict[str, Kind] = {
 }
 NOT_ALLOWED = "PathNotAllowed"
 OWN = ".slipway"
-"""How the names begin that the loader needs for itself."""
+"""Prefix of names that are reserved for the loader."""
 LONGEST_PATH = 512
 LONGEST = 64 << 10
-"""What a spec may take in memory, about: 600 names of nodes."""
+"""Maximum memory of a spec in bytes, approximately: 600 node names."""
 MOST_CACHED = 32 << 20
-"""What the specs in the cache may take in memory, about."""
+"""Maximum memory of the cached specs in bytes, approximately."""
 USED = "node:"
-"""What pods say that they use begins so, where it is a folder of their node."""
+"""Prefix of a folder of the node, in the annotation by which pods state what they use."""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's storage in parts."""
+    """A model's parsed storage."""
 
     scheme: str
     spec: StorageSpec
     path: str
-    """Where containers find the files: the folder of the node as well, unless they are on a claim."""
+    """Path of the files in containers. It is also their folder on the node, unless they are on a claim."""
     url: str = ""
-    """What the loader fetches; empty: nothing is fetched."""
+    """What the loader fetches; empty: nothing."""
     region: str = ""
     files: tuple[str, ...] = ()
-    """Of a repository; empty: all."""
+    """Files of a repository to load; empty: all."""
     stored_as: str = ""
     """Name of a single file."""
     root: str = ""
-    """The operator's folder that the path is below; empty: no file of a node is read."""
+    """The operator's folder that contains the path; empty: no files on nodes are read."""
     claim: Reference | None = None
     sub_path: str = ""
-    """Inside the claim."""
+    """Path inside the claim."""
     placement: Placement = Placement()
 
     @property
@@ -86,26 +86,26 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: Kind
     namespace: str
-    """Of the model; empty: it is of the cluster."""
+    """Namespace of the model; empty: it is cluster-scoped."""
     uid: str
-    """Of the model."""
+    """uid of the model."""
     mark: str
-    """What the model's label of nodes ends with."""
+    """End of the model's node label."""
     is_deleted: bool = False
     """Whether the model is being deleted."""
     path: str
-    """In containers; of the node, too, where there is no claim. Empty: there is nothing to mount."""
+    """Path in containers, and on the node unless there is a claim. Empty: there is nothing to mount."""
     claim: str = ""
     claim_namespace: str = ""
     sub_path: str = ""
     node_label: str = ""
-    """The label that nodes with the files have as Ready; empty: any node will do."""
+    """Label that has the value Ready on nodes with the files; empty: any node will do."""
     vendor: str = ""
     category: str = "SMALL"
     format_name: str = ""
     format_version: str = ""
     identity: str
-    """Differs with the source: a pod template that has it rolls with that."""
+    """Changes with the source, so that pod templates that contain it are rolled out again."""
 
 
 def kind_of(model: Object) -> Kind:
@@ -117,7 +117,7 @@ def node_label(model: Object) -> str:
 
 
 def mount_of(model: Object, settings: Settings, stored: Stored | None = None) -> Mount:
-    """Returns how pods read a model. ``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot
+    """Returns how pods mount a model. ``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot
     be served."""
     stored, spec, (namespace, name) = stored or parse_storage(model, settings), model["spec"], key(model)
     form = spec.get("modelFormat") or {}
@@ -153,7 +153,7 @@ def keeps_files(model: Object) -> bool:
 
 
 def root_of(path: str, settings: Settings) -> str:
-    """Returns the operator's folder that contains a path of nodes; empty: there is none."""
+    """Returns the operator's folder that contains a path on nodes; empty: none."""
     if not _is_path(path):
         return ""
     own = ome(settings)
@@ -161,8 +161,9 @@ def root_of(path: str, settings: Settings) -> str:
 
 
 def is_placed(path: str, namespace: str, settings: Settings) -> bool:
-    """Whether models of a namespace (empty: of the cluster) may have a folder of the nodes: below the namespace's own,
-    or below one that all namespaces share. A folder around one of the operator's is not allowed."""
+    """Whether models of a namespace (empty: of the cluster) may have a folder of the nodes. It must be below the
+    namespace's own folder, or below one that all namespaces share. A folder that contains one of the operator's is not
+    allowed."""
     if not namespace:
         return True
     own, root = ome(settings), root_of(path, settings)
@@ -172,8 +173,8 @@ def is_placed(path: str, namespace: str, settings: Settings) -> bool:
 
 
 def _own_folder(root: str, namespace: str) -> str:
-    """Returns a namespace's folder below one of the operator's. Folders named like schemes belong to models of the
-    cluster without a path."""
+    """Returns a namespace's folder below one of the operator's. Folders named like URL schemes belong to cluster-scoped
+    models without a path."""
     return f"{root}/{namespace}/{namespace}" if namespace in FETCHED else f"{root}/{namespace}"
 
 
@@ -186,7 +187,7 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    """Whether a pod can have a volume at a path: Kubernetes allows no colon there, and the loader reserves some
+    """Whether a pod can mount a volume at a path: Kubernetes allows no colon there, and the loader reserves some
     names."""
     valid = len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
     return valid and f"/{OWN}" not in path
@@ -202,15 +203,15 @@ class _Cached(NamedTuple):
 
 
 class Cache:
-    """Caches the parsed storage of recently read models. Entries of deleted models are dropped first."""
+    """Caches the parsed storage of recently read models. Entries of deleted models are evicted first."""
 
     def __init__(self, most: int = MOST_CACHED) -> None:
         self._entries: OrderedDict[tuple[Key, str, Container[str]], _Cached] = OrderedDict()
         self._most, self.size = most, 0
 
     def get(self, model: Object, settings: Settings, allowed: Container[str]) -> Stored | InvalidSpecError:
-        """Returns the storage, or why it cannot be served. A storage that is too long is rejected each time, and not
-        cached."""
+        """Returns the storage, or the reason why it cannot be served. An oversized storage is rejected each time, and
+        not cached."""
         place, spec = (key(model), model["kind"], allowed), model["spec"].get("storage")
         entry = self._entries.get(place)
         if entry is not None and entry.spec is spec and entry.settings is settings:
@@ -224,7 +225,7 @@ class Cache:
         try:
             stored: Stored | InvalidSpecError = _parse(model, settings, allowed)
         except InvalidSpecError as error:
-            stored = InvalidSpecError(error.reason, error.message)  # without the traceback, which keeps all it saw
+            stored = InvalidSpecError(error.reason, error.message)  # # no traceback, which would keep frames alive
         if isinstance(allowed, Collection):
             size += sum(map(len, allowed))
         self._entries[place] = _Cached(spec, settings, stored, size)
@@ -300,7 +301,7 @@ def _parse_source(stored: Stored, rest: str, model: Object, settings: Settings, 
     except SourceError as error:
         raise InvalidSpecError(error.reason, f"{error.message[:1].upper()}{error.message[1:]}.") from None
     url = source.url if stored.scheme != "gs" else f"gs{source.url.removeprefix('s3')}"
-    scheme = url.partition("://")[0]  # the address of a page of the hub names a repository, too
+    scheme = url.partition("://")[0]  # # the address of a page on the hub is also accepted as a repository
     path = stored.path or _default_path(f"{scheme}/{_folder(redact_url(url))}", key(model).namespace, settings, allowed)
     return msgspec.structs.replace(
         stored, scheme=scheme, url=url, region=region, files=source.files, stored_as=source.stored_as, path=path
@@ -308,14 +309,14 @@ def _parse_source(stored: Stored, rest: str, model: Object, settings: Settings, 
 
 
 def _default_path(folder: str, namespace: str, settings: Settings, allowed: Container[str]) -> str:
-    """Returns a folder below the namespace's own, unless nodes have the files at the path of earlier versions."""
+    """Returns a folder below the namespace's own, unless nodes have the files at the path used by earlier versions."""
     root = _first_root(settings)
     former = f"{root}/{folder}"
     return former if not namespace or former in allowed else f"{_own_folder(root, namespace)}/{folder}"
 
 
 def _folder(url: str) -> str:
-    """Returns a folder for a model without a path, which no other source has."""
+    """Returns a folder for a model without a path. No other source has the same folder."""
     digest = hashlib.sha256(url.encode()).hexdigest()[:8]
     return f"{clean(url.partition('://')[2])[-80:]}-{digest}"
 

@@ -1,9 +1,9 @@
 """Turns: which models a node loads next. Pure except for a cache.
 
-Each namespace has its own queue on each node, the oldest model first. The first models of all queues wait in one line:
-the namespace with the fewest loads on the node is next, and namespaces with equally many take turns. The cost of
-examining a model therefore does not depend on the number of other authors' models. Models of the cluster, which are the
-operator's, are one queue, and one of them can load even if namespaces hold all turns.
+Each namespace has its own queue on each node, oldest model first. The first models of all queues wait in one line: the
+namespace with the fewest loads on the node is next, and namespaces with the same number take turns. The cost of
+examining a model therefore does not depend on the number of other authors' models. Cluster-scoped models, which belong
+to the operator, form one queue, and one of them can load even if namespaces hold all turns.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from slipway.weights.jobs.turns import age
 from slipway.weights.nodes import Node, Record
 
 QUEUE = "queue"
-"""Index of models: the namespace in whose queue they may be."""
+"""Index of models: the namespace whose queue they may be in."""
 PINNED, LOADERS = "pinned", "loaders"
-"""Indexes of Jobs that load a model onto a node: the node, if the Job may still write, and the node with the model's
-uid; the namespace of the authors, if the Job has not ended."""
+"""Indexes of Jobs that load a model onto a node. PINNED: the node, if the Job may still write, and the node with the
+model's uid. LOADERS: the namespace of the authors, if the Job has not ended."""
 WORKING, NEW = "working", "new"
-"""Indexes of Jobs that hold a turn: the node with the namespace of the authors. New ones have no pods yet."""
+"""Indexes of Jobs that hold a turn: the node with the namespace of the authors. NEW Jobs have no pods yet."""
 MOST_EXAMINED = 16
-"""Models of one kind in a queue that are examined, the oldest first, to find those that wait for a node. The others are
-examined in groups of so many, one after the other: the first models may not be for this node."""
+"""Number of models of one kind in a queue that are examined, oldest first, to find those that are waiting for a node.
+The others are examined in turn, in groups of this size: the first models may not be for this node."""
 WOKEN, MOST_WOKEN = 2, 16
-"""Models of one queue, and queues, that are examined again when a model is on a node."""
+"""Number of models per queue, and number of queues, that are examined again when a model is loaded onto a node."""
 OF_NAMESPACES = tuple(kind for kind in KINDS.values() if kind.namespaced)
 RECHECK_SECONDS = 30.0
 FULL = "NodeFull"
 """Reason of models that no node has room for."""
 SLOT_SECONDS = 600
-"""How long the order of namespaces with equally many loads remains."""
+"""Seconds after which the order of namespaces with the same number of loads changes."""
 HEADS = QueueHeads()
 
 
@@ -94,14 +94,14 @@ def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
 
 
 class ByQueue(msgspec.Struct, frozen=True):
-    """Index function for :data:`QUEUE`: models that load onto nodes, if some of their files may be missing. A model
-    without conditions is new."""
+    """Index function for :data:`QUEUE`: models that are loaded onto nodes, if some of their files may be missing. A
+    model without conditions is new."""
 
     settings: Settings
 
     def __call__(self, model: Object) -> Iterable[str]:
         moves = _verdict(model, "Progressing") in ("", "True") or _condition(model, "Available").get("reason") == FULL
-        # A model whose Jobs a quota rejects keeps no other one waiting.
+        # # A model whose Jobs are rejected by a quota does not block others.
         accepted = _verdict(model, "Accepted") in ("", "True")
         if deleting(model) or not moves or not accepted:
             return ()
@@ -160,7 +160,7 @@ class ByLoad(msgspec.Struct, frozen=True):
 
 
 def job_indexes(settings: Settings) -> dict[str, IndexFunction]:
-    """Index functions of Jobs."""
+    """Returns the index functions of Jobs."""
     system = ome(settings).namespace
     loads = {WORKING: ByLoad(system, new=False), NEW: ByLoad(system, new=True)}
     return {PINNED: ByNode(system), LOADERS: ByLoader(system), **loads}
@@ -196,7 +196,7 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
     position = sum((one.failed, age(other)) < mine for other, one in _find_ready(world, node, namespace, held))
     turn = held.loads[namespace] + position
     if not namespace and turn == 0:
-        return True  # beside those of namespaces
+        return True  # # in addition to the turns of namespaces
     if turn >= held.max_turns(namespace):
         return False
     ahead, order, examined = position, _order(namespace, slot), dict[str, bool]()
@@ -215,15 +215,15 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
 
 
 def recheck_seconds(world: World) -> float:
-    """Seconds until a waiting model is examined again although nothing changes; a model further back waits for its
-    group."""
+    """Returns the seconds until a waiting model is examined again even if nothing changes. A model further back waits
+    for its group."""
     position = _position(world)
     rounds = (position.group - position.round) % position.groups or position.groups
     return RECHECK_SECONDS if position.is_first else rounds * RECHECK_SECONDS - world.now % RECHECK_SECONDS
 
 
 def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: float) -> list[Key]:
-    """Returns the models of a kind whose turn on a node may have come: the first ones of the queues that are next."""
+    """Returns the models of a kind whose turn on a node may have come: the first models of the queues that are next."""
     woken: list[Object] = []
     loads, slot = _loads(listers, node, now), _slot(node, now)
     queues = sorted(_queues(listers), key=lambda one: (loads[one], _order(one, slot)))
@@ -234,7 +234,7 @@ def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: f
 
 
 def _count_node_loads(world: World, node: Node) -> NodeLoads:
-    """Counts the loads onto a node. The node's record says which folder a Job fills."""
+    """Counts the loads onto a node. The node's record shows which folder a Job fills."""
     listers, now, written = world.listers, world.now, list[OpenFolder]()
     for job in listers.list(JOB, PINNED, node.name):
         owner = controller_owner(job)
@@ -244,8 +244,8 @@ def _count_node_loads(world: World, node: Node) -> NodeLoads:
 
 
 def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
-    """Counts the Jobs that load onto a node, by the namespace of their authors; empty: of the operator. The cost does
-    not grow with the number of Jobs. A Job without pods counts only while it is new, because the cluster may reject its
+    """Counts the Jobs that load onto a node, by the namespace of their authors; empty: the operator's. The cost does
+    not grow with the number of Jobs. A Job without pods only counts while it is new, because the cluster may reject its
     pods."""
     loads = Counter[str]()
     for namespace in {"", *_loaders(listers)}:
@@ -263,15 +263,15 @@ def _has_job(listers: Listers, node: Node, model: Object) -> bool:
 
 
 def _find_ready(world: World, node: Node, namespace: str, node_loads: NodeLoads) -> Iterator[tuple[Object, Desired]]:
-    """Returns the models of a queue, except the world's, that only wait for their turn on a node."""
+    """Yields the models of a queue, except the world's, that are only waiting for their turn on a node."""
     for model, desired in _find_waiting(world.listers, world.settings, node, namespace, world.now):
         if uid(model) != uid(world.resource) and not _is_folder_busy(world, node_loads, model, desired.stored.path):
             yield model, desired
 
 
 def _is_folder_busy(world: World, node_loads: NodeLoads, model: Object, path: str) -> bool:
-    """Whether the load of another model may still write to the folder, one inside it or one around it, or pods of other
-    authors may still read what is there."""
+    """Whether the load of another model may still write to the folder or to one that overlaps with it, or pods of other
+    authors may still read the existing files."""
     written = any(one.of != uid(model) and folders.overlap(one.path, path) for one in node_loads.open_folders)
     return written or folders.is_mounted_by_others(world.listers, model, path)
 
@@ -279,7 +279,7 @@ def _is_folder_busy(world: World, node_loads: NodeLoads, model: Object, path: st
 def _find_waiting(
     listers: Listers, settings: Settings, node: Node, namespace: str, now: float
 ) -> Iterator[tuple[Object, Desired]]:
-    """Returns the models of a queue that a node lacks and no Job loads, the oldest first."""
+    """Yields the models of a queue that a node lacks and no Job loads, oldest first."""
     for model in _find_oldest(listers, namespace, now):
         desired = desired_of(model, node, settings)
         if desired and not desired.lacks_room(model, node) and not _has_job(listers, node, model):
@@ -287,7 +287,7 @@ def _find_waiting(
 
 
 def _find_oldest(listers: Listers, namespace: str, now: float) -> Iterator[Object]:
-    """Returns the models of a queue that are examined now."""
+    """Yields the models of a queue that are examined now."""
     kinds = OF_NAMESPACES if namespace else folders.CLUSTER_KINDS
     yield from _merge([listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds])
     later = []
@@ -307,9 +307,9 @@ class Position(NamedTuple):
     """The position of a model in its queue, among those of its kind."""
 
     group: int
-    """-1: it is one of the first, which are always examined."""
+    """Number of its group; -1: it is one of the first models, which are always examined."""
     groups: int
-    """Of all that are not. They are examined in turn."""
+    """Number of groups of the other models. They are examined in turn."""
     round: int
 
     @property
@@ -330,7 +330,7 @@ def _position(world: World) -> Position:
 
 
 def _round(now: float) -> int:
-    """Changes when the next group of each queue is examined."""
+    """Returns a number that changes when the next group of each queue is examined."""
     return int(now // RECHECK_SECONDS)
 
 
@@ -349,7 +349,8 @@ def _slot(node: Node, now: float) -> str:
 
 
 def _order(namespace: str, slot: str) -> int:
-    """Orders queues with equally many loads. ``slot`` changes, so that each namespace is first at times."""
+    """Returns the order of a queue among those with the same number of loads. ``slot`` changes over time, so that each
+    namespace comes first at some point."""
     return 1 + zlib.crc32(f"{slot}/{namespace}".encode()) if namespace else 0
 
 
@@ -360,7 +361,7 @@ def _author(job: Object) -> str:
 
 
 def still_writes(job: Object, now: float) -> bool:
-    """Whether a Job may still write. A deleted Job that stays, as on a lost node, is waited for only for a limited
+    """Whether a Job may still write. A deleted Job that remains, for example on a lost node, only counts for a limited
     time."""
     return may_write(job) and not is_late(job["metadata"].get("deletionTimestamp"), now)
 

@@ -1,10 +1,11 @@
-"""Volumes: how pods of any namespace read a folder of their node without the right to mount host paths. Pure.
+"""Volumes: how pods in any namespace read a folder of their node without permission to mount host paths. Pure.
 
-The services of a namespace share a claim for each model, so that the number of claims does not grow with the services.
-The model that owns the folder creates a volume for that claim alone, and deletes the claim when no pod of the model
-needs it. A node label shows which folders belong to a model, and the volume is limited to these nodes. The kubelet
-therefore mounts nothing of a model that has lost its folder, and the next model waits until the volumes are gone.
-Admission policies let pods mount such claims read-only, and let only the controller create them.
+The services of a namespace share one claim for each model, so that the number of claims does not grow with the number
+of services. The model that owns the folder creates a volume for that claim alone, and deletes the claim when none of
+the namespace's pods needs it. A node label shows which folders belong to a model, and the volume is limited to these
+nodes. The kubelet therefore mounts nothing of a model that has lost its folder, and the next model waits until the
+volumes are gone. Admission policies allow pods to mount such claims read-only, and only allow the controller to create
+them.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ from slipway.serving.pods.workload import MANAGER
 from slipway.weights.nodes import folder_label
 
 PREFIX = "slipway.ome."
-"""Beginning of the names of claims and volumes. No dash follows, so that no claim of a pod's ephemeral volume, which
-Kubernetes names POD-VOLUME, has such a name. The admission policies of the role ``controller`` know it, too."""
+"""Prefix of the names of claims and volumes. It does not end with a dash, so that no claim of a pod's ephemeral volume,
+which Kubernetes names POD-VOLUME, has such a name. The admission policies of the role ``controller`` contain it as
+well."""
 SIZE = "1Mi"
-"""What claims ask for: a folder of a node has no size, but claims and volumes need one."""
+"""Size that claims request. A folder of a node has no size, but claims and volumes need one."""
 MODES = ["ReadOnlyMany"]
 
 
@@ -55,8 +57,8 @@ class ModelClaim(msgspec.Struct, frozen=True):
 
 
 def claim_name(of: str, path: str, namespace: str) -> str:
-    """Returns the name of the claim with which pods of a namespace read a folder of the model with the uid ``of``, and
-    of the claim's volume."""
+    """Returns the name of the claim with which pods of a namespace read a folder of the model with the uid ``of``. The
+    claim's volume has the same name."""
     identity = f"{of}\0{path}\0{namespace}"
     return f"{PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
@@ -110,8 +112,9 @@ def build_volume(of: str, model_claim: ModelClaim) -> Object:
 
 
 def check_free(world: World, claims: Iterable[Object]) -> None:
-    """Raises InvalidSpecError if an object that is not the controller's has the name of one of these claims. Admission
-    policies prevent that only while they are installed, and such a claim does not have the model's content."""
+    """Raises InvalidSpecError if an object that the controller did not create has the name of one of these claims.
+    Admission policies only prevent that while they are installed, and such a claim does not contain the model's
+    files."""
     for one in claims:
         place = key(one)
         observed = world.get(Reference(PERSISTENT_VOLUME_CLAIM, *place))
@@ -128,7 +131,7 @@ def _is_ours(observed: Object, planned: Object) -> bool:
 
 
 def is_usable(volume: Object | None, claim: Object) -> bool:
-    """Whether an existing volume is bound to this claim, not to an earlier one with its name."""
+    """Whether an existing volume is bound to this claim, not to an earlier one with the same name."""
     if volume is None:
         return True
     bound = as_object((volume.get("spec") or {}).get("claimRef")).get("uid", "")
@@ -137,7 +140,7 @@ def is_usable(volume: Object | None, claim: Object) -> bool:
 
 
 def path_of(volume: Object) -> str:
-    """Returns the folder of the nodes that a volume has; empty: none."""
+    """Returns the node folder of a volume; empty: none."""
     return str(as_object((volume.get("spec") or {}).get("local")).get("path", ""))
 
 
@@ -152,7 +155,7 @@ def by_model(claim: Object) -> Iterable[str]:
 
 
 def find_claims(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[ModelClaim, ...]:
-    """Returns the claims for a model. Claims of namespaces that may not use it, or of an earlier model with its name,
+    """Returns the claims for a model. Claims in namespaces that may not use it, or of an earlier model with its name,
     have no folder: their path is empty."""
     result = list[ModelClaim]()
     for one in claims:
@@ -177,7 +180,7 @@ def names_of(workloads: Iterable[Object]) -> frozenset[str]:
 
 def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
     """Builds the claims that a resource's ``workloads`` mount. A model that is being deleted gets none, so that the
-    pods on its claim can end and the model can go."""
+    pods on its claim can end and the model can be removed."""
     mounted, namespace = names_of(workloads), key(resource).namespace
     read = (one for one in mounts if one.path and not one.claim and not one.is_deleted)
     marks = {name_for(one, resource): one.mark for one in read}
@@ -185,8 +188,8 @@ def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[
 
 
 def enqueue_users_of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
-    """Enqueues the resources of a kind that may need a claim again that is gone, or that another author created. The
-    kind has the index NAMESPACE."""
+    """Enqueues the resources of a kind that may need a claim again because it was deleted or created by another author.
+    The kind must have the index NAMESPACE."""
     if (change.old and change.new) or not change.key.name.startswith(PREFIX):
         return ()
     return [key(one) for one in listers.list(kind, NAMESPACE, change.key.namespace)]

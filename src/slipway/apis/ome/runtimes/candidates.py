@@ -19,22 +19,23 @@ from slipway.serving.contract.api import Reference
 
 NOTHING = ModelFormat(name="")
 FORMAT_WEIGHT, FRAMEWORK_WEIGHT = 10, 5
-"""Of an entry whose weight is 0, which stands for none."""
+"""Weights of an entry with weight 0, which means that none is set."""
 SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([KMBT]?)", re.IGNORECASE | re.ASCII)
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A format of models that a runtime serves."""
+    """A model format that a runtime serves."""
 
     format: ModelFormat
     framework: ModelFormat = NOTHING
     architecture: str = ""
     quantization: str = ""
     diffusion: Mapping[str, Any] | None = None
-    """As a model's spec has it; what is empty may be anything."""
+    """The required diffusion pipeline, as in a model's spec; empty parts match anything."""
     auto_select: bool | None = None
-    """False keeps it out of the selection. Unset does not, where another entry of the runtime is in it."""
+    """False excludes the entry from the selection. None excludes it only if no other entry of the runtime is
+    selectable."""
     priority: int = 1
 
     @property
@@ -51,16 +52,16 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     reference: Reference
     entries: tuple[Entry, ...]
-    """Those that count in a selection first, and of these the one with the highest score."""
+    """The entries that count in a selection come first, in the order of their scores."""
     smallest: int | None
-    """Parameters that a model has at least; None: no bound. Of ``largest`` as well."""
+    """Minimum number of parameters of a model; None: no limit. ``largest`` is the maximum."""
     largest: int | None
     size_range: str
-    """The bounds in words; empty: there are none."""
+    """The size limits in words; empty: none."""
     disabled: bool
     protocols: frozenset[str]
     classes: frozenset[str]
-    """Accelerator classes that it lists."""
+    """Names of the accelerator classes that it supports."""
 
     @property
     def is_selectable(self) -> bool:
@@ -69,15 +70,15 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A runtime that is not valid."""
+    """An invalid runtime."""
 
     reference: Reference
     message: str
-    """What follows its name: ``cannot be read: ...``."""
+    """The text after its name in a message: ``cannot be read: ...``."""
 
 
 class _Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The used fields of a SupportedModelFormat, which may be older than the rule that it has format and framework."""
+    """The used fields of a SupportedModelFormat. It may be older than the rule that requires format and framework."""
 
     model_format: ModelFormat | None = None
     model_framework: ModelFormat | None = None
@@ -99,7 +100,7 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Same:
-    """An object as the key of a cache. Only the identical object is equal; a changed object is another one."""
+    """An object as a cache key. It equals only the identical object; a changed object is a different key."""
 
     __slots__ = ("object",)
 
@@ -148,7 +149,7 @@ def _parse_runtime(same: _Same) -> Candidate | Broken:
         spec = msgspec.convert(runtime.get("spec") or {}, _Spec)
         bounds = spec.model_size_range or ModelSizeRangeSpec()
         smallest, largest = _bound("min", bounds.min), _bound("max", bounds.max)
-    except ValueError as error:  # msgspec's are ValueErrors, too
+    except ValueError as error:  # # msgspec's errors are ValueErrors, too
         return Broken(reference, f"cannot be read: {describe_error(error)}")
     entries = [_entry(one, one.model_format) for one in spec.supported_model_formats or () if one.model_format]
     requirements = spec.accelerator_requirements or AcceleratorRequirements()

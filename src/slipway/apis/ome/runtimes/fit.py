@@ -10,19 +10,19 @@ from slipway.apis.ome.runtimes.versions import GREATER, GREATER_OR_EQUAL, agrees
 from slipway.apis.ome.types.model import QUANTIZATIONS, ModelFormat
 from slipway.artifacts.facts.config import ModelFacts, Named
 
-# What keeps a runtime from a model, the slightest first: the smaller the sum of these, the closer is the runtime.
+# # The reasons why a runtime does not fit, least important first. The smaller their sum, the closer the runtime is.
 NOT_OFFERED, DISABLED, CLASSES, SIZES, FRAMEWORK_VERSION, FORMAT_VERSION = 1, 2, 4, 8, 16, 32
 QUANTIZATION, ARCHITECTURE, FRAMEWORK, FORMAT, DIFFUSION, NO_ENTRY = 64, 128, 256, 512, 1024, 2048
 
 
 class Match(NamedTuple):
-    """A runtime compared with a model."""
+    """The result of comparing a runtime with a model."""
 
     gaps: int
-    """Sum of what keeps it from the model; 0: it fits."""
+    """Sum of the reasons why it does not fit; 0: it fits."""
     candidate: Candidate
     entry: Entry | None
-    """The one that fits best, or is closest to it."""
+    """The entry that fits best, or is closest to fitting."""
     score: int
 
 
@@ -72,7 +72,7 @@ class Matcher:
             gaps |= DIFFUSION
         if gaps:
             return gaps
-        # A runtime cannot name any other word in OME, so any other word does not keep it from the model.
+        # # In OME, a runtime cannot name any other quantization, so an unknown one does not rule it out.
         quantization = model.quantization if model.quantization in QUANTIZATIONS else ""
         if entry.quantization not in (model.quantization, quantization):
             gaps |= QUANTIZATION
@@ -89,15 +89,15 @@ class Matcher:
         return self.size is not None and (smallest or 0) <= self.size and (largest is None or self.size <= largest)
 
     def order(self, match: Match) -> tuple[Any, ...]:
-        """Sorts the runtimes that fit, as OME does: by score, then by the distance of the model's size from both bounds
-        of the runtime's range, which is 0 without one."""
+        """Returns the sort key of runtimes that fit. As in OME, they are sorted by score, then by the distance of the
+        model's size from both limits of the runtime's range, which is 0 without a range."""
         one, size = match.candidate, self.size
         bounds = [bound for bound in (one.smallest, one.largest) if size is not None and bound is not None]
         distance = sum(abs(bound - (size or 0)) for bound in bounds)
         return not one.reference.kind.namespaced, -match.score, distance, one.reference.name
 
     def reasons(self, match: Match) -> tuple[str, ...]:
-        """Returns all reasons why the runtime does not fit the model, the most important first."""
+        """Returns all reasons why the runtime does not fit the model, most important first."""
         return tuple(
             word(self, match.candidate, match.entry or Entry(format=NOTHING))
             for gap, word in REASONS
@@ -141,4 +141,4 @@ REASONS: Sequence[tuple[int, Callable[[Matcher, Candidate, Entry], str]]] = (
     (DISABLED, lambda *_: "it is disabled"),
     (NOT_OFFERED, lambda *_: "it matches, but is not for automatic selection: set it in spec.runtime"),
 )
-"""What is said of each gap, the weightiest first."""
+"""The text for each gap, most important first."""

@@ -26,7 +26,7 @@ from slipway.spelling import did_you_mean
 
 MOST_EXCLUDED = 50
 MAX_LISTED = 3
-"""Runtimes that a message names; the others stand in the status."""
+"""Maximum number of runtimes that a message names; the others are in the status."""
 UNKNOWN = (
     "the model's format is unknown until it is downloaded; a runtime is selected then, or when its spec sets the format"
 )
@@ -41,11 +41,11 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     by: Literal["Service", "Selection"] = "Selection"
     """Who chose it."""
     unfit: tuple[str, ...] = ()
-    """Why it does not fit; such a one serves only where the service names it."""
+    """Why it does not fit. Such a runtime only serves if the service names it."""
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A runtime that does not fit, and all reasons, the most important first."""
+    """A runtime that does not fit, and all reasons, most important first."""
 
     reference: Reference
     reasons: tuple[str, ...]
@@ -56,19 +56,19 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     chosen: Chosen | None = None
     ranked: tuple[Chosen, ...] = ()
-    """All that fit, the best first. None where the service names its runtime."""
+    """All runtimes that fit, best first. Empty if the service names its runtime."""
     excluded: tuple[Excluded, ...] = ()
-    """Where none fits, the closest MOST_EXCLUDED runtimes, the closest first."""
+    """If no runtime fits: the closest MOST_EXCLUDED runtimes, closest first."""
     excluded_count: int = 0
-    """How many there are."""
+    """Total number of excluded runtimes."""
     better: Chosen | None = None
-    """What would be chosen, were it not for the one that serves already."""
+    """The runtime that would be chosen if another one were not already serving."""
     fault: InvalidSpecError | None = None
-    """Why nothing is chosen. With the reason BaseModelNotReady it is only not known yet what the model is."""
+    """Why no runtime is chosen. With the reason BaseModelNotReady, the model's metadata is not known yet."""
 
     @property
     def fits(self) -> bool:
-        """False: the service names a runtime that does not fit the model."""
+        """False if the service names a runtime that does not fit the model."""
         return self.chosen is None or not self.chosen.unfit
 
 
@@ -82,12 +82,13 @@ def select(
 ) -> Selection:
     """Selects the runtime for a model among those of a namespace and of the cluster.
 
-    ``wanted``: the one that the service names. It serves though it does not fit, and is looked for by its name in the
-    namespace, then in the cluster: its kind has a default that few mean. ``current``: the one that serves already, kept
-    while it fits. ``required_classes``: accelerator classes that the service asks for.
+    ``requested``: the runtime that the service names. It is used even if it does not fit. It is looked up by name in
+    the namespace and then in the cluster: the kind is ignored, because its default is rarely intended. ``current``: the
+    runtime that already serves, which is kept as long as it fits. ``required_classes``: accelerator classes that the
+    service requests.
 
-    ``model.parameter_size`` is what OME counts, the numbers that are stored. Of a quantized model ``model.parameters``
-    are more: a runtime for models of that size serves it where none for the other does.
+    ``model.parameter_size`` is the size as OME counts it: the stored numbers. A quantized model has more
+    ``model.parameters``. If no runtime fits the counted size, a runtime for the real size can serve it.
     """
     selection = _select(model, candidates, requested, current, required_classes)
     size = in_words(model.parameters)
@@ -156,7 +157,7 @@ def required_classes(service: Object) -> frozenset[str]:
 
 
 def runtime_status(selection: Selection) -> Object | None:
-    """Returns ``status.runtime`` of a service: its runtime, who chose it, and the next best one."""
+    """Returns ``status.runtime`` of a service: its runtime, who chose it, and the next best ones."""
     chosen = selection.chosen
     if chosen is None:
         return None
@@ -166,7 +167,7 @@ def runtime_status(selection: Selection) -> Object | None:
 
 
 def excluded_status(selection: Selection) -> list[Object]:
-    """``status.excluded`` of a service."""
+    """Returns ``status.excluded`` of a service."""
     return [{**_identity(one.reference), "reason": one.reasons[0]} for one in selection.excluded]
 
 
@@ -202,8 +203,8 @@ def _reject(reason: str, message: str) -> Selection:
 
 
 def _keeps_serving(match: Match, model: ModelFacts) -> bool:
-    """Whether a runtime that already serves the model continues. Missing facts about a model, as after it was
-    recreated, are no reason to stop."""
+    """Whether a runtime that already serves the model continues to do so. Missing facts about a model, for example
+    after it was recreated, are no reason to stop."""
     return match.gaps <= NOT_OFFERED or (model.format is None and not match.candidate.disabled)
 
 

@@ -14,11 +14,11 @@ from slipway.serving.contract.watches import NAMESPACE, by_namespace
 from slipway.serving.status.builder import build_status, first_rejection, verdict
 
 SELECTED = "selected"
-"""Index: what a runtime is selected for. Of two that have a value in common only the name decides."""
+"""Index: what a runtime is selected for. If two runtimes share a value, only their names decide between them."""
 
 
 def watch(kind: Kind) -> Watch:
-    """Returns the watch of the runtimes themselves: a new or deleted one changes the status of those that it
+    """Returns the watch for the runtimes themselves: a new or deleted runtime changes the status of those that it
     shadows."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:

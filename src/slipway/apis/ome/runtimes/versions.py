@@ -20,7 +20,8 @@ VERSION = re.compile(
     re.ASCII,
 )
 LONGEST = 256
-"""Characters of two versions that are compared; no longer text is kept for whoever wrote it."""
+"""Maximum number of characters in two compared versions. Longer texts are not cached, because any author could write
+them."""
 EQUAL, GREATER, GREATER_OR_EQUAL = "Equal", "GreaterThan", "GreaterThanOrEqual"
 
 
@@ -29,10 +30,10 @@ class Version(msgspec.Struct, frozen=True):
 
     prefix: str
     precision: int
-    """How many numbers it has: 1 to 3."""
+    """Number of written numbers: 1 to 3."""
     release: tuple[int, int, int]
     dev: tuple[str, ...] | None
-    """Identifiers between dots; None: it is no development release. Of the next two as well."""
+    """Identifiers between dots; None: not a development release. The next two fields have the same form."""
     pre: tuple[str, ...] | None
     build: tuple[str, ...] | None
 
@@ -43,12 +44,12 @@ class Version(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Identifies a version, regardless of the prefix and of the number of written parts."""
+        """Identifies a version, regardless of its prefix and of how many numbers are written."""
         return self.release, self.dev, self.pre, self.build
 
 
 def parse(text: str) -> Version:
-    """Raises ValueError for an invalid version."""
+    """Parses a version. Raises ValueError if it is invalid."""
     match = VERSION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:64]!r} is not a version such as 1.0.0")
@@ -65,11 +66,12 @@ def parse(text: str) -> Version:
 
 
 def agrees(runtime: str | None, model: str | None, operator: str = EQUAL) -> bool:
-    """Whether a runtime that was declared for version ``runtime`` takes a model of version ``model``; None: none said.
+    """Whether a runtime that was declared for version ``runtime`` accepts a model of version ``model``; None: not
+    specified.
 
-    The operator is the runtime's, and is read from its side: with GreaterThan the runtime's version is greater than the
-    model's. It orders releases alone, and only those that are written alike; all else has to be equal, as it has for an
-    operator that is not known. What is no version agrees with nothing.
+    The operator is read from the runtime's side: with GreaterThan, the runtime's version must be greater than the
+    model's. It only orders releases that have the same prefix and as many numbers. All other versions must be equal,
+    and so must all versions if the operator is unknown. An invalid version agrees with nothing.
     """
     if not runtime or not model:
         return not runtime and not model

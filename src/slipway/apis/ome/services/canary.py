@@ -1,7 +1,7 @@
 """Canaries: a new spec gets a share of the requests before it is rolled out. Pure.
 
 There are two Deployments: the stable one, and the canary with the new spec and its own Service, to which the gateway
-sends the share. Each one's revision is read from the Deployment, so that nothing else is stored.
+sends the share. The revisions are read from the Deployments, so that nothing else has to be stored.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ ALL = 100
 """Percent. A spec that gets all requests is rolled out."""
 
 Phase = Literal["none", "running", "promoting"]
-"""none: one Deployment, of the newest spec. running: the stable one stays as it is, the canary has the newest spec.
-promoting: both have it, and the canary answers until the stable one is complete."""
+"""none: there is one Deployment, with the newest spec. running: the stable Deployment stays unchanged, and the canary
+has the newest spec. promoting: both have the newest spec, and the canary receives the requests until the stable
+Deployment is complete."""
 
 
 class Revision(msgspec.Struct, frozen=True):
     """The observed revision of a Deployment."""
 
     digest: str
-    """Of its pods' template: see :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
+    """Digest of the pod template: see :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
     complete: bool
-    """Whether all of its replicas run this and answer."""
+    """Whether all replicas run this revision and are ready."""
     replicas: int = 1
-    """That it shall have."""
+    """Desired replicas."""
     ready: int = 1
-    """That answer."""
+    """Ready replicas."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -41,22 +42,23 @@ class Split(msgspec.Struct, frozen=True):
 
     phase: Phase
     stable: str
-    """Digest that the stable Deployment shall have."""
+    """Desired digest of the stable Deployment."""
     canary: str = ""
-    """Digest that the canary shall have; empty: there is none to be, and one that is there goes."""
+    """Desired digest of the canary; empty: there should be no canary, and an existing one is deleted."""
     percent: int = 0
-    """Of the requests that the canary shall have, and so of the replicas that it needs."""
+    """Requested percentage of the requests for the canary, and therefore of the replicas that it needs."""
     max_supported_percent: int = ALL
-    """Of the requests that its replicas can answer by now, beside those of the stable one."""
+    """Percentage of the requests that the canary's ready replicas can handle, relative to those of the stable
+    Deployment."""
 
     @property
     def keeps_stable(self) -> bool:
-        """Whether the stable Deployment stays unchanged, whatever the spec sets now."""
+        """Whether the stable Deployment stays unchanged, whatever the spec now requests."""
         return self.phase == "running"
 
     @property
     def share(self) -> int:
-        """Percentage of the requests that the canary gets now. A larger share grows with its replicas."""
+        """Percentage of the requests that the canary gets now. It grows with the canary's ready replicas."""
         return min(self.percent, self.max_supported_percent)
 
     @property
@@ -80,10 +82,11 @@ def revision(deployment: Object | None) -> Revision | None:
 
 
 def decide(desired: str, percent: int | None, stable: Revision | None, canary: Revision | None) -> Split:
-    """``desired``: digest of the newest spec; ``percent``: what the canary is to get, None and 100: roll it out.
+    """Decides on the two Deployments. ``desired``: digest of the newest spec; ``percent``: requested share of the
+    canary, where None and 100 mean a rollout.
 
-    A canary is not made for the first spec, as there is nothing else that could answer. It goes at once when the spec
-    becomes again what the stable Deployment has.
+    The first spec gets no canary, because nothing else could serve the remaining requests. The canary is deleted at
+    once if the spec is changed back to that of the stable Deployment.
     """
     if percent is not None and percent < ALL and stable is not None and stable.digest != desired:
         return Split("running", stable.digest, desired, percent, _max_supported_percent(stable, canary))

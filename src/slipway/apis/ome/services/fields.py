@@ -21,18 +21,18 @@ from slipway.serving.status.report import Component, complete
 CREATED, ANSWERS = "latestCreatedRevision", "latestReadyRevision"
 ROLLED_OUT, PREVIOUS = "latestRolledoutRevision", "previousRolledoutRevision"
 REVISIONS = (CREATED, ANSWERS, ROLLED_OUT, PREVIOUS)
-"""Fields of a component's status, which stay as they were while nothing newer is known."""
+"""Fields of a component's status that stay unchanged until something newer is known."""
 OF_CONTAINERS = frozenset(
     {"ImagePullBackOff", "CreateContainerConfigError", "PodsRejected", *NO_NODE, *(row.reason for row in MISSING)}
 )
-"""Failures that say nothing of the model, as no engine has begun to load it."""
+"""Failures that have nothing to do with the model, because no engine has started to load it."""
 FAILURES = {
     "BaseModelNotFound": "BaseModelNotFound",
     "NoRuntime": "NoSupportingRuntime",
     "RuntimeDisabled": "RuntimeDisabled",
     "RuntimeNotFound": "RuntimeNotRecognized",
 }
-"""Reason of a refusal -> the original's word for it."""
+"""Reason of a rejection -> the original's reason."""
 
 
 class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ def _failure_info(one: ComponentState, failure: Failure) -> Object:
 
 
 def _ended(pod: Object) -> Object:
-    """Returns how a container of a pod ended last; empty: none has ended."""
+    """Returns how a container of a pod last ended; empty: none has ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     terminations = (
         one.get("state", {}).get("terminated") or one.get("lastState", {}).get("terminated") for one in statuses

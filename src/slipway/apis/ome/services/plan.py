@@ -39,10 +39,10 @@ from slipway.serving.routing.scaling import WAKE, Scaling
 from slipway.serving.routing.scaling import ScaleTarget as Target
 
 POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
-"""What a router may do in its namespace: it looks for its engines by their labels."""
+"""What a router may do in its namespace: it finds its engines by their labels."""
 SERVICE_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
 SCALED_OBJECT_ROOM = 50
-"""Characters of a part's name that the name of its ScaledObject ends with."""
+"""Maximum number of characters of a part's name, from its end, in the name of its ScaledObject."""
 
 
 def plan(view: ServiceView) -> Plan:
@@ -88,13 +88,15 @@ def _build_routed_service(rolled: Rolled, service: Service) -> Object:
 
 
 def _build_network_policies(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
-    """Lets the service's pods reach each other, and clients reach the component that answers."""
+    """Builds the policies that let the service's pods reach each other, and clients reach the component that receives
+    requests."""
     whole = {names.SERVICE_LABEL: service.name}
     return network.among(service.name, service.namespace, whole, rolled.part.port, world.settings)
 
 
 def granted_freedoms(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
-    """Returns the freedoms that a ClusterServingRuntime brings, which is the operator's. Raises InvalidSpecError."""
+    """Returns the freedoms that come from a ClusterServingRuntime, which belongs to the operator. Raises
+    InvalidSpecError."""
     service = view.valid()
     alone = _operator_workloads(view, service)
     queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
@@ -113,8 +115,8 @@ def remedy(view: ServiceView, refused: frozenset[Freedom]) -> str:
 
 
 def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object]:
-    """Returns name -> workload as the operator's runtime alone would build it. A canary is like the workload that it
-    may replace."""
+    """Returns name -> workload, as built from the operator's runtime alone. A canary is compared with the workload that
+    it may replace."""
     workloads = {one["metadata"]["name"]: one for one in _build_operator_objects(view, service) if templates(one)}
     canaries = {one.name: canary_name(service.name, one.component.name) for one in service.parts}
     tried = {canaries[name]: one for name, one in workloads.items() if name in canaries}
@@ -122,18 +124,19 @@ def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object
 
 
 def _operator_queries(view: ServiceView, service: Service) -> dict[str, Object]:
-    """Returns name -> ScaledObject as the operator's runtime alone would build it."""
+    """Returns name -> ScaledObject, as built from the operator's runtime alone."""
     objects = _build_operator_objects(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
     return {one["metadata"]["name"]: one for one in objects if one["kind"] == SCALED_OBJECT.kind}
 
 
 def _build_operator_objects(view: ServiceView, service: Service, **metadata: Object) -> tuple[Object, ...]:
-    """Builds the objects that the operator's runtime gives a service whose author sets nothing but ``metadata``."""
+    """Builds the objects that the operator's runtime creates for a service whose author sets nothing but
+    ``metadata``."""
     if service.runtime is None or service.runtime["metadata"].get("namespace"):
         return ()
     plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
     resource = {**overlay.bare(service.resource, service.runtime), "metadata": plain | metadata}
-    if "engine" not in resource["spec"]:  # no service is without one
+    if "engine" not in resource["spec"]:  # # every service has an engine
         return ()
     return plan(resolve(msgspec.structs.replace(view.world, resource=resource, children={}))).children
 
@@ -154,7 +157,7 @@ def scaling_of(view: ServiceView) -> Scaling | None:
         window=scaling.WINDOW,
         scale_down_delay=scaling.DELAY,
         target=Target(part.kind, part.workload_name),
-        # What a canary answers counts, too: both are to have replicas for all requests, or their shares of them.
+        # # The canary's requests count as well: both need replicas for all requests, or for their shares of them.
         services=(service.name, canary_name(service.name, part.component.name)),
     )
 
@@ -223,8 +226,8 @@ def _build_canary(rolled: Rolled, service: Service) -> list[Object]:
 def _build_disruption_budget(
     rolled: Rolled, served: policies.Served, world: World, size: int = 1
 ) -> tuple[Object, ...]:
-    """Builds the budget. ``size``: pods of a replica. An evicted pod ends its whole group, so as many pods may be
-    evicted as groups."""
+    """Builds the budget. ``size``: number of pods per replica. Evicting one pod ends its whole group, so as many pods
+    may be evicted as groups."""
     extension, scaler = rolled.part.component.extension, rolled.part.scaler
     limit: Object = {}
     if extension.min_available is not None:
@@ -259,8 +262,8 @@ def _build_scalers(rolled: Rolled, served: policies.Served, service: Service) ->
 
 
 def _build_account(service: Service, part: Part) -> list[Object]:
-    """Builds the account with which a router finds its engines. An account that an author names gets the same rights,
-    except the default account, which any pod of the namespace may have."""
+    """Builds the account with which a router finds its engines. An account named by the author gets the same rights,
+    unless it is the default account, which any pod of the namespace may use."""
     account = router_account(part.component.pod, service.name)
     if part.component.name != "router" or account == DEFAULT_ACCOUNT:
         return []
@@ -271,7 +274,7 @@ def _build_account(service: Service, part: Part) -> list[Object]:
 
 
 def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
-    """Lets the gateway set the scale of the workload that it wakes, and of no other one."""
+    """Builds the role that lets the gateway set the scale of the workload that it wakes, and of no other one."""
     by = service.by_requests
     if by is None:
         return []
@@ -281,7 +284,7 @@ def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
 
 
 def _build_grant(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
-    """Builds a right in the service's namespace."""
+    """Builds a Role in the service's namespace, and its binding."""
     namespace, own = service.namespace, {names.SERVICE_LABEL: service.name}
     role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
     return [

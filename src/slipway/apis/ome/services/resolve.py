@@ -34,18 +34,18 @@ INSTEAD = {
     "Serverless": "remove the annotation: minReplicas 0 scales to and from zero without Knative",
     "MultiNodeRayVLLM": "give the engine a leader and a worker, for a LeaderWorkerSet",
 }
-"""Modes that are not served -> what to write in their place."""
+"""Unsupported modes -> what to write instead."""
 MODELS = (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)
 RUNTIMES = (names.SERVING_RUNTIME, names.CLUSTER_SERVING_RUNTIME)
 
 
 class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService that may not be valid, and its observed state."""
+    """An InferenceService, which may be invalid, and its observed state."""
 
     world: World
     service: Service | InvalidSpecError
     selection: Selection | None = None
-    """None: no runtime is needed, or it could not be looked for."""
+    """None: no runtime is needed, or the selection was not possible."""
 
     def valid(self) -> Service:
         """Returns the service. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
@@ -55,7 +55,7 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve(world: World) -> ServiceView:
-    """Raises nothing: the reason why a service cannot be served is part of its view."""
+    """Resolves a service. Raises nothing: if the service cannot be served, the view contains the reason."""
     choice: Selection | None = None
     try:
         resource = predictor.migrated(world.resource)
@@ -78,7 +78,7 @@ def name_of(reference: object) -> str:
 
 
 def places(kinds: Sequence[Kind], namespace: str, name: str) -> tuple[Reference, ...]:
-    """Returns the places of a name. The namespace takes precedence over the cluster."""
+    """Returns the references that a name may mean. The namespace takes precedence over the cluster."""
     return tuple(Reference(kind, namespace if kind.namespaced else "", name) for kind in kinds)
 
 
@@ -103,7 +103,7 @@ def mode_of(resource: Object) -> str:
 
 
 def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
-    """Raises InvalidSpecError for features of OME that Slipway does not serve."""
+    """Raises InvalidSpecError for features of OME that Slipway does not support."""
     mode = mode_of(resource)
     if mode in INSTEAD:
         raise InvalidSpecError("ModeNotServed", f"{names.MODE} {mode} is not supported: {INSTEAD[mode]}")

@@ -1,4 +1,4 @@
-"""Rollout: a component's pod template, its existing Deployments, and a newer spec that is tried. Pure."""
+"""Rollout: a component's pod template, its existing Deployments, and its canary. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from slipway.serving.pods.workload import digest
 APP = "app"
 """Label of pods: the name of their part, or of the canary."""
 START_SECONDS = 600
-"""That a start may take where no startup probe says it."""
+"""Seconds that a start may take if no startup probe sets a limit."""
 INTERNAL = "slipway.inference/"
-"""Prefix of labels that mean something on a Service, and are not for services to give."""
+"""Prefix of labels that have a meaning on a Service, so that InferenceServices must not set them."""
 
 
 class Rolled(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True):
     worker: Object | None
     observed: Object | None
     canary: Object | None
-    """The Deployment on which a newer spec is tried, as observed."""
+    """The observed Deployment of the canary."""
     split: Split
 
     @property
@@ -43,7 +43,7 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answering(self) -> dict[str, str]:
-        """Selects the pods that answer requests."""
+        """Selector for the pods that receive requests."""
         return {**self.selector, **(groups.LEADERS if self.part.group else {})}
 
     @property
@@ -75,8 +75,9 @@ def roll(world: World, service: Service, part: Part) -> Rolled:
 
 
 def _without_startup_limit(component: Component, service: Service) -> Component:
-    """Returns a router whose engines may sleep without its startup probe, which fails until there are engines: the
-    kubelet would restart it at growing intervals, and it would answer minutes after its engines."""
+    """Returns the component without the router's startup probe if its engines may be scaled to zero. The probe fails
+    until there are engines: the kubelet would restart the router at growing intervals, and it would be ready minutes
+    after its engines."""
     main = overlay.runner(component.pod)
     asleep = any(part.scaler.lowest == 0 for part in service.parts if part.component.name != "router")
     probes = [(main.get(name) or {}).get("httpGet") for name in ("startupProbe", "readinessProbe")]
@@ -88,7 +89,7 @@ def _without_startup_limit(component: Component, service: Service) -> Component:
 
 
 def canary_name(service: str, component: str) -> str:
-    """Returns the name of the Deployment and the Service of a newer spec that is tried."""
+    """Returns the name of the canary's Deployment and Service."""
     return names.component_name(service, f"{component}-canary")
 
 

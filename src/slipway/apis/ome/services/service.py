@@ -26,9 +26,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     component: Component
     name: str
-    """Of its workload and of its Service."""
+    """Name of its workload and of its Service."""
     runner: Object
-    """The container that answers, as the manifests have it."""
+    """The container that receives requests, as defined by the manifests."""
     recognised: Recognised
     scaler: Scaler
 
@@ -48,7 +48,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def port(self) -> int:
-        """The port on which it answers."""
+        """The port that receives requests."""
         return self.recognised.port
 
 
@@ -60,12 +60,12 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     model: Object | None = None
     mount: Mount | None = None
     weights: tuple[Object, ...] = ()
-    """FineTunedWeights that are added to the model, or take its place."""
+    """FineTunedWeights that are added to the model, or replace it."""
     adapters: tuple[Adapter, ...] = ()
-    """The same as pods use them."""
+    """The same weights in the form that pods use."""
     runtime: Object | None = None
     parts: tuple[Part, ...] = ()
-    """Engine, decoder, router, as far as there are; none where the service is virtual."""
+    """The existing ones of engine, decoder and router; empty if the service is virtual."""
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def routed(self) -> Part | None:
-        """The component that gets the requests."""
+        """The component that receives the requests."""
         return self.part("router") or self.part("engine")
 
     @property
@@ -91,7 +91,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return (*((self.mount,) if self.mount else ()), *(one.mount for one in self.adapters))
 
     def annotations(self, part: Part) -> dict[str, str]:
-        """The service's annotations, overridden by those of a component."""
+        """Returns the service's annotations, overridden by those of a component."""
         return {**annotations_of(self.resource), **part.component.extension.annotations}
 
     @property
@@ -100,7 +100,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys((self.name, *(one.mount.name for one in self.adapters if not one.merged))))
 
     def context(self, settings: Settings) -> PodContext:
-        """What its pods have in common."""
+        """Returns what its pods have in common."""
         return PodContext(
             service=self.resource,
             runtime=key(self.runtime).name if self.runtime else "",

@@ -24,25 +24,25 @@ from slipway.serving.status.report import REPORTED, Component, Pending, model_id
 
 CANARY = "canary"
 READY = {"engine": "EngineReady", "decoder": "DecoderReady", "router": "RouterReady", CANARY: "CanaryReady"}
-"""Component -> its condition; the last one is of a newer spec that is tried."""
+"""Component -> its condition; the last one belongs to the canary."""
 CONDITIONS = REPORTED | {
     *READY.values(),
     "IngressReady",
     "RuntimeFits",
     "FieldsIgnored",
     "PredictorDeprecated",
-    # The original's.
+    # # The original's conditions.
     "PredictorReady",
     "RoutesReady",
     "LatestDeploymentReady",
 }
-"""Types of the conditions that InferenceServices have."""
+"""Types of the conditions of InferenceServices."""
 NOT_READY = "BaseModelNotReady"
 PASSED_THROUGH = frozenset({NOT_READY})
-"""Reasons that services go through on their way."""
+"""Transient reasons of a service."""
 OF_ENGINES = frozenset({"StartupTimeout", "CrashLoopBackOff"})
-"""Failures of a router that say no more than that it has no engine yet: it is not ready without one, and is started
-anew when that takes long."""
+"""Failures of a router that only mean that it has no engine yet: without one it is not ready, and is restarted after
+some time."""
 
 
 def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
@@ -51,7 +51,7 @@ def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
     pending = _pending(service)
     rejection = first_rejection(rejection, view.service)
     if rejection is not None and rejection.reason == NOT_READY:
-        # Nothing is wrong: what the model is will be known once its files have been looked at.
+        # # Not an error: the model's metadata will be known once its files have been inspected.
         rejection, pending = msgspec.structs.replace(rejection, retryable=True), Pending(NOT_READY, rejection.message)
     if service is not None and not service.parts:
         return _virtual(world.resource, rejection)
@@ -60,7 +60,7 @@ def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
     if components and all(one.component.ready for one in components):
         pending = None
     served, ids = f"{namespace}/{name}", service.model_ids if service else (name,)
-    # Behind a router that waits for engines nothing is ready: what counts is that none is wanted.
+    # # While a router waits for engines, no component is ready. What matters is that the engines are scaled to zero.
     asleep = [one for one in components if one.is_asleep]
     state = report(
         [one.component for one in asleep or components] or [Component(None, Diagnosis())],
@@ -102,7 +102,7 @@ def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
 
 
 def _observe_components(view: ServiceView, service: Service | None) -> list[ComponentState]:
-    """Returns the desired components; for an invalid service, those that exist."""
+    """Returns the desired components; for an invalid service, the existing ones."""
     world, components = view.world, []
     for name in overlay.NAMES:
         part = service.part(name) if service else None
@@ -126,7 +126,7 @@ def _pods(view: ServiceView, name: str) -> list[Object]:
 
 
 def _observe_canary(view: ServiceView, service: Service | None) -> list[ComponentState]:
-    """Returns a newer spec that gets a share of the requests, or none yet."""
+    """Returns the state of the canary; empty: there is none."""
     part = service.routed if service else None
     name = service_rollout.canary_name(service.name, part.component.name) if service and part else ""
     workload = view.world.child(DEPLOYMENT, name)
@@ -219,5 +219,5 @@ def _addresses(resource: Object, service: Service | None) -> Object:
     part = service.routed if service else None
     if part is not None:
         return address_of(resource, part.port)
-    before = resource.get("status") or {}  # what runs goes on answering where it did
+    before = resource.get("status") or {}  # # running pods still receive requests at the same address
     return {field: before[field] for field in ("url", "address") if field in before}

@@ -1,4 +1,5 @@
-"""Trust: whose files a service reads, and what an author can do if a runtime's rights are refused for them. Pure."""
+"""Trust: whose files a service reads, and what an author can do if a runtime's rights are refused because of them.
+Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ ROUTER = (
 
 
 def files_of(service: Service, settings: Settings) -> Files:
-    """Models of the cluster are the operator's. A BaseModel is its author's, unless the operator trusts it."""
+    """Returns the authors of a service's files. Models of the cluster belong to the operator. A BaseModel belongs to
+    its author, unless the operator trusts the namespace."""
     return Files(
         models=frozenset(volume_name(mount) for mount in service.mounts),
         authors=frozenset(volume_name(mount) for mount in _untrusted(service, settings)),

@@ -1,7 +1,7 @@
 """Watches: which changes affect which services. Pure.
 
-A new or changed runtime affects the services that name it, and those that name none and could select it. A model
-affects the services that name it, but not by the progress of its download.
+A new or changed runtime affects the services that name it, and services that name none and could select it. A model
+affects the services that name it, unless only the progress of its download changes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from slipway.serving.contract.api import Enqueue, Listers, Reference
 from slipway.serving.contract.watches import referenced_by
 
 BASE = "base"
-"""Index of FineTunedWeights: the name of the model that they are of."""
+"""Index of FineTunedWeights: the name of their base model."""
 CHOOSES = "chooses"
-"""Index of services that name no runtime: their namespace, and for all of them an empty text."""
+"""Index of services that name no runtime: their namespace, and an empty string for all of them."""
 
 of_weight = referenced_by(names.INFERENCE_SERVICE, names.FINE_TUNED_WEIGHT)
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """Returns what a service names: model, adapters and runtime, each in every place where it may be."""
+    """Returns what a service names: model, adapters and runtime, each in every possible place."""
     spec, namespace = predictor.migrated(resource)["spec"], key(resource).namespace
     model, runtime = (name_of(spec.get(field)) for field in ("model", "runtime"))
     weights = (spec["model"].get("fineTunedWeights") or ()) if model else ()
@@ -59,8 +59,8 @@ def by_base(weight: Object) -> Iterable[str]:
 
 
 def enqueue_services_of_model(kind: Kind) -> Enqueue:
-    """Enqueues the services that name a model, or as their model a weight of it, when fields that they read change. The
-    progress of a download is not one of them."""
+    """Enqueues the services that name a model, or a fine-tuned weight of it as their model, when fields that they read
+    change. The progress of a download is not one of them."""
     enqueue = referenced_by(names.INFERENCE_SERVICE, kind)
 
     def concerned(change: Change, listers: Listers) -> Iterable[Key]:

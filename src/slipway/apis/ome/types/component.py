@@ -1,7 +1,7 @@
 """The components of a service: engine, decoder and router. Runtimes have the same components
 (``apis.ome.types.runtime``), and the service's fields (``apis.ome.types.service``) take precedence.
 
-Pod fields beside them are Kubernetes' own, and stay plain objects, which are merged as such.
+The pod fields beside them are those of Kubernetes. They stay plain objects, and are merged as such.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Metric = Literal["cpu", "memory", "concurrency", "rps", "tps"]
 PROBES = tuple(f"{what}Probe.{how}.port" for what in ("liveness", "readiness") for how in ("httpGet", "tcpSocket"))
 RunnerSpec = Annotated[Object, core("Container", optional=("name", *PROBES))]
 POD: Object = inlined("PodSpec", ("containers", "os.name", *(f"containers[].{path}" for path in PROBES)))
-"""A pod of which any part may come from elsewhere."""
+"""A pod, any part of which may come from elsewhere."""
 
 
 class AuthenticationRef(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,19 +29,19 @@ MODELS: Mapping[str, str] = {
 
 
 def ignored(spec: Object, fields: Mapping[str, str]) -> list[str]:
-    """The fields of this spec that have no effect, each with the reason."""
+    """Returns the fields of this spec that have no effect, each with the reason."""
     return [f"spec.{field} ({fields[field].replace('`', '')})" for field in set_fields(spec, fields)]
 
 
 def condition(spec: Object, fields: Mapping[str, str], *others: str) -> tuple[Condition, ...]:
-    """FieldsIgnored, if it applies. ``others``: further sentences."""
+    """Returns the condition FieldsIgnored, if it applies. ``others``: additional sentences."""
     names = ignored(spec, fields)
     sentences = [*([f"These have no effect: {', '.join(names)}."] if names else []), *others]
     return (Condition("FieldsIgnored", "True", "UnsupportedFields", " ".join(sentences)),) if sentences else ()
 
 
 def rows() -> list[str]:
-    """The table of the documentation."""
+    """Returns the rows of the table in the documentation."""
     reasons: dict[str, list[str]] = {}
     for kind, fields in (("", SERVICES), (" of models", MODELS)):
         for field, why in fields.items():

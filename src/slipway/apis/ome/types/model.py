@@ -27,15 +27,15 @@ Operator = Annotated[str, Meta(extra_json_schema={"default": "Equal"})]
 Weight = Annotated[int, Meta(extra_json_schema=INT64 | {"default": 1})]
 State = Literal["Creating", "Importing", "In_Transit", "In_Training", "Ready", "Failed"]
 QUANTIZATIONS = ("fp8", "fbgemm_fp8", "int4")
-"""What OME's own type for a quantization has, and what it fills in itself. Its runtimes name no other one."""
+"""Quantizations that OME knows and fills in itself. Its runtimes name no others."""
 PARAMETER_SIZE = "parameterSize"
-"""Key of ``additionalMetadata``: the parameters that a model has, where ``modelParameterSize`` counts other numbers."""
+"""Key of ``additionalMetadata``: the model's number of parameters, if ``modelParameterSize`` counts something else."""
 Conditions = Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)]
 
 
 def part(name: str) -> Meta:
-    """``Annotated[Object, part("Address")]``: an object that stays a plain one, as nothing here reads or writes all of
-    it. Its schema is data, in ``parts.json``. Raises KeyError for an unknown part."""
+    """Returns the metadata for ``Annotated[Object, part("Address")]``: an object that stays a plain one, because
+    nothing here reads or writes all of it. Its schema is in ``parts.json``. Raises KeyError for an unknown part."""
     return Meta(extra={"schema": PARTS[name]})
 
 

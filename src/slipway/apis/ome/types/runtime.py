@@ -37,7 +37,7 @@ POD_FIELDS = (
     "dnsPolicy",
     "hostNetwork",
 )
-"""What of a pod runtimes of earlier versions have."""
+"""Pod fields in runtimes of earlier versions."""
 
 
 class SupportedModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

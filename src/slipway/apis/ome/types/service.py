@@ -33,7 +33,7 @@ LATER: dict[str, Object] = {
     "traffic": ANY,
     "model.overlays": UNKNOWN_KEPT,
 }
-"""Fields of the spec that later versions of OME have, as far as they are known by name -> their schema."""
+"""Known fields of the spec in later versions of OME, by name -> their schema."""
 
 Group = Annotated[str, Meta(extra_json_schema={"default": names.GROUP})]
 
