@@ -1,4 +1,4 @@
-"""APIs: one package for each, with data types and pure functions (see ``serving.contract.api.Api``)."""
+"""APIs: one folder for each, with data types and pure functions (see ``serving.contract.api.Api``)."""
 
 from __future__ import annotations
 

@@ -81,11 +81,11 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
     """Permissions of the controller beyond those on the API's own kinds and those that every API needs."""
 
     work: tuple[Grant, ...] = ()
-    """In namespaces with resources."""
+    """Permissions in namespaces with resources."""
     cluster: tuple[Grant, ...] = ()
-    """On cluster-scoped kinds."""
+    """Permissions on cluster-scoped kinds."""
     own: tuple[Grant, ...] = ()
-    """In the controller's namespace."""
+    """Permissions in the controller's namespace."""
 
 
 class Scrape(msgspec.Struct, frozen=True, omit_defaults=True):

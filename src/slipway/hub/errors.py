@@ -33,7 +33,7 @@ class HubError(Exception):
 
 
 def repository_not_found() -> HubError:
-    """Returns a 404: no such repository, or none that the hub shows."""
+    """Returns a 404: the repository does not exist, or the hub does not serve it."""
     return HubError(404, "RepoNotFound", "Repository not found")
 
 

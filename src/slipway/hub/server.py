@@ -40,7 +40,7 @@ MAX_REMEMBERED = 64
 WALKS = 4
 """Maximum repositories read or hashed concurrently."""
 MOST_WAITING = 256
-"""Maximum requests waiting for that."""
+"""Maximum requests that wait for a repository to be read or hashed."""
 MOST_AT_ONCE = 128
 """Maximum concurrent requests per address, including downloads."""
 PROBES = ("/healthz", "/readyz")

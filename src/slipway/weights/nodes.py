@@ -68,7 +68,7 @@ def trim_node(node: Object) -> Object:
 
 
 def parse_node(node: Object) -> Node:
-    """Parses a node from :func:`trim_node`."""
+    """Parses a node that :func:`trim_node` returned."""
     metadata = node["metadata"]
     return Node(
         name=metadata["name"],

@@ -41,7 +41,7 @@ def evict_name(model: str) -> str:
 
 
 def service_name(model: str) -> str:
-    """Returns the Service's name, which cannot have dots: a digest distinguishes names in which dots were replaced."""
+    """Returns the Service's name. It cannot contain dots: they are replaced, and a digest keeps it unique."""
     name = workload_name(model)
     return _with_digest(name.replace(".", "-"), model) if "." in name else name
 

@@ -69,7 +69,7 @@ DESCRIPTION = Description(
             Grant(LEADER_WORKER_SET, MANAGE),
             Grant(SCALED_OBJECT, MANAGE),
             Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # # through which pods read models on nodes
-            Grant(ROLE, MANAGE),  # routers list pods: nobody can grant what he may not do
+            Grant(ROLE, MANAGE),  # for routers, which list pods; RBAC only lets it grant its own rights
             Grant(ROLE_BINDING, MANAGE),
             Grant(POD, ("get",)),
         ),

@@ -7,7 +7,7 @@ import re
 
 _SCALES = re.compile(r"(?:\w*_)?(?:scales?|scaling_factor|amax|absmax)(?:_inv|_2|_max)?")
 _LEARNED = re.compile(r"(?:logit|layer|residual|router|per_expert|per_layer\w*|embed\w*|attn|ffn|norm|head)_scales?")
-"""Names like those of scales that are parameters."""
+"""Names of parameters that look like names of scales."""
 _OTHERS = re.compile(
     r"(?:\w*_)?(?:qzeros|zeros?|zero_points?|g_idx)|weight_shape|weight_format|(?:nested_)?quant_map|SCB"
     r"|bitsandbytes__\w+|codebooks?|codebook_id|lut|lookup_table|tables2?|\w*centroids|SU|SV|suh?|svh?|_shift"

@@ -94,7 +94,7 @@ class LoaderClients:
         self._places = Places(CONCURRENT_REQUESTS, OF_A_NAMESPACE)
 
     def sign_with(self, key: SigningKey) -> None:
-        """Sets the key that signs all requests. No requests are sent before."""
+        """Sets the key that signs all requests. No requests are sent until then."""
         self._key = key
 
     @property

@@ -115,7 +115,7 @@ class Uploads:
         self._stopping = True
 
     async def options(self, _request: web.Request) -> web.Response:
-        """Returns the supported protocol; for any client."""
+        """Returns the supported protocol to any client."""
         headers = {TUS: TUS_VERSION, "Tus-Version": TUS_VERSION, "Tus-Max-Size": str(self._settings.upload_bytes)}
         return web.Response(status=204, headers=headers)
 

@@ -216,7 +216,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return conflicting_flags(effective, {**owned, **self.unreachable_by})
 
     def conflicting_env(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the same for the user's variables."""
+        """Returns the user's variables with which the model would not be reached or found."""
         owned = self.owned_env(launch)
         names = {name: name.upper() if name.upper() in self.any_case else name for name in env}
         return tuple(name for name in sorted(env) if env[name] not in owned.get(names[name], (env[name],)))

@@ -33,14 +33,14 @@ def model_of(weights: Weights) -> str:
 
 
 def revision_of(weights: Weights) -> tuple[str, ...]:
-    """Returns the arguments for a repository's revision, which are the same in all of them."""
+    """Returns the arguments for a repository's revision, which are the same in all Python engines."""
     if isinstance(weights, HubRepository) and weights.revision:
         return ("--revision", weights.revision)
     return ()
 
 
 def adapter_pairs(adapters: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the arguments for LoRA adapters (name -> path), which are the same in all of them."""
+    """Returns the arguments for LoRA adapters (name -> path), which are the same in all Python engines."""
     return tuple(f"{name}={path}" for name, path in adapters.items())
 
 

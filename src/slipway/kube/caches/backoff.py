@@ -18,7 +18,7 @@ class Backoff:
         """Returns the seconds to wait after another failure."""
         delay = min(self._cap, self._base * 2.0 ** min(self._failures, 30))
         self._failures += 1
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, hides nothing
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, needs no security
 
     def reset(self) -> None:
         """Restarts the series after a success."""

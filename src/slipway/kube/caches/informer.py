@@ -131,7 +131,7 @@ class Informer:
             for item in page.items:
                 try:
                     objects += filter(None, (self._prepare(item),))
-                except Exception as error:  # noqa: BLE001  # told as the object's fault
+                except Exception as error:  # noqa: BLE001  # reported for the object
                     faulty.append((identity(item["metadata"]), error))
             version = page.resource_version
         self._refuse_the_past(version)
@@ -219,7 +219,7 @@ class Informer:
             if fault:
                 raise DecodingError(fault)  # noqa: TRY301
             prepared = self._prepare(obj)
-        except Exception as error:  # noqa: BLE001  # told as the object's fault
+        except Exception as error:  # noqa: BLE001  # reported for the object
             self._drop(obj)
             self._note(obj, [error])
             return
@@ -251,7 +251,7 @@ class Informer:
             for handler in self._handlers:
                 try:
                     handler(change)
-                except Exception as error:  # noqa: BLE001  # told as the object's fault
+                except Exception as error:  # noqa: BLE001  # reported for the object
                     faults.append(error)
             if faults:
                 self._note(change.new or change.old or {}, faults)

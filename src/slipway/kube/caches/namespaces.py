@@ -84,7 +84,7 @@ class _Part(Informer):
             store=whole.store,
         )
         self._whole = whole
-        self._handlers = whole._handlers  # noqa: SLF001  # of its own class
+        self._handlers = whole._handlers  # noqa: SLF001  # same class
         self._refusals = 0
 
     async def _list(self) -> str:

@@ -150,7 +150,7 @@ class Store:
         """
         changes = self._replace(objects, version, namespace)
         try:
-            for change in changes:  # noqa: UP028  # yield from would close the other one, too
+            for change in changes:  # noqa: UP028  # yield from would close the other generator, too
                 yield change
         except GeneratorExit:
             deque(changes, maxlen=0)
@@ -229,7 +229,7 @@ class Store:
         for function in self._functions.values():
             try:
                 values.append(tuple(dict.fromkeys(function(obj))))
-            except Exception as error:  # noqa: BLE001  # told as the object's fault
+            except Exception as error:  # noqa: BLE001  # reported for the object
                 values.append(())
                 faults.append(error)
         return tuple(values), tuple(faults)

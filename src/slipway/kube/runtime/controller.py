@@ -80,7 +80,7 @@ class Controller:
         self.watch_changes(informer, lambda change: keys(change.new) if change.new is not None else ())
 
     def watch_changes(self, informer: Informer, keys: Callable[[Change], Iterable[Key]]) -> None:
-        """Reconciles the keys that ``keys`` returns for each change, by comparing the old and new state."""
+        """Reconciles the keys that ``keys`` returns for each change, which has both the old and the new state."""
         self._feed(informer, keys)
         self.informers.append(informer)
 

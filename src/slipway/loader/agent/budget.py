@@ -14,8 +14,8 @@ from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source
 
 
 class Budget:
-    """Admits a version before its first byte is downloaded, if there is room in addition to those on the disk and in
-    progress.
+    """Admits a version before its first byte is downloaded, if it fits in addition to the versions on the disk
+    and in progress.
 
     Can be used from several threads at once.
     """

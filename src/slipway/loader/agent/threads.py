@@ -21,7 +21,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         if result.done():
             return  # cancelled in the meantime
         if error is None:
-            result.set_result(value)  # type: ignore[arg-type] # of T, as no error came
+            result.set_result(value)  # type: ignore[arg-type] # a T, because there was no error
         else:
             result.set_exception(error)
 
@@ -29,7 +29,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         value, fault = None, None
         try:
             value = work()
-        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+        except BaseException as error:  # noqa: BLE001 - raised again by the future
             fault = error
         with suppress(RuntimeError):  # the loop has ended, so nothing waits for the result
             loop.call_soon_threadsafe(settle, value, fault)

@@ -85,7 +85,7 @@ def _of_format(names: Sequence[str], ending: str) -> list[str]:
 
 
 def _beginning(path: Path) -> bytes:
-    """Returns a file, or of a file that is too long just enough to show that."""
+    """Returns the bytes of a file, or just enough of them to show that it is too long."""
     with path.open("rb") as stream:
         return stream.read(config.MOST_BYTES + 1)
 

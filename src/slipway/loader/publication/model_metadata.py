@@ -136,7 +136,7 @@ class _Files:
         return tuple(one for one in headers if one is not None) if all(headers) else ()
 
     def check(self, names: Collection[str], read_as_json: Collection[str] = ()) -> None:
-        """Raises LoadError if a file is obviously something else than its name suggests. Large companion files without
+        """Raises LoadError if a file is obviously not what its name suggests. Large companion files without
         an extension that engines read are skipped. ``read_as_json``: files that an engine parses."""
         read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ) or self._is_tiny(name)]
         for name in read[:MOST_HEADERS]:

@@ -131,7 +131,7 @@ def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
     publication_state.cancel(target, retry, resume)
     gone = 0
     for tag in TAGS:
-        manifest = retry(lambda tag=tag: target.manifest(tag))  # type: ignore[misc] # a default is no argument
+        manifest = retry(lambda tag=tag: target.manifest(tag))  # type: ignore[misc] # only a default argument
         if manifest is not None:
             gone += retry(lambda digest=manifest.digest: target.delete_manifest(digest))  # type: ignore[misc]
     return gone

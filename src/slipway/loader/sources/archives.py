@@ -72,7 +72,7 @@ def kind_of(head: bytes) -> Kind | None:
 
 
 class Forward:
-    """A stream as a file object that only moves forward, with bounded reads."""
+    """A file object that reads a stream: it only moves forward, and its reads are bounded."""
 
     def __init__(self, chunks: Iterator[bytes], at: int = 0) -> None:
         self._chunks, self._rest = chunks, b""
@@ -118,7 +118,7 @@ def tar_members(stream: Forward, each: Callable[[Member], None] = lambda _member
     """Yields the files of a tar. ``each`` is called when the stream is at the file's first byte, and may read it.
     Raises ArchiveError."""
     try:
-        with tarfile.open(fileobj=stream, mode="r:") as archive:  # type: ignore[call-overload] # a file that reads
+        with tarfile.open(fileobj=stream, mode="r:") as archive:  # type: ignore[call-overload] # a readable file
             count = 0
             while (member := archive.next()) is not None:
                 archive.members.clear()

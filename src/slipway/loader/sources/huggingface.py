@@ -87,7 +87,7 @@ class HuggingFace:
         return http.open_body(self._client, entry.locator, start, self._explain)
 
     def _ask(self, url: str) -> httpx2.Response:
-        """Sends a request with the session of all sources, with its proxies, certificates, limits and errors."""
+        """Sends a request through the session that all sources share, with its proxies, certificates and limits."""
         if http.origin(url) != http.origin(self._endpoint):
             raise LoadError(f"{http.host_of(self._endpoint)} links to another host in a listing; not following")
         with http.send(self._client, "GET", url) as response:

@@ -33,7 +33,7 @@ class LocalFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def listing(self, retry: Retry) -> Listing:  # noqa: ARG002 - a disk is not asked twice
+    def listing(self, retry: Retry) -> Listing:  # noqa: ARG002 - a disk needs no retries
         """Lists the files; see Source. Raises LoadError if they cannot be read."""
         try:
             return Listing("", bounded(self._entries(), str(self._path)))

@@ -53,7 +53,7 @@ class Artifact:
         entries: list[Entry] = []
         for layer in self._layers:
             if layer.packed:
-                entries += retry(lambda layer=layer: self._unpacked(layer))  # type: ignore[misc] # no argument
+                entries += retry(lambda layer=layer: self._unpacked(layer))  # type: ignore[misc] # a default argument
             else:
                 entries.append(self.entry(layer))
         facts, name = modelpack.facts_of(model), model.annotations.get(modelpack.TITLE, "")

@@ -86,7 +86,7 @@ def _connected(connection: HTTPConnection, address_policy: AddressPolicy) -> soc
     try:
         addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise NameResolutionError(host, connection, error) from error  # type: ignore[arg-type] # any error of it
+        raise NameResolutionError(host, connection, error) from error  # type: ignore[arg-type] # accepts any error
     for _family, _kind, _protocol, _name, address in addresses:
         refused = address_policy.refusal(host, str(address[0]))
         if refused:

@@ -1,5 +1,5 @@
-"""Pool: sends the S3 library's requests with the session of all sources, with its proxies, certificates, limits and
-errors."""
+"""Pool: sends the S3 library's requests through the session that all sources share, with its proxies, certificates,
+limits and errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Pool(urllib3.PoolManager):
         super().__init__(num_pools=1)
         self._client, self._region, self._timeout = client, region, timeout
 
-    def urlopen(  # type: ignore[override] # no more of it is used
+    def urlopen(  # type: ignore[override] # only these parameters are used
         self,
         method: str,
         url: str,

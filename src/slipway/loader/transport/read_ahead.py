@@ -56,7 +56,7 @@ class Ahead:
                 self._queue.put(chunk)
                 if self._stopped.is_set():
                     break
-        except BaseException as error:  # noqa: BLE001 - raised again where the chunks are wanted
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
             last = error
         finally:
             close = getattr(self._chunks, "close", None)

@@ -76,7 +76,7 @@ NOT_HELPFUL = re.compile(r"preemption: 0/(\d+) nodes are available: \1 Preemptio
 NO_NODE = frozenset({"Unschedulable", "ResourceNotFound"})
 """Reasons of pods that fit no node; adding a node may resolve them."""
 WAITING = NO_NODE | {"PVCNotFound"}
-"""Reasons of pods that are scheduled as soon as something is added; requests wait for that."""
+"""Reasons of pods that can be scheduled once something is added to the cluster; requests wait until then."""
 
 
 class Failure(msgspec.Struct, frozen=True):

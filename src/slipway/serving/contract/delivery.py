@@ -39,7 +39,7 @@ WORKLOADS = (DEPLOYMENT, STATEFUL_SET, DAEMON_SET, CRON_JOB)
 """Kinds that models are delivered to. The template of a Job cannot be changed, and Pods and ReplicaSets belong to
 controllers."""
 OBSERVED = tuple(metadata_of(kind) for kind in WORKLOADS)
-"""The same kinds, limited to metadata as they are watched."""
+"""The same kinds, watched as metadata only."""
 ROLLOUT_SECONDS = 10.0
 """Interval at which a workload is checked while its pods are replaced, because its status is not watched."""
 

@@ -37,6 +37,6 @@ class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):
 
 
 def all_granted(_view: object, plan: Plan) -> frozenset[Freedom]:
-    """Grants all freedoms; for kinds whose spec only says what to load or publish, without access to the pods that do
+    """Grants all freedoms; for kinds whose spec only sets what to load or publish, without access to the pods that do
     it."""
     return freedoms(plan.children)

@@ -328,7 +328,7 @@ class Routes:
             return self._finish(routed_service(service))
         except InvalidRouteError as error:
             return InvalidRouteError(str(error))  # without the traceback, which would keep the Service in memory
-        except Exception as error:  # noqa: BLE001 - one Service must not end what serves the others
+        except Exception as error:  # noqa: BLE001 - one Service must not affect others
             return InvalidRouteError(f"it cannot be read ({type(error).__name__})")
 
     def keep(self, services: Iterable[Object]) -> None:
@@ -343,7 +343,7 @@ class Routes:
 
 
 def bounded(annotation: str) -> str:
-    """Returns the annotation for the cache, in which texts that are too long are replaced."""
+    """Returns the annotation as it is cached: unchanged, or OVERSIZED if it is too long."""
     return annotation if len(annotation) <= MOST_BYTES else OVERSIZED
 
 

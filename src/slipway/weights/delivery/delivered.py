@@ -25,7 +25,7 @@ class DeliveredModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of the operator and the API for all workloads."""
+    """Settings of the operator and the API that apply to all workloads."""
 
     folder: str
     """Directory of models in containers, with a subdirectory for each."""

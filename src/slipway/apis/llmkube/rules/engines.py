@@ -185,7 +185,7 @@ def _names(launch: Launch) -> tuple[str, ...]:
 
 
 def _vllm_settings(launch: Launch) -> dict[str, Value]:
-    """Returns the settings, with those that follow from the GPUs and the draft model."""
+    """Returns the settings, including those derived from the GPUs and the draft model."""
     parallel = launch.settings.get(ranks.TENSOR, ranks.tensor("vllm", launch))
     settings = {name: value for name, value in launch.settings.items() if name != ranks.TENSOR}
     if parallel not in (0, 1):

@@ -102,7 +102,7 @@ def slot_of(pool: Object) -> Slot:
 
 def granted(pool: Object, membership: Membership | None, obstacle: str, *, off: bool) -> Condition:
     """Returns the condition of a member, which its pool also reads. ``obstacle``: why the service would not start with
-    the slot. ``off``: whether its own spec sets no replicas."""
+    the slot. ``off``: whether its own spec requests zero replicas."""
     name = key(pool).name
     if membership and membership.awake:
         return Condition(GRANTED, "True", "Granted", f"The service has the slot of the ModelPool {name}.")

@@ -110,7 +110,7 @@ def by_namespace_ref(quota: Object) -> Iterable[str]:
 
 
 def used(listers: Listers, quota: str) -> int:
-    """Returns the GPUs that services have of a quota, ``namespace/name``, or are about to get."""
+    """Returns the number of GPUs of a quota (``namespace/name``) that services have or are about to get."""
     return sum(listers.count(INFERENCE_SERVICE, TAKEN, _digit(quota, digit)) << digit for digit in range(DIGITS))
 
 

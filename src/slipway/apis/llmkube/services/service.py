@@ -95,7 +95,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_off(self) -> bool:
-        """Whether its own spec sets no replicas."""
+        """Whether its own spec requests zero replicas."""
         return self.spec.suspend or self.spec.replicas == 0
 
     @property

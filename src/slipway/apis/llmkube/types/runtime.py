@@ -32,7 +32,7 @@ class RopeScaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 UNDRAFTED = ("none", "disabled")
-"""Types of speculation that are none."""
+"""Types that turn speculation off."""
 SpeculationType = Literal[
     "none",
     "disabled",

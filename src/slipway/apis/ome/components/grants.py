@@ -1,7 +1,7 @@
 """Grants: which privileges of a workload come from the operator, if its pod combines two manifests. Pure.
 
-Authors add their part to the pod of the operator's manifest. The manifest's privileges are meant for the process that
-it runs. An author who changes what runs in the pod, or what it can see, gets none of them. Nor does an author whose
+Authors add their part to the pod of the operator's manifest. The manifest's privileges are for the process that it
+runs. An author who changes what runs in the pod, or what it can see, gets none of them. Nor does an author whose
 files the pods read: weights can contain code, and so can a volume from the namespace.
 """
 

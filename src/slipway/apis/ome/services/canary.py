@@ -1,7 +1,7 @@
 """Canaries: a new spec gets a share of the requests before it is rolled out. Pure.
 
 There are two Deployments: the stable one, and the canary with the new spec and its own Service, to which the gateway
-sends the share. The revisions are read from the Deployments, so that nothing else has to be stored.
+sends the share. The revisions are read from the Deployments, so nothing else is stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The components of a service: engine, decoder and router. Runtimes have the same components
 (``apis.ome.types.runtime``), and the service's fields (``apis.ome.types.service``) take precedence.
 
-The pod fields beside them are those of Kubernetes. They stay plain objects, and are merged as such.
+The other fields are Kubernetes' own pod fields. They stay plain objects, and are merged as such.
 """
 
 from __future__ import annotations
