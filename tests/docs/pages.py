@@ -5,7 +5,9 @@ A block may have marks, comments in the lines right above its fence, which no re
 - ``file: NAME``: readers save it under this name; later commands of the page find it there.
 - ``elsewhere: PATH``: a command that needs another cluster, a registry, or the end of this one, or the manifest of a
   program that the test cluster has not; PATH is what runs or checks it.
+- ``output: not captured yet``: an output that a run of tests/docs has still to capture (see outputs.py).
 - ``settings: PROGRAM``: the settings file of a program.
+- ``untested: REASON``: a command that no test runs.
 - ``variables: ROLE ...``: variables of roles, or ``shared`` ones.
 """
 
@@ -30,16 +32,19 @@ LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#+ (?P<text>.+)$")
 WHOLE = re.compile(r"ansible-playbook\b.*\bslipway\.inference\.(site|upgrade|uninstall)\b", re.DOTALL)
 """A command that goes through a whole installation, for a minute or more."""
+NOT_RUN = {"elsewhere", "untested"}
+"""Marks of commands that tests/docs does not run."""
 
 
 class Block(NamedTuple):
-    """A fenced block. ``line``: where its text begins, from 1."""
+    """A fenced block. ``line``: where its text begins, from 1. ``adjoins``: whether another one is directly above."""
 
     page: Path
     line: int
     language: str
     text: str
     marks: dict[str, str]
+    adjoins: bool = False
 
     @property
     def name(self) -> str:
@@ -48,18 +53,24 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     """Every fenced block of the page, in order. Raises ValueError where a fence does not end."""
+    return parse(page, page.read_text())
+
+
+def parse(page: Path, text: str) -> list[Block]:
     page_blocks: list[Block] = []
-    lines = iter(enumerate(page.read_text().splitlines(), 1))
+    lines = iter(enumerate(text.splitlines(), 1))
     marks: dict[str, str] = {}
+    adjoins = False
     for number, line in lines:
         mark, fence = MARK.match(line), FENCE.match(line)
         if mark:
             marks[mark["name"]] = mark["value"]
         elif fence:
-            text = _until_fence(lines, fence["indent"], f"{page}:{number}")
-            page_blocks.append(Block(page, number + 1, fence["language"], text, marks))
+            content = _until_fence(lines, fence["indent"], f"{page}:{number}")
+            page_blocks.append(Block(page, number + 1, fence["language"], content, marks, adjoins))
         if not mark:
             marks = {}
+        adjoins = bool(fence or (adjoins and (mark or not line.strip())))
     return page_blocks
 
 
@@ -67,6 +78,13 @@ def commands(block: Block) -> list[str]:
     """The commands of the block. One that goes on after a backslash is one, with its line breaks."""
     candidates = re.findall(r"(?:.*\\\n)*.+", block.text)
     return [command for command in candidates if command.strip()]
+
+
+def to_run(block: Block) -> list[str]:
+    """The commands of a block that tests/docs runs."""
+    if block.language != "bash" or NOT_RUN & set(block.marks):
+        return []
+    return [command for command in commands(block) if not WHOLE.match(command)]
 
 
 def _until_fence(lines: Iterator[tuple[int, str]], indent: str, where: str) -> str:

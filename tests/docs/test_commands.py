@@ -5,6 +5,8 @@ that no command of the page uses are tried out by the API server, in check mode 
 README goes through a whole installation; further commands that would (see WHOLE) are held against the playbooks by
 tests/unit/docs/test_playbook_commands.py, and the scenarios molecule/site and upgrade run them. Each page runs all
 its own commands, even if another page has run them.
+
+What they print is compared with what the page shows. SLIPWAY_WRITE_OUTPUTS=1 writes it instead (see outputs.py).
 """
 
 from __future__ import annotations
@@ -25,10 +27,14 @@ import yaml
 from tests.cluster.cluster import built_image
 from tests.ports import reserved_port
 
-from .pages import PAGES, ROOT, WHOLE, Block, blocks, commands
+from . import outputs
+from .pages import PAGES, ROOT, Block, blocks, to_run
 
 SECONDS = 1500
 """For one page. The site playbook takes most of it."""
+
+INSTALLATION = (("NodePort", "ClusterIP"), ("80:30080/TCP", "80/TCP"))
+"""In what the test cluster's installation differs from one with the default settings, as kubectl shows it."""
 
 
 class Place(NamedTuple):
@@ -36,6 +42,14 @@ class Place(NamedTuple):
 
     namespace: str
     port: int
+
+    def restored(self, output: str, page: str) -> str:
+        """The output as a reader of the page has it."""
+        pairs = [(ours, theirs) for theirs, ours in self.stand_ins().items() if theirs in page]
+        pairs += [(self.namespace, "models"), *INSTALLATION]
+        for ours, theirs in sorted(pairs, key=lambda pair: -len(pair[0])):
+            output = output.replace(ours, theirs)
+        return output
 
     def stand_ins(self) -> dict[str, str]:
         """What the pages say -> what this cluster has, and other tests on it bear."""
@@ -51,6 +65,12 @@ class Place(NamedTuple):
             "my-alias": f"{self.namespace}-my-alias",
             "my-sleeper": f"{self.namespace}-my-sleeper",
             "demo:1": "cpu:1",
+            "namespace awx": f"namespace {self.namespace}-awx",
+            "namespace/awx": f"namespace/{self.namespace}-awx",
+            "awx:slipway": f"{self.namespace}-awx:slipway",
+            "awx-slipway": f"{self.namespace}-awx-slipway",
+            "slipway-devices": f"{self.namespace}-devices",
+            "team-keys --namespace slipway-system": f"team-keys --namespace {self.namespace}",
             "slipway-depot-catalog --namespace slipway-system": f"slipway-depot-catalog --namespace {self.namespace}",
             "namespace models": f"namespace {self.namespace}",
             "namespace: models": f"namespace: {self.namespace}",
@@ -62,14 +82,7 @@ class Place(NamedTuple):
 
 def runs(page: Path) -> bool:
     """Whether anything of the page is tried here."""
-    return any(_to_run(block) or _is_tried(block) for block in blocks(page))
-
-
-def _to_run(block: Block) -> list[str]:
-    """The commands of a block, without those that are shown or checked elsewhere."""
-    if block.language != "bash" or "elsewhere" in block.marks:
-        return []
-    return [command for command in commands(block) if not WHOLE.match(command)]
+    return any(to_run(block) or _is_tried(block) for block in blocks(page))
 
 
 def _is_tried(block: Block) -> bool:
@@ -92,25 +105,54 @@ def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp
         "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(ROOT / ".venv/collections")),
         "ANSIBLE_NOCOLOR": "1",
         "HF_TOKEN": "hf_example",
+        "KEY": "example",
         "NAMESPACE": place.namespace,
         "NAME": place.namespace,
     }
     status, output = run(text, tmp_path, environment)
-    assert status == 0, output[-6000:]
+    assert status == 0, outputs.without_secrets(output)[-6000:]
+    check_outputs(page, place, output)
+
+
+def check_outputs(page: Path, place: Place, log: str) -> None:
+    """Compares what a page shows with what its commands printed, after writing it with SLIPWAY_WRITE_OUTPUTS=1."""
+    printed = outputs.captured(blocks(page), log)
+    restored = {text: place.restored(output, page.read_text()) for text, output in printed.items()}
+    if os.environ.get(outputs.WRITE) and restored:
+        record = outputs.record_of(page)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(outputs.render(restored))
+        page.write_text(outputs.rewritten(page.read_text(), blocks(page), restored))
+    unmarked = {above.text for above, below in outputs.shown_outputs(blocks(page)) if outputs.MARK not in below.marks}
+    expected = {text: output for text, output in restored.items() if text in unmarked}
+    assert "\n".join(outputs.faults(blocks(page), expected)) == ""
 
 
 def script(page: list[Block]) -> str:
-    """The page as a shell script. Lines with ``+`` in its output show its progress."""
-    ran = "\n".join(command for block in page for command in _to_run(block))
+    """The page as a shell script. A line with ``+`` precedes the output of each command."""
+    ran = "\n".join(command for block in page for command in to_run(block))
     lines = ["set -euo pipefail", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"]
     for block in page:
-        lines.append(f"echo {shlex.quote(f'+ {block.name}')}")
-        lines += _to_run(block)
+        step = f"printf '\\n+ %s\\n' {shlex.quote(block.name)}"
+        lines += [line for statement in statements(block) for line in (step, statement)] or [step]
         if "file" in block.marks:
             lines.append(_saved(block.marks["file"], block.text))
         if _is_tried(block):
             lines.append(_tried(block, ran))
     return "\n".join(lines)
+
+
+def statements(block: Block) -> Iterator[str]:
+    """The commands to run, where those of a loop or a function are one."""
+    pending = ""
+    for command in to_run(block):
+        pending += f"{command}\n"
+        parsed = subprocess.run(["bash", "-n"], input=pending, capture_output=True, text=True, timeout=60, check=False)
+        if parsed.returncode == 0:
+            yield pending
+            pending = ""
+    if pending:
+        yield pending
 
 
 def _saved(name: str, text: str) -> str:
@@ -184,7 +226,10 @@ def place(kubeconfig: str) -> Iterator[Place]:
         )
         yield docs_place
     finally:
-        kubectl(kubeconfig, "delete", "namespace", docs_place.namespace, "--wait=false")
+        namespaces = [docs_place.namespace, f"{docs_place.namespace}-awx", f"{docs_place.namespace}-devices"]
+        binding = f"{docs_place.namespace}-awx-slipway"
+        kubectl(kubeconfig, "delete", "namespace", *namespaces, "--ignore-not-found", "--wait=false")
+        kubectl(kubeconfig, "delete", "clusterrolebinding", binding, "--ignore-not-found")
 
 
 def kubectl(kubeconfig: str, *arguments: str, stdin: str = "") -> None:

@@ -22,6 +22,7 @@ STAGES = re.findall(r"^DEMO_STAGES := (.*)", (ROOT / "Makefile").read_text(), re
 PAGES = [
     ROOT / "docs/reference/apis/krypton.md",
     ROOT / "docs/start/experiments.md",
+    ROOT / "docs/how-to/scale-to-zero.md",
     *sorted((ROOT / "examples/models").glob("*")),
     ROOT / "examples/demo.yml",
 ]
