@@ -23,13 +23,15 @@ MARK = "output"
 """A block with this mark has not been captured yet. A run that writes outputs removes it."""
 LONGEST = 160
 """Characters of a line that is written to a page; a longer one is shortened."""
+FIRST, LAST = 4, 16
+"""Lines of a longer output that are written to a page."""
 
 SECRETS = {
     "<certificate>": r"(?<=-----BEGIN CERTIFICATE-----\n)[\w+/=\n]+(?=\n)",
     "<token>": r"\beyJ[\w.-]+",
     "<key>": r"\bsk-[\w-]{20,}",
 }
-"""Placeholder -> what neither a record nor a page may contain as it was printed."""
+"""Placeholder -> the printed text that neither a record nor a page may contain."""
 PLACEHOLDERS = {
     "<answer>": r'(?<="content":")(?:[^"\\]|\\.)*|(?<="content": ")(?:[^"\\]|\\.)*',
     "<time>": r"\b20\d\d-\d\d-\d\dT[\d:.]+Z|\b1[6-9]\d{8}\b",
@@ -150,6 +152,7 @@ def rewritten(text: str, page: Sequence[Block], outputs: Mapping[str, str]) -> s
 
 
 def _presentable(output: str) -> Iterator[str]:
-    for line in without_secrets(output).splitlines():
+    lines = without_secrets(output).splitlines()
+    for line in lines if len(lines) <= FIRST + LAST else [*lines[:FIRST], "...", *lines[-LAST:]]:
         short = f"{line[: LONGEST - 3]}..."
         yield short if len(line) > LONGEST and matches(short, line) else line

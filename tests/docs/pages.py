@@ -107,6 +107,11 @@ def prose(page: Path) -> list[str]:
     return kept
 
 
+def count_words(page: Path) -> int:
+    """The words that a reader sees, also those in blocks."""
+    return len(re.sub(r"<!--.*?-->", "", page.read_text(), flags=re.DOTALL).split())
+
+
 def links(page: Path) -> list[str]:
     """Targets of the links in the page's prose."""
     return [match["target"] for line in prose(page) for match in LINK.finditer(line)]

@@ -10,19 +10,18 @@ import pytest
 from tests.tables import each
 
 from ...docs.outputs import shown_outputs
-from ...docs.pages import ROOT, blocks, commands, parse, prose
+from ...docs.pages import ROOT, blocks, commands, count_words, parse, prose
 
 HOW_TO = sorted((ROOT / "docs/how-to").rglob("*.md"))
 TASKS = [*HOW_TO, *sorted((ROOT / "docs/start").rglob("*.md"))]
 WORDS = 600
-COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 PROGRAMS = re.compile(r"^(?:\$ |(?:ansible|curl|docker|helm|hf|kubectl|make|mokutil|oc|sudo)\b[\w-]* )")
 """How a line of commands begins."""
 
 
 @each(TASKS, ids=str)
 def test_a_task_is_short(page: Path) -> None:
-    assert len(COMMENT.sub("", page.read_text()).split()) <= WORDS
+    assert count_words(page) <= WORDS
 
 
 @each(HOW_TO, ids=str)

@@ -222,6 +222,14 @@ def test_a_long_line_is_shortened() -> None:
     assert faults(parse(PAGE, page), {"date\n": f"{'word ' * 60}\n"}) == []
 
 
+def test_a_long_output_is_shortened() -> None:
+    text = "```bash\ndate\n```\n\n```text\ntoday\n```\n"
+    printed = {"date\n": "".join(f"line {number}\n" for number in range(300))}
+    page = rewritten(text, parse(PAGE, text), printed)
+    assert page.count("line") == outputs.FIRST + outputs.LAST
+    assert faults(parse(PAGE, page), printed) == []
+
+
 def test_an_output_names_what_the_page_names() -> None:
     place = Place("docs-1a2b3c", 41234)
     printed = (
