@@ -70,6 +70,7 @@ class Place(NamedTuple):
             "awx:slipway": f"{self.namespace}-awx:slipway",
             "awx-slipway": f"{self.namespace}-awx-slipway",
             "slipway-devices": f"{self.namespace}-devices",
+            "gateway-keys --namespace slipway-system": f"gateway-keys --namespace {self.namespace}",
             "team-keys --namespace slipway-system": f"team-keys --namespace {self.namespace}",
             "slipway-depot-catalog --namespace slipway-system": f"slipway-depot-catalog --namespace {self.namespace}",
             "namespace models": f"namespace {self.namespace}",
