@@ -37,7 +37,7 @@ def test_a_page_says_what_to_do_if_it_fails(page: Path) -> None:
     assert [line for line in prose(page) if re.match(r"## If ", line)]
 
 
-@each(HOW_TO, ids=str)
+@each(TASKS, ids=str)
 def test_commands_are_blocks_of_commands(page: Path) -> None:
     """Otherwise, no test would run or check them."""
     assert hidden_commands(page, page.read_text()) == []
