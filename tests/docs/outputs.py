@@ -34,12 +34,16 @@ SECRETS = {
 """Placeholder -> the printed text that neither a record nor a page may contain."""
 PLACEHOLDERS = {
     "<answer>": r'(?<="content":")(?:[^"\\]|\\.)*|(?<="content": ")(?:[^"\\]|\\.)*',
+    "<id>": r"\bchatcmpl-\w+",
+    "<timings>": r'(?<="timings":\{)[^}]+',
+    "<tokens>": r'(?<="cached_tokens":)\d+',
+    "<namespace>": r"\bdocs-[0-9a-f]{6}\b",
     "<time>": r"\b20\d\d-\d\d-\d\dT[\d:.]+Z|\b1[6-9]\d{8}\b",
     "<ip>": r"\b\d{1,3}(?:\.\d{1,3}){3}\b",
     "<hash>": r"\b[0-9a-f]{12,64}\b|\b[0-9a-f]{8,10}-[bcdfghjklmnpqrstvwxz2456789]{5}\b",
     "<age>": r"(?<![\w-])(?:\d+[dhms]){1,2}\b",
 }
-"""Placeholder -> values that differ in each run."""
+"""Placeholder -> values that differ in each run. The namespaces are those of other pages."""
 BACKGROUND = re.compile(r"(?:^Forwarding from .*|Handling connection for \d+)\n", re.MULTILINE)
 """What a port-forward in the background prints in the middle of other outputs."""
 DOTS = re.compile(r"(?:\\ )?\\\.\\\.\\\.")
@@ -152,7 +156,7 @@ def rewritten(text: str, page: Sequence[Block], outputs: Mapping[str, str]) -> s
 
 
 def _presentable(output: str) -> Iterator[str]:
-    lines = without_secrets(output).splitlines()
+    lines = re.sub(PLACEHOLDERS["<answer>"], "...", without_secrets(output)).splitlines()
     for line in lines if len(lines) <= FIRST + LAST else [*lines[:FIRST], "...", *lines[-LAST:]]:
         short = f"{line[: LONGEST - 3]}..."
         yield short if len(line) > LONGEST and matches(short, line) else line

@@ -135,6 +135,11 @@ def test_only_dots_and_placeholders_match_something_else(shown: str, output: str
         ('"created": 1763700000', '"created": <time>'),
         ("at 2026-11-29T17:00:00Z", "at <time>"),
         ('{"content":"Hello \\"you\\""}', '{"content":"<answer>"}'),
+        (
+            '"cached_tokens":8},"id":"chatcmpl-gg4o","timings":{"prompt_ms":86.405}',
+            '"cached_tokens":<tokens>},"id":"<id>","timings":{<timings>}',
+        ),
+        ("krypton model docs-1a2b3c/docs-1a2b3c-x", "krypton model <namespace>/<namespace>-x"),
         ("sk-u0p4lqOq8fD8PTvGxv3XzW9m0WcJ5oX1", "<key>"),
         ("eyJhbGciOiJSUzI1NiIs.eyJ.abc-_", "<token>"),
         (
@@ -220,6 +225,14 @@ def test_a_long_line_is_shortened() -> None:
     page = rewritten(text, parse(PAGE, text), {"date\n": f"{'word ' * 60}\n"})
     assert max(map(len, page.splitlines())) == outputs.LONGEST
     assert faults(parse(PAGE, page), {"date\n": f"{'word ' * 60}\n"}) == []
+
+
+def test_the_answer_of_a_test_model_is_not_shown() -> None:
+    text = "```bash\ncurl\n```\n\n```text\ntoday\n```\n"
+    printed = {"curl\n": '{"content":"\ufffds ceQU"}\n'}
+    page = rewritten(text, parse(PAGE, text), printed)
+    assert page == text.replace("today", '{"content":"..."}')
+    assert faults(parse(PAGE, page), printed) == []
 
 
 def test_a_long_output_is_shortened() -> None:
