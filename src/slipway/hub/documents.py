@@ -21,7 +21,7 @@ def _pointer_size(file: File) -> int:
 
 
 def tree_entry(entry: File | Directory) -> Document:
-    """Returns a row of the tree or of paths-info."""
+    """Returns a file or directory as an entry of the API's ``tree`` and ``paths-info`` responses."""
     if isinstance(entry, Directory):
         return {"type": "directory", "oid": entry.oid, "size": 0, "path": entry.path}
     row: Document = {"type": "file", "oid": entry.oid, "size": entry.size, "path": entry.path}

@@ -116,7 +116,7 @@ def difference(old: Object | None, new: Object | None, prefix: str) -> Differenc
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """A condition on a label, or on the name, of a node."""
+    """A condition on a node's label or name."""
 
     key: str
     operator: str

@@ -68,14 +68,14 @@ DESCRIPTION = Description(
             Grant(HORIZONTAL_POD_AUTOSCALER, MANAGE),
             Grant(LEADER_WORKER_SET, MANAGE),
             Grant(SCALED_OBJECT, MANAGE),
-            Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # # through which pods read models on nodes
+            Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # through which pods read models on nodes
             Grant(ROLE, MANAGE),  # for routers, which list pods; RBAC only lets it grant its own rights
             Grant(ROLE_BINDING, MANAGE),
             Grant(POD, ("get",)),
         ),
         cluster=(
-            Grant(NODE, ("list", "watch", "patch")),  # # labels and records of each node's weights
-            Grant(PERSISTENT_VOLUME, MANAGE),  # # the nodes' folders, one for each claim
+            Grant(NODE, ("list", "watch", "patch")),  # labels and records of each node's weights
+            Grant(PERSISTENT_VOLUME, MANAGE),  # the nodes' folders, one for each claim
         ),
         own=(Grant(CONFIG_MAP, ("get", "create", "patch")),),  # the autoscaler's averages
     ),
@@ -85,7 +85,7 @@ DESCRIPTION = Description(
             {"key": names.ENGINE_LABEL, "operator": "In", "values": MEASURED},
         ),
         labels={"model": {"from": names.SERVICE_LABEL}, "runtime": {"from": names.ENGINE_LABEL}},
-        ports=("http", "http1"),  # # the port names in OME's own runtimes
+        ports=("http", "http1"),  # the port names in OME's own runtimes
     ),
     pod_labels=(names.SERVICE_LABEL, names.MODEL_LABEL),
     settings=OMESettings,

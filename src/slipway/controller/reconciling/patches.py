@@ -28,7 +28,8 @@ def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
 
 
 def own_patch(resource: Object, plan: Plan) -> Object:
-    """Returns the merge patch of a resource that its plan requests, including its finalizer; empty: none."""
+    """Returns the merge patch that the plan requests for the resource itself, including its finalizer; empty if nothing
+    changes."""
     patch = difference(resource, plan.self_patch)
     finalizers = resource["metadata"].get("finalizers") or []
     if plan.finalizer and plan.finalizer not in finalizers:

@@ -36,8 +36,10 @@ class RolloutEvents:
             self._recorder.record(self._kind, resource, "Normal", "RolloutStarted", message)
 
     def record_resets(self, resource: Object, before: Children, after: Children, applied: Iterable[Object]) -> None:
-        """Records the replicas that an apply reset. ``before`` and ``after``: the children around it; ``applied``: the
-        applied ones."""
+        """Records an Event for each workload whose replicas an apply reset.
+
+        ``before`` and ``after``: the children before and after the apply; ``applied``: the applied ones.
+        """
         for message in describe_resets(before, after, applied, self._mark):
             text = f"{message} Set the replicas in {self._kind.kind} {key(resource).name} instead."
             self._recorder.record(self._kind, resource, "Normal", "ReplicasReset", text)

@@ -252,8 +252,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return cleared(env, env_from, names)
 
     def paths_of(self, container: Container, *replaced: object) -> tuple[str, ...]:
-        """Returns the paths that it serves in its container. Empty if the user replaces a part of it, such as the
-        image, because it may then serve anything."""
+        """Returns the paths that the engine serves in ``container``, without optional paths that are disabled. Empty if
+        any of ``replaced`` is set, such as a custom image, because such a container may serve anything."""
         if any(replaced):
             return ()
         lacking = disabled(container, self.optional_paths)

@@ -25,7 +25,7 @@ FileStamps = Mapping[Path, tuple[int, int]]
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Statistics of one quantity over the requests of a run; None: it was not measured."""
+    """Statistics of one quantity over the requests of a run; None: no request has a value."""
 
     mean: float | None = None
     p99: float | None = None

@@ -44,7 +44,7 @@ TRIES = 2
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What every command with a report needs."""
+    """Dependencies of all commands that write a report."""
 
     policy: Policy
     stop: threading.Event

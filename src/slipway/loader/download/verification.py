@@ -89,7 +89,10 @@ def _fault_of(path: Path, name: str, *, as_json: bool) -> str:
 
 
 def _fault_of_header(name: str, head: bytes, size: int, read: Read) -> str:
-    """Returns what is wrong with a file's header. Files without a known format's name are left to the engine."""
+    """Returns what is wrong with the header of a file whose first bytes show no fault; empty if nothing is.
+
+    Without a known format's name, only a truncated GGUF file is a fault.
+    """
     ending = name.lower().rpartition(".")[2]
     try:
         if ending == "gguf" or head.startswith(gguf.MAGIC):

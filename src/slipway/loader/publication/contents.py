@@ -74,8 +74,9 @@ class FileContent:
                 retrier.failed(self.name, error)
 
     def checked(self, start: int) -> Iterator[bytes]:
-        """Yields the same bytes, for a file inside an archive, and verifies the source's digest. Raises WrongError
-        before the last bytes if it does not match."""
+        """Yields the bytes from ``start`` on, for a file that is packed into an archive, and verifies the source's
+        digest unless ``start`` is inside a file larger than CHECKED. Raises WrongError before the last bytes if the
+        digest does not match."""
         if start and self.size > CHECKED:
             yield from self.chunks(start)
             return

@@ -138,7 +138,7 @@ def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
 
 
 def _chosen(source: Source, listing: Listing, retry: Retry) -> Chosen:
-    """Returns the files of the model. Raises LoadError if the source has no model."""
+    """Returns the files of the model. Raises LoadError if the files are not a complete model."""
     chosen = chosen_of(source, listing, retry)
     checked([entry for entry in listing.entries if entry.path in chosen.files])
     return chosen

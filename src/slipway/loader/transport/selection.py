@@ -165,8 +165,8 @@ class _Watched:
 
 
 def fits(path: str, pattern: str) -> bool:
-    """Whether a path matches a pattern. A star does not match slashes; a path always matches itself, even with
-    brackets."""
+    """Whether a path matches a pattern. A star does not match slashes, but ``**`` matches everything. A path matches
+    itself, even if it contains brackets."""
     if pattern in ("**", path):
         return True
     parts, pattern_parts = path.split("/"), pattern.split("/")

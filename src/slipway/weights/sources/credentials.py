@@ -70,7 +70,7 @@ def from_google(secret: str, key: str) -> Access:
 
 
 def of_operator(loader: Loader) -> Access:
-    """Returns what the operator adds to every loader that reads a source."""
+    """Returns the operator's additions to every loader that reads a source: environment variables, CA certificates."""
     own = Access(env=variables(loader.env))
     if not loader.ca_config_map:
         return own

@@ -121,7 +121,7 @@ def _has_stopped(world: World, name: str, service: Object | None) -> bool:
 
 
 def plan(view: PoolView) -> Plan:
-    """Returns an empty plan. Raises InvalidSpecError."""
+    """Returns a plan without children that counts the requests of the pool's services. Raises InvalidSpecError."""
     if isinstance(view.spec, InvalidSpecError):
         raise view.spec
     namespace, slot = key(view.world.resource).namespace, view.decision.slot

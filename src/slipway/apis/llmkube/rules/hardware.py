@@ -131,7 +131,8 @@ def _backend(hardware: Hardware, vendor: Vendor) -> str:
 
 
 def _amd(gpu: Gpu) -> str:
-    """Returns AMD's resource. Vulkan needs device files under their own name, which ROCm's plugin does not provide."""
+    """Returns the backend for an AMD GPU. Vulkan needs device files under their own name, which ROCm's plugin does not
+    provide."""
     return "vulkan" if "render" in gpu.resource_name else "rocm"
 
 

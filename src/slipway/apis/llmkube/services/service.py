@@ -31,7 +31,7 @@ METAL = "metal"
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService that can be served, once its Models are ready."""
+    """An InferenceService that can be served once its Models are ready."""
 
     resource: Object
     spec: InferenceServiceSpec

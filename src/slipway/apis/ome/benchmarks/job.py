@@ -273,7 +273,7 @@ def _failure(view: BenchmarkView, summary: Summary | None, *, failed: bool) -> F
         text = f"{summary.failed} of {summary.requests} requests failed, the first with {summary.error or 'no reason'}"
         return Failure("RequestsFailed", sentence(text))
     if not view.pods:
-        # # genai-bench exits with 0 when it is stopped, so the Job of a preempted pod is Complete.
+        # genai-bench exits with 0 when it is stopped, so the Job of a preempted pod is Complete.
         text = "The pod was removed before its results were read: it was evicted, preempted or deleted."
         return Failure("PodRemoved", f"{text} Delete the BenchmarkJob and create it again.")
     if failed:

@@ -23,7 +23,7 @@ def finished(pod: Object, port: int, drain: Drain) -> Object:
     parts = {"containers": [_finished(_drained(first, drain.hook(port)), port), *map(_finished, others)]}
     if pod.get("initContainers"):
         parts["initContainers"] = [_finished(one) for one in pod["initContainers"]]
-    # # A manifest does not expect variables for every Service of the namespace.
+    # A manifest does not expect variables for every Service of the namespace.
     usual = {"enableServiceLinks": False, "terminationGracePeriodSeconds": drain.grace_seconds}
     return {**usual, **pod, "securityContext": {**CONFINED, **(pod.get("securityContext") or {})}, **parts}
 

@@ -131,7 +131,7 @@ def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, r
     group."""
     spec, roles = laid.pod_spec(place), (role,) if role else ()
     layers = [(one, *(as_object(one.get(role)) for role in roles)) for one in (base, patch)]
-    # # As in OME, the runtime's own selector takes precedence over those of its components, and the service's over
+    # As in OME, the runtime's own selector takes precedence over those of its components, and the service's over
     # both.
     selectors = (as_object(one.get("nodeSelector")) for one in (*layers[0], runtime, *layers[1]))
     selector = reduce(merged, selectors, Object())
@@ -229,8 +229,8 @@ def _extension(name: Name, base: Object, patch: Object) -> ComponentExtensionSpe
         raise InvalidSpecError("InvalidSpec", f"spec.{name}: {error}") from error
     least = 1 if extension.min_replicas is None else extension.min_replicas
     most = extension.max_replicas or max(MOST_REPLICAS[name], least)
-    # # If the service sets one limit and the runtime the other, the service's takes precedence. If one author set both,
-    # # the lower one does, as in OME.
+    # If the service sets one limit and the runtime the other, the service's takes precedence. If one author set both,
+    # the lower one does, as in OME.
     if mine.max_replicas and mine.min_replicas is None:
         least = min(least, most)
     return msgspec.structs.replace(extension, min_replicas=least, max_replicas=max(least, most))

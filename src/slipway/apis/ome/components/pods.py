@@ -95,7 +95,7 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     spec = manifests.finished(_with_folders(spec, mounts, context), seen.port, _drain(seen, role, context))
     spec = with_groups(spec, context.device_groups)
     annotations = _annotations(component, role, context, mounts)
-    # # Files from another source are different files, even if they have the same path.
+    # Files from another source are different files, even if they have the same path.
     annotations[TEMPLATE] = digest([spec, *(mount.identity for mount in mounts)])
     labels = _labels(component, context)
     if seen.engine and role != "worker":
@@ -268,7 +268,7 @@ def _labels(component: Component, context: PodContext) -> Object:
     if weights:
         merged = [one for one in weights if one.merged]
         own |= {names.STRATEGY_LABEL: weights[0].strategy, names.MERGED_LABEL: _flag(merged)}
-    # # The service's own labels are not written for pods, so reserved ones among them are dropped instead of rejected.
+    # The service's own labels are not written for pods, so reserved ones among them are dropped instead of rejected.
     passed = {name: text for name, text in as_object(metadata.get("labels")).items() if name not in RESERVED}
     ours = {name: names.text_value(text) for name, text in own.items() if text}
     return {**passed, **component.extension.labels, **ours}

@@ -189,14 +189,14 @@ def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
     """Returns the models that prevent a model from getting its folder."""
     kinds = tuple(KINDS.values()) if mine.owner else CLUSTER_KINDS
     rank: Rank | None = None
-    among = (PATH, FORMER) if mine.former else (PATH,)  # # FORMER models may be many, and all come later
+    among = (PATH, FORMER) if mine.former else (PATH,)  # FORMER models may be many, and all come later
     for other in find_overlapping(world.listers, world.settings, mine.stored.path, kinds, among):
         same_owner = other.owner == mine.owner
         if uid(other.model) == uid(mine.model) or other.group > mine.group or (same_owner and _may_share(mine, other)):
             continue
         rank = rank or _rank(world, mine)
         theirs = _rank(world, other) if other.group == mine.group else Rank(other.group, True, ())
-        if other.former and theirs.is_new:  # # no node has its files, so it has no right to the folder
+        if other.former and theirs.is_new:  # no node has its files, so it has no right to the folder
             continue
         nested = other.stored.path != mine.stored.path
         if theirs < rank and not (same_owner and nested and not rank.is_new):
@@ -217,7 +217,7 @@ def _rank(world: World, claim: Claim) -> Rank:
 def _describe_conflict(mine: Claim, rival: Claim) -> str:
     mine_path, path = mine.stored.path, rival.stored.path
     other = f"The {rival.model['kind']} {key(rival.model)}"
-    if rival.owner not in ("", mine.owner):  # # authors must not learn about models in other namespaces
+    if rival.owner not in ("", mine.owner):  # authors must not learn about models in other namespaces
         text = f"The directory {mine_path} overlaps with the directory of another namespace's model"
     elif path != mine_path:
         text = f"{other} already uses the directory {path}, and {mine_path} overlaps with it"
@@ -226,7 +226,7 @@ def _describe_conflict(mine: Claim, rival: Claim) -> str:
     return f"{text}. Use another path."
 
 
-# # Indexes and watches
+# Indexes and watches
 
 
 NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.trim_node)

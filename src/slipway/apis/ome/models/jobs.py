@@ -73,7 +73,7 @@ class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
         ``replaces``: see the field."""
         words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
         access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
-        if replaces:  # # only the container that replaces the folder mounts its parent: see _owner
+        if replaces:  # only the container that replaces the folder mounts its parent: see _owner
             access += Access(volumes=_mount_parent(self.words[2]).volumes)
         return msgspec.structs.replace(self, words=words, access=access, replaces=replaces)
 
@@ -189,7 +189,7 @@ def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Co
         path = loader_task.words[2]
         words += [f"--namespace={key(view.resource).namespace}", *([] if loader_task.replaces else [SEAL_KNOWN])]
         mine = Access(mounts=_mount_parent(path).mounts) if loader_task.replaces else mine
-        powers.append("DAC_OVERRIDE")  # # the folder may already belong to the user
+        powers.append("DAC_OVERRIDE")  # the folder may already belong to the user
     if not words:
         return ()
     root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}

@@ -134,7 +134,7 @@ def plan_nodes(view: ModelView) -> tuple[NodePlan, ...]:
     )
 
 
-# # Loading
+# Loading
 
 
 def _plan_node(view: ModelView, node: Node, loader_task: LoaderTask | None) -> NodePlan:
@@ -240,7 +240,7 @@ def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
     return NodePlan(node=node, stage="there", record=says, loader_task=leaving.loader_task if leaving else None)
 
 
-# # Removal
+# Removal
 
 
 def _plan_withdrawal(view: ModelView) -> Plan | None:
@@ -308,7 +308,7 @@ def _may_mount(view: ModelView, path: str) -> bool:
     return not _is_current_folder(view, path) and any(path_of(one) == path for one in view.held_volumes)
 
 
-# # Metadata from the files
+# Metadata from the files
 
 
 def _fill_spec(view: ModelView, runs: Iterable[Run]) -> Object:

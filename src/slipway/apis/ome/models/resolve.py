@@ -179,7 +179,7 @@ def _has_state(node: Node, label: str) -> bool:
     return label in node.labels or f"{nodes.RECORDS}{nodes.mark(label)}" in node.records
 
 
-# # Watches and indexes
+# Watches and indexes
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:

@@ -225,7 +225,7 @@ class Cache:
         try:
             stored: Stored | InvalidSpecError = _parse(model, settings, allowed)
         except InvalidSpecError as error:
-            stored = InvalidSpecError(error.reason, error.message)  # # no traceback, which would keep frames alive
+            stored = InvalidSpecError(error.reason, error.message)  # no traceback, which would keep frames alive
         if isinstance(allowed, Collection):
             size += sum(map(len, allowed))
         self._entries[place] = _Cached(spec, settings, stored, size)
@@ -301,7 +301,7 @@ def _parse_source(stored: Stored, rest: str, model: Object, settings: Settings, 
     except SourceError as error:
         raise InvalidSpecError(error.reason, f"{error.message[:1].upper()}{error.message[1:]}.") from None
     url = source.url if stored.scheme != "gs" else f"gs{source.url.removeprefix('s3')}"
-    scheme = url.partition("://")[0]  # # the address of a page on the hub is also accepted as a repository
+    scheme = url.partition("://")[0]  # the address of a page on the hub is also accepted as a repository
     path = stored.path or _default_path(f"{scheme}/{_folder(redact_url(url))}", key(model).namespace, settings, allowed)
     return msgspec.structs.replace(
         stored, scheme=scheme, url=url, region=region, files=source.files, stored_as=source.stored_as, path=path

@@ -94,14 +94,14 @@ def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
 
 
 class ByQueue(msgspec.Struct, frozen=True):
-    """Index function for :data:`QUEUE`: models that are loaded onto nodes, if some of their files may be missing. A
-    model without conditions is new."""
+    """Index function for :data:`QUEUE`: the namespace of a model that is loaded onto nodes, while some of its files may
+    be missing. A model without conditions is new, so it is included."""
 
     settings: Settings
 
     def __call__(self, model: Object) -> Iterable[str]:
         moves = _verdict(model, "Progressing") in ("", "True") or _condition(model, "Available").get("reason") == FULL
-        # # A model whose Jobs are rejected by a quota does not block others.
+        # A model whose Jobs are rejected by a quota does not block others.
         accepted = _verdict(model, "Accepted") in ("", "True")
         if deleting(model) or not moves or not accepted:
             return ()
@@ -196,7 +196,7 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
     position = sum((one.failed, age(other)) < mine for other, one in _find_ready(world, node, namespace, held))
     turn = held.loads[namespace] + position
     if not namespace and turn == 0:
-        return True  # # in addition to the turns of namespaces
+        return True  # in addition to the turns of namespaces
     if turn >= held.max_turns(namespace):
         return False
     ahead, order, examined = position, _order(namespace, slot), dict[str, bool]()

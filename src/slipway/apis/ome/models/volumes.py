@@ -69,7 +69,8 @@ def name_for(mount: Mount, resource: Object) -> str:
 
 
 def build_claim(name: str, namespace: str, mark: str) -> Object:
-    """Builds a claim. ``mark``: the model's mark on nodes."""
+    """Builds the claim ``name``, which selects the volume of the same name. ``mark``: the end of the model's node
+    label."""
     return {
         "apiVersion": PERSISTENT_VOLUME_CLAIM.api_version,
         "kind": PERSISTENT_VOLUME_CLAIM.kind,

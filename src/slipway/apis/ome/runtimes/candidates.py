@@ -149,7 +149,7 @@ def _parse_runtime(same: _Same) -> Candidate | Broken:
         spec = msgspec.convert(runtime.get("spec") or {}, _Spec)
         bounds = spec.model_size_range or ModelSizeRangeSpec()
         smallest, largest = _bound("min", bounds.min), _bound("max", bounds.max)
-    except ValueError as error:  # # msgspec's errors are ValueErrors, too
+    except ValueError as error:  # msgspec's errors are ValueErrors, too
         return Broken(reference, f"cannot be read: {describe_error(error)}")
     entries = [_entry(one, one.model_format) for one in spec.supported_model_formats or () if one.model_format]
     requirements = spec.accelerator_requirements or AcceleratorRequirements()

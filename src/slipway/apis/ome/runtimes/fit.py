@@ -10,7 +10,7 @@ from slipway.apis.ome.runtimes.versions import GREATER, GREATER_OR_EQUAL, agrees
 from slipway.apis.ome.types.model import QUANTIZATIONS, ModelFormat
 from slipway.artifacts.facts.config import ModelFacts, Named
 
-# # The reasons why a runtime does not fit, least important first. The smaller their sum, the closer the runtime is.
+# The reasons why a runtime does not fit, least important first. The smaller their sum, the closer the runtime is.
 NOT_OFFERED, DISABLED, CLASSES, SIZES, FRAMEWORK_VERSION, FORMAT_VERSION = 1, 2, 4, 8, 16, 32
 QUANTIZATION, ARCHITECTURE, FRAMEWORK, FORMAT, DIFFUSION, NO_ENTRY = 64, 128, 256, 512, 1024, 2048
 
@@ -72,7 +72,7 @@ class Matcher:
             gaps |= DIFFUSION
         if gaps:
             return gaps
-        # # In OME, a runtime cannot name any other quantization, so an unknown one does not rule it out.
+        # In OME, a runtime cannot name any other quantization, so an unknown one does not rule it out.
         quantization = model.quantization if model.quantization in QUANTIZATIONS else ""
         if entry.quantization not in (model.quantization, quantization):
             gaps |= QUANTIZATION
@@ -89,8 +89,9 @@ class Matcher:
         return self.size is not None and (smallest or 0) <= self.size and (largest is None or self.size <= largest)
 
     def order(self, match: Match) -> tuple[Any, ...]:
-        """Returns the sort key of runtimes that fit. As in OME, they are sorted by score, then by the distance of the
-        model's size from both limits of the runtime's range, which is 0 without a range."""
+        """Returns the sort key of runtimes that fit. As in OME, namespaced runtimes come first, then those with a
+        higher score, then those with a smaller distance of the model's size from both limits of the runtime's range.
+        The distance is 0 without a range."""
         one, size = match.candidate, self.size
         bounds = [bound for bound in (one.smallest, one.largest) if size is not None and bound is not None]
         distance = sum(abs(bound - (size or 0)) for bound in bounds)

@@ -136,7 +136,7 @@ def _build_operator_objects(view: ServiceView, service: Service, **metadata: Obj
         return ()
     plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
     resource = {**overlay.bare(service.resource, service.runtime), "metadata": plain | metadata}
-    if "engine" not in resource["spec"]:  # # every service has an engine
+    if "engine" not in resource["spec"]:  # every service has an engine
         return ()
     return plan(resolve(msgspec.structs.replace(view.world, resource=resource, children={}))).children
 
@@ -157,7 +157,7 @@ def scaling_of(view: ServiceView) -> Scaling | None:
         window=scaling.WINDOW,
         scale_down_delay=scaling.DELAY,
         target=Target(part.kind, part.workload_name),
-        # # The canary's requests count as well: both need replicas for all requests, or for their shares of them.
+        # The canary's requests count as well: both need replicas for all requests, or for their shares of them.
         services=(service.name, canary_name(service.name, part.component.name)),
     )
 

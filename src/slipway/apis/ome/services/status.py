@@ -24,14 +24,14 @@ from slipway.serving.status.report import REPORTED, Component, Pending, model_id
 
 CANARY = "canary"
 READY = {"engine": "EngineReady", "decoder": "DecoderReady", "router": "RouterReady", CANARY: "CanaryReady"}
-"""Component -> its condition; the last one belongs to the canary."""
+"""Component -> its condition; the last one belongs to the canary, which tries a newer spec."""
 CONDITIONS = REPORTED | {
     *READY.values(),
     "IngressReady",
     "RuntimeFits",
     "FieldsIgnored",
     "PredictorDeprecated",
-    # # The original's conditions.
+    # The original's conditions.
     "PredictorReady",
     "RoutesReady",
     "LatestDeploymentReady",
@@ -51,7 +51,7 @@ def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
     pending = _pending(service)
     rejection = first_rejection(rejection, view.service)
     if rejection is not None and rejection.reason == NOT_READY:
-        # # Not an error: the model's metadata will be known once its files have been inspected.
+        # Not an error: the model's metadata will be known once its files have been inspected.
         rejection, pending = msgspec.structs.replace(rejection, retryable=True), Pending(NOT_READY, rejection.message)
     if service is not None and not service.parts:
         return _virtual(world.resource, rejection)
@@ -60,7 +60,7 @@ def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
     if components and all(one.component.ready for one in components):
         pending = None
     served, ids = f"{namespace}/{name}", service.model_ids if service else (name,)
-    # # While a router waits for engines, no component is ready. What matters is that the engines are scaled to zero.
+    # While a router waits for engines, no component is ready. What matters is that the engines are scaled to zero.
     asleep = [one for one in components if one.is_asleep]
     state = report(
         [one.component for one in asleep or components] or [Component(None, Diagnosis())],
@@ -219,5 +219,5 @@ def _addresses(resource: Object, service: Service | None) -> Object:
     part = service.routed if service else None
     if part is not None:
         return address_of(resource, part.port)
-    before = resource.get("status") or {}  # # running pods still receive requests at the same address
+    before = resource.get("status") or {}  # running pods still receive requests at the same address
     return {field: before[field] for field in ("url", "address") if field in before}

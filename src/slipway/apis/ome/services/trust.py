@@ -24,7 +24,7 @@ ROUTER = (
 
 def files_of(service: Service, settings: Settings) -> Files:
     """Returns the authors of a service's files. Models of the cluster belong to the operator. A BaseModel belongs to
-    its author, unless the operator trusts the namespace."""
+    its author, unless the operator trusts it."""
     return Files(
         models=frozenset(volume_name(mount) for mount in service.mounts),
         authors=frozenset(volume_name(mount) for mount in _untrusted(service, settings)),
