@@ -77,12 +77,12 @@ def test_slots_of_a_typed_field_have_threads_unless_an_argument_replaces_them() 
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda one: one.name)
-def test_an_engine_whose_requests_take_the_threads_of_its_health_path_is_not_restarted_when_full(
+def test_an_engine_whose_requests_can_use_all_threads_is_restarted_after_ten_minutes_without_an_answer(
     engine: Engine,
 ) -> None:
-    shared = engine.name in {"llamacpp", "fasterwhisper"}
-    assert (engine.probes.liveness.path != engine.probes.readiness.path) == shared
-    assert not shared or (engine.probes.readiness.path, engine.probes.liveness.path) == ("/health", "")
+    liveness = engine.probes_of(launch(MountedFolder("/models", model="tiny.gguf"))).liveness
+    assert liveness.path == engine.probes.readiness.path
+    assert (liveness.period, liveness.failures) == (30, 20 if engine.name in {"llamacpp", "fasterwhisper"} else 3)
 
 
 def script(weights: Weights, *tasks: Task) -> str:

@@ -15,7 +15,7 @@ from slipway.apis.ome.runtimes.selection import select
 from slipway.apis.ome.types.runtime import ServingRuntimeSpec
 from slipway.artifacts.facts.config import facts_of_gguf
 from slipway.artifacts.headers.gguf import Gguf
-from slipway.engines.definition.engine import Engine
+from slipway.engines.definition.engine import FULL_SECONDS, Engine
 from slipway.engines.programs.llamacpp import LLAMACPP, http_threads
 from slipway.engines.programs.ollama import OLLAMA
 from slipway.engines.recognition import recognise
@@ -79,7 +79,9 @@ def test_its_engine_is_known_by_its_command(name: str, engine: Engine) -> None:
 
 def test_llama_cpp_is_probed_like_in_other_apis() -> None:
     probed = runner("llama-cpp-cpu")
-    assert probed["livenessProbe"]["tcpSocket"] == {"port": 8080}
+    liveness = probed["livenessProbe"]
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] == FULL_SECONDS
+    assert liveness["httpGet"] == probed["readinessProbe"]["httpGet"]
     assert probed["readinessProbe"]["httpGet"]["path"] == LLAMACPP.probes.readiness.path
     threads = {variable["name"]: variable["value"] for variable in probed["env"]}["LLAMA_ARG_THREADS_HTTP"]
     assert threads == str(http_threads(()))

@@ -129,9 +129,9 @@ def _refuse(field: str, conflicts: Sequence[str]) -> None:
 
 
 def _probes(startup_seconds: int) -> Probes:
-    path, alive = LLAMACPP.probes.readiness.path, LLAMACPP.probes.liveness.path
+    path = LLAMACPP.probes.readiness.path
     return Probes(
         startup=Probe(path=path, period=1, timeout=1, failures=startup_seconds),
         readiness=Probe(path=path, period=5, timeout=3, failures=3),
-        liveness=Probe(path=alive, period=20, timeout=5, failures=6),
+        liveness=LLAMACPP.liveness(Probe(path=path, period=20, timeout=5, failures=6)),
     )

@@ -23,6 +23,8 @@ from slipway.serving.pods.server import Container, Probe, Probes
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - a pod's own address is not known before it runs
 """Addresses on which an engine may listen."""
+FULL_SECONDS = 600
+"""An engine that may be full is restarted after this time without an answer."""
 Task = Literal["generate", "embed", "rerank", "transcribe"]
 
 
@@ -195,7 +197,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics | None = None
     """Metrics at its path ``/metrics``; None: it has none."""
     closes_idle: bool = False
-    """Whether it closes a connection without a request after a few seconds, as llama.cpp and uvicorn do after five."""
+    """Whether it closes a connection a few seconds after an answer, as llama.cpp and uvicorn do after five."""
+    shared_threads: bool = False
+    """Whether open requests can use all threads that answer its probes."""
     token: str = TOKEN
     """Variable for the Hugging Face token."""
     one_family: bool = False
@@ -264,10 +268,20 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return self.images.get(accelerator, self.images.get("", ""))
 
     def probes_of(self, launch: Launch) -> Probes:
+        probes = msgspec.structs.replace(self.probes, liveness=self.liveness(self.probes.liveness))
         if self.start is None:
-            return self.probes
-        startup = msgspec.structs.replace(self.probes.startup, command=self.start(launch))
-        return msgspec.structs.replace(self.probes, startup=startup)
+            return probes
+        return msgspec.structs.replace(
+            probes, startup=msgspec.structs.replace(probes.startup, command=self.start(launch))
+        )
+
+    def liveness(self, probe: Probe) -> Probe:
+        """Returns the liveness probe with more failures if the engine may be full, rather than hang.
+
+        A full engine gets no more requests until it answers its probes again. A restart would break its streams.
+        """
+        failures = max(probe.failures, FULL_SECONDS // probe.period) if self.shared_threads else probe.failures
+        return msgspec.structs.replace(probe, failures=failures)
 
     def drain(self, seconds: int, bind: str = "") -> Drain:
         """Returns how its pods finish their requests, within ``seconds``. ``bind``: the address on which it listens."""
@@ -283,17 +297,13 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return match_log(log, self.log_patterns, download)
 
 
-def http_probes(path: str, startup_seconds: int, *, shared_threads: bool = False) -> Probes:
+def http_probes(path: str, startup_seconds: int) -> Probes:
     """Returns probes of a single path. During startup they run every second, because a request may be waiting for this
-    replica.
-
-    ``shared_threads``: whether open requests can use all threads that answer the path. Such an engine is full, not
-    dead: it gets no more requests until it answers again, and is not restarted as long as its port accepts connections.
-    """
+    replica."""
     return Probes(
         startup=Probe(path=path, period=1, timeout=2, failures=startup_seconds),
         readiness=Probe(path=path, period=10, timeout=2, failures=3),
-        liveness=Probe(path="" if shared_threads else path, period=30, timeout=3, failures=3),
+        liveness=Probe(path=path, period=30, timeout=3, failures=3),
     )
 
 

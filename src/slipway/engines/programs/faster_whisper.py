@@ -34,8 +34,7 @@ FASTER_WHISPER = Engine(
     container="faster-whisper",
     tasks=frozenset(("transcribe",)),
     schemes=frozenset(("hf", "pvc", "oci")),
-    # Its transcriptions and /health share the 40 threads that FastAPI has for functions that block.
-    probes=http_probes("/health", 1800, shared_threads=True),
+    probes=http_probes("/health", 1800),
     args=lambda launch: launch.extra_args,
     env=_env,
     owned_env=_owned_env,
@@ -52,6 +51,8 @@ FASTER_WHISPER = Engine(
     sealed_by=Seals(variables=("API_KEY", "UVICORN_SSL_KEYFILE", "UVICORN_SSL_CERTFILE")),
     port=PORT,
     closes_idle=True,
+    # Its transcriptions and /health share the 40 threads that FastAPI has for functions that block.
+    shared_threads=True,
     images={
         "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",
         "cuda": "fedirz/faster-whisper-server:0.6.0-rc.3-cuda",

@@ -116,8 +116,7 @@ LLAMACPP = Engine(
     schemes=frozenset(("hf", "pvc", "oci")),
     reads="file",
     generates_alone=True,
-    # What answers /health is one of the threads above.
-    probes=http_probes("/health", 10800, shared_threads=True),
+    probes=http_probes("/health", 10800),
     args=_args,
     env=_env,
     owned=_owned,
@@ -143,6 +142,8 @@ LLAMACPP = Engine(
     ),
     port=8080,
     closes_idle=True,
+    # One of the threads above answers /health.
+    shared_threads=True,
     retired=retired_flags.LLAMACPP,
     older_images=frozenset(("rocm", "intel")),
     images={

@@ -38,8 +38,8 @@ except OSError as error:
 # Arguments: the port, the time limit in seconds, what missing metrics mean ("busy" or "unknown"), names of metrics that
 # are zero if no request is in flight. Ends after three checks without connections, or after twelve checks with
 # connections if the engine was idle or never reported its requests. grep reads the files, because a shell would read
-# them byte by byte. wget has one exit status for all failures, so an engine is late if a program failed and took that
-# long (/proc/uptime has hundredths of a second). A proxy does not lead to the container's own loopback.
+# them byte by byte. wget has one exit status for all failures, so an engine is late if one of them failed and took
+# that long (/proc/uptime has hundredths of a second). A proxy does not lead to the container's own loopback.
 SCRIPT = f"""\
 command -v grep >/dev/null || exec sleep {UNASKED_SECONDS}
 limit={ANSWER_SECONDS} reader='{READER}'
@@ -51,10 +51,9 @@ shift 3
 names=$(IFS='|'; echo "$*")
 connected() { grep -q ":$port [0-9A-F]*:[0-9A-F]* 01 " /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
 clock() { read -r up _ </proc/uptime; up=${up%.*}${up#*.}; }
-late() { clock; [ $((up - since)) -ge "${limit}00" ] && echo late; }
+try() { clock; since=$up; "$@" || { clock; [ $((up - since)) -ge "${limit}00" ] && echo late; }; }
 metrics() {
-  clock; since=$up
-  curl -sfm $limit "$url" || late || wget -qO- -t 1 -T $limit "$url" || late || python3 -c "$reader" "$url" $limit
+  try curl -sfm $limit "$url" || try wget -qO- -t 1 -T $limit "$url" || python3 -c "$reader" "$url" $limit
 }
 work() {
   [ -n "$names" ] && lines=$(metrics 2>/dev/null | grep -E "^(late$|($names)[{ ])") || { echo "$silence"; return; }
@@ -85,8 +84,8 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[str, ...] = ()
     """Names of the engine's metrics that are zero while it has no request."""
     closes_idle: bool = False
-    """Whether the engine closes idle connections within seconds, so that open ones have requests. If not, and without
-    metrics, a pod with open connections ends after twelve checks."""
+    """Whether the engine closes connections seconds after an answer, so that open ones usually have requests. If not,
+    and without metrics, a pod with open connections ends after twelve checks."""
     loopback: str = "127.0.0.1"
     """Address on which the engine's metrics are queried."""
 

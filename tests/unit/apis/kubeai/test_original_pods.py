@@ -163,13 +163,12 @@ def test_the_probes_wait_as_long_as_there(model: Any) -> None:
         assert readiness["httpGet"] == liveness["httpGet"] == {"path": "/", "port": "http"}
         assert liveness["initialDelaySeconds"] == 900
         return
-    assert startup["httpGet"] == readiness["httpGet"] == HEALTH
-    # These two may have no thread left for the path, and are not to be restarted for that.
-    assert liveness.get("httpGet") == (None if engine in ("FasterWhisper", "LlamaCpp") else HEALTH)
-    assert engine not in ("FasterWhisper", "LlamaCpp") or liveness["tcpSocket"] == {"port": "http"}
+    assert startup["httpGet"] == readiness["httpGet"] == liveness["httpGet"] == HEALTH
+    # Open requests may use all threads of these two, which then do not answer the probe.
+    failures = 20 if engine in ("FasterWhisper", "LlamaCpp") else 3
     assert startup["periodSeconds"] * startup["failureThreshold"] == STARTUP_SECONDS[engine]
     assert (readiness["periodSeconds"], readiness["timeoutSeconds"], readiness["failureThreshold"]) == (10, 2, 3)
-    assert (liveness["periodSeconds"], liveness["timeoutSeconds"], liveness["failureThreshold"]) == (30, 3, 3)
+    assert (liveness["periodSeconds"], liveness["timeoutSeconds"], liveness["failureThreshold"]) == (30, 3, failures)
 
 
 @needs_samples

@@ -200,23 +200,24 @@ def test_a_runtime_that_listens_on_a_port_of_root_may_do_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "probe", "liveness"),
+    ("runtime", "probe", "failures"),
     [
-        ("llamacpp", HEALTH, CONNECTS),
-        ("llamacpp-router", HEALTH, CONNECTS),
-        ("vllm", HEALTH, HEALTH),
-        ("tgi", HEALTH, HEALTH),
-        ("personaplex", CONNECTS, CONNECTS),
-        ("generic", CONNECTS, CONNECTS),
+        ("llamacpp", HEALTH, 40),
+        ("llamacpp-router", HEALTH, 40),
+        ("vllm", HEALTH, 3),
+        ("tgi", HEALTH, 3),
+        ("personaplex", CONNECTS, 3),
+        ("generic", CONNECTS, 3),
     ],
 )
-def test_probes_are_the_runtimes_unless_they_are_replaced(
-    runtime: str, probe: dict[str, Any], liveness: dict[str, Any]
-) -> None:
+def test_probes_are_the_runtimes_unless_they_are_replaced(runtime: str, probe: dict[str, Any], failures: int) -> None:
     spec = {"runtime": runtime, "image": "own:1", "model": NEWEST}
     engine_container = container(world(**spec))
-    assert all(probe.items() <= engine_container[field].items() for field in ("startupProbe", "readinessProbe"))
-    assert liveness.items() <= engine_container["livenessProbe"].items()
+    assert all(
+        probe.items() <= engine_container[field].items()
+        for field in ("startupProbe", "livenessProbe", "readinessProbe")
+    )
+    assert engine_container["livenessProbe"]["failureThreshold"] == failures
     assert (
         engine_container["startupProbe"]["periodSeconds"] * engine_container["startupProbe"]["failureThreshold"] == 1800
     )

@@ -274,11 +274,12 @@ def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
 def _probes(service: Service) -> Probes:
     """Returns the original's probes, with a startup check each second, because a request may be waiting for this
     replica."""
-    defaults = service.engine.probes
+    engine = service.engine
+    defaults = engine.probes
     return Probes(
         startup=Probe(path=defaults.startup.path, period=1, timeout=5, failures=START_SECONDS),
         readiness=Probe(path=defaults.readiness.path, period=10, timeout=5, failures=3),
-        liveness=Probe(path=defaults.liveness.path, period=15, timeout=5, failures=3),
+        liveness=engine.liveness(Probe(path=defaults.liveness.path, period=15, timeout=5, failures=3)),
     )
 
 
