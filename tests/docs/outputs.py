@@ -19,8 +19,6 @@ from .pages import NOT_RUN, ROOT, Block, blocks, commands, to_run
 
 WRITE = "SLIPWAY_WRITE_OUTPUTS"
 RECORDS = Path(__file__).parent / "recorded"
-MARK = "output"
-"""A block with this mark has not been captured yet. A run that writes outputs removes it."""
 LONGEST = 160
 """Characters of a line that is written to a page; a longer one is shortened."""
 FIRST, LAST = 4, 16
@@ -102,10 +100,8 @@ def faults(page: Sequence[Block], recorded: Mapping[str, str]) -> list[str]:
 def _fault(above: Block, below: Block, recorded: Mapping[str, str]) -> str:
     if not is_captured(above):
         return "" if NOT_RUN & set(above.marks) else f"{above.name}: no mark names what checks this output"
-    if MARK in below.marks:
-        return f"{below.name}: captured, but marked as not" if above.text in recorded else ""
     if above.text not in recorded:
-        return f"{below.name}: this output was never captured from these commands"
+        return f"{below.name}: this output was never captured from these commands. Run tests/docs with {WRITE}=1"
     if not matches(below.text, recorded[above.text]):
         return f"{below.name}: the page shows\n{below.text}\nbut the commands printed\n{recorded[above.text]}"
     return ""
@@ -149,9 +145,6 @@ def rewritten(text: str, page: Sequence[Block], outputs: Mapping[str, str]) -> s
         if not matches(below.text, outputs[above.text]):
             indent = lines[first - 1].partition("`")[0]
             lines[first : first + size] = [f"{indent}{line}".rstrip() for line in _presentable(outputs[above.text])]
-        if MARK in below.marks:
-            mark = next(at for at in range(first - 1, -1, -1) if lines[at].strip().startswith(f"<!-- {MARK}: "))
-            del lines[mark]
     return "\n".join(lines) + "\n"
 
 

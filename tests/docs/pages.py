@@ -5,7 +5,6 @@ A block may have marks, comments in the lines right above its fence, which no re
 - ``file: NAME``: readers save it under this name; later commands of the page find it there.
 - ``elsewhere: PATH``: a command that needs another cluster, a registry, or the end of this one, or the manifest of a
   program that the test cluster has not; PATH is what runs or checks it.
-- ``output: not captured yet``: an output that a run of tests/docs has still to capture (see outputs.py).
 - ``settings: PROGRAM``: the settings file of a program.
 - ``untested: REASON``: a command that no test runs.
 - ``variables: ROLE ...``: variables of roles, or ``shared`` ones.

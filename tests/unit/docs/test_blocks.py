@@ -21,7 +21,7 @@ from ...docs.pages import PAGES, ROOT, Block, blocks
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"bash", "yaml", "json", "python", "text", "mermaid"}
-MARKS = {"file", "elsewhere", "output", "settings", "untested", "variables"}
+MARKS = {"file", "elsewhere", "settings", "untested", "variables"}
 DEFINITIONS = {
     (api.resource.kind.api_version, api.resource.kind.kind): schema_of(definition_of(api.resource)) for api in APIS
 }

@@ -10,7 +10,7 @@ import pytest
 from tests.tables import each
 
 from ...docs import outputs
-from ...docs.outputs import MARK, captured, faults, matches, normalized, read, record_of, render, rewritten
+from ...docs.outputs import WRITE, captured, faults, matches, normalized, read, record_of, render, rewritten
 from ...docs.pages import PAGES, ROOT, blocks, parse
 from ...docs.test_commands import Place, run, script
 
@@ -31,7 +31,6 @@ tiny   1/1     2m
 
 1. Read the log, which is long:
 
-   <!-- output: not captured yet -->
    ```text
    ...
    ```
@@ -70,14 +69,9 @@ def test_a_record_has_the_commands_of_its_page_and_no_others() -> None:
 
 def test_an_output_that_was_never_captured_is_a_fault() -> None:
     [fault] = faults(parse(PAGE, TEXT), {})
-    assert fault == "docs/example.md:9: this output was never captured from these commands"
-
-
-def test_a_mark_excuses_an_output_until_it_is_captured() -> None:
-    marked = TEXT.replace("```text\nmodel", f"<!-- {MARK}: not captured yet -->\n```text\nmodel")
-    assert faults(parse(PAGE, marked), {}) == []
-    [fault] = faults(parse(PAGE, marked), {COMMANDS: PRINTED})
-    assert "captured, but marked as not" in fault
+    assert (
+        fault == f"docs/example.md:9: this output was never captured from these commands. Run tests/docs with {WRITE}=1"
+    )
 
 
 def test_an_output_is_captured_anew_after_a_change_of_its_commands() -> None:
@@ -97,7 +91,7 @@ def test_a_command_that_no_test_runs_names_what_checks_its_output() -> None:
     mark = "   <!-- elsewhere: tests/unit/docs/test_outputs.py -->\n"
     unnamed = TEXT.replace(mark, "").replace("kubectl logs tiny", "ansible-playbook slipway.inference.site")
     [fault] = faults(parse(PAGE, unnamed), {COMMANDS: PRINTED})
-    assert fault == "docs/example.md:21: no mark names what checks this output"
+    assert fault == "docs/example.md:20: no mark names what checks this output"
 
 
 @pytest.mark.parametrize(
@@ -199,25 +193,6 @@ def test_a_block_that_matches_stays_and_another_is_rewritten() -> None:
     other = rewritten(TEXT, parse(PAGE, TEXT), {COMMANDS: "model configured\n"})
     assert "```text\nmodel configured\n```\n\n1. Read" in other
     assert faults(parse(PAGE, other), {COMMANDS: "model configured\n"}) == []
-
-
-def test_a_captured_block_loses_its_mark() -> None:
-    text = """\
-1. Run it:
-
-   ```bash
-   date
-   ```
-
-   <!-- output: not captured yet -->
-   ```text
-   today
-   ```
-"""
-    page = rewritten(text, parse(PAGE, text), {"date\n": "Sunday\n\nsk-u0p4lqOq8fD8PTvGxv3XzW9m0WcJ5oX1\n"})
-    assert page == text.replace("   <!-- output: not captured yet -->\n", "").replace(
-        "   today", "   Sunday\n\n   <key>"
-    )
 
 
 def test_a_long_line_is_shortened() -> None:
