@@ -20,8 +20,8 @@ import pytest
 import requests
 from aiohttp import web
 
-from slipway.gateway.haproxy import config as haproxy
 from slipway.gateway.haproxy import runtime_diff
+from slipway.gateway.haproxy.config.maps import LACKS_MAP, lacks_map
 from slipway.gateway.routing.balancing import server_name
 from slipway.gateway.rules import limits, targets
 from slipway.gateway.sources.file import TableFile
@@ -290,7 +290,7 @@ def _in_use(gateway: Standalone) -> bool:
     maps = {
         "models.map": table.models,
         runtime_diff.HELD: held,
-        haproxy.LACKS_MAP: haproxy.lacks_map(table),
+        LACKS_MAP: lacks_map(table),
         **targets.maps(table),
     }
     if "apiKeysSecret" in gateway.settings:

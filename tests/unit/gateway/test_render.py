@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipway.gateway import errors
-from slipway.gateway.haproxy import config as haproxy
+from slipway.gateway.haproxy.config.haproxy_cfg import version
 from slipway.gateway.haproxy.render import DesiredState, files
 from slipway.gateway.routing.keys import REFUSED, Rights
 from slipway.gateway.routing.table import Backend, RoutingTable
@@ -136,12 +136,12 @@ def test_requests_to_a_model_that_needs_more_rules_pass_them(route: Route, speci
 
 
 def test_the_static_part_does_not_depend_on_the_table() -> None:
-    version = re.compile(r"slipway_version str\((\w{16})\)")
+    pattern = re.compile(r"slipway_version str\((\w{16})\)")
     versions = {
-        match for state in (DesiredState(), STATE) for match in version.findall(files(Settings(), state)["haproxy.cfg"])
+        match for state in (DesiredState(), STATE) for match in pattern.findall(files(Settings(), state)["haproxy.cfg"])
     }
-    assert versions == {haproxy.version(Settings())}
-    assert haproxy.version(Settings()) != haproxy.version(Settings(threads=3))
+    assert versions == {version(Settings())}
+    assert version(Settings()) != version(Settings(threads=3))
 
 
 @pytest.mark.parametrize("error", errors.BY_STATUS)

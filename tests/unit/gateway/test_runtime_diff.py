@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.gateway.haproxy.config import SPECIAL_MAP
+from slipway.gateway.haproxy.config.maps import SPECIAL_MAP
 from slipway.gateway.haproxy.runtime_diff import (
     HELD,
     Command,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slipway.gateway import settings as settings_module
-from slipway.gateway.haproxy import config as haproxy
+from slipway.gateway.haproxy.config.haproxy_cfg import configuration
 from slipway.gateway.routing.table import EMPTY
 from slipway.gateway.settings import InvalidSettingsError, Jwt, Settings, address, load
 
@@ -105,7 +105,7 @@ def test_the_gateway_listens_on_both_families_if_the_kernel_has_both(
     monkeypatch.setattr(settings_module, "has_ipv6", lambda: ipv6)
     path = tmp_path / "gateway.yaml"
     path.write_text(json.dumps({"listen": listen}))
-    assert bound in haproxy.configuration(load(path), EMPTY)
+    assert bound in configuration(load(path), EMPTY)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from slipway.gateway.haproxy import config as haproxy
 from slipway.gateway.haproxy import metrics, render, runtime_diff
 from slipway.gateway.haproxy import socket as haproxy_socket
+from slipway.gateway.haproxy.config.haproxy_cfg import version
+from slipway.gateway.haproxy.config.model_rules import TTFB_TABLE
+from slipway.gateway.haproxy.config.process import VERSION_VARIABLE
 from slipway.gateway.haproxy.render import DesiredState
 from slipway.gateway.haproxy.socket import CommandError, NotRunningError, Session
 from slipway.gateway.routing.outliers import Count
@@ -95,7 +97,7 @@ class DataPlane:
     async def _update(self, state: DesiredState) -> None:
         async with haproxy_socket.session(self._socket) as session:
             running = await self._running(session)
-            if running.version != haproxy.version(self._settings):
+            if running.version != version(self._settings):
                 raise CommandError("it runs with older settings")
             maps = state.maps(self._settings)
             arriving = runtime_diff.arrivals(self._settings.run_directory, running, state.table, maps)
@@ -140,14 +142,14 @@ class DataPlane:
                 log.debug("%s: %s", command.text, answer)
 
     async def _running(self, session: Session) -> runtime_diff.RunningState:
-        version = await session.query(f"get var {haproxy.VERSION_VARIABLE}")
+        running_version = await session.query(f"get var {VERSION_VARIABLE}")
         statistics = await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS)
         maps = {
             name: runtime_diff.parse_map(await session.query(f"show map {self._settings.run_directory}/{name}"))
             for name in DesiredState().maps(self._settings)
         }
         return runtime_diff.RunningState(
-            version.partition("<")[2].rstrip(">"), runtime_diff.parse_backends(statistics), maps
+            running_version.partition("<")[2].rstrip(">"), runtime_diff.parse_backends(statistics), maps
         )
 
     async def servers(self) -> set[str]:
@@ -206,7 +208,7 @@ class DataPlane:
             async with haproxy_socket.session(self._socket) as session:
                 answers = metrics.Answers(
                     statistics=await session.query("show stat -1 7 -1"),
-                    first_bytes=await session.query(f"show table {haproxy.TTFB_TABLE}"),
+                    first_bytes=await session.query(f"show table {TTFB_TABLE}"),
                     hold=await session.query(SHOW_HOLD),
                     tokens=(await self._table_tokens(session),) if self._settings.count_tokens else (),
                 )

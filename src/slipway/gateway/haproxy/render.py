@@ -7,7 +7,8 @@ from importlib import resources
 from typing import NamedTuple
 
 from slipway.gateway import errors
-from slipway.gateway.haproxy import config as haproxy
+from slipway.gateway.haproxy.config import maps as haproxy_maps
+from slipway.gateway.haproxy.config.haproxy_cfg import configuration
 from slipway.gateway.haproxy.runtime_diff import HELD
 from slipway.gateway.routing import balancing
 from slipway.gateway.routing.keys import Rights
@@ -84,21 +85,21 @@ class DesiredState(NamedTuple):
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
         """Entries of every map that HAProxy has with these settings, by its file name."""
         maps = {
-            haproxy.MODELS_MAP: dict(self.table.models),
+            haproxy_maps.MODELS_MAP: dict(self.table.models),
             "labels.map": {
                 name: text for name, b in self.table.backends.items() if (text := label_text(b.route.labels))
             },
             **targets.maps(self.table),
             **rewrite.maps(self.table),
-            haproxy.LACKS_MAP: haproxy.lacks_map(self.table),
+            haproxy_maps.LACKS_MAP: haproxy_maps.lacks_map(self.table),
             HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
             "wake.map": {name: text for name, b in self.table.backends.items() if (text := _wake_text(b.route))},
             UNREADY: unready(self.table),
             REFUSED: dict(self.table.refused),
-            haproxy.RINGS_MAP: balancing.rings(self.table),
+            haproxy_maps.RINGS_MAP: balancing.rings(self.table),
             "state.map": ({"ready": "1"} if self.ready else {}) | ({jwt.KEYS_KNOWN: "1"} if self.verification else {}),
         }
-        maps[haproxy.SPECIAL_MAP] = haproxy.special_models(maps)
+        maps[haproxy_maps.SPECIAL_MAP] = haproxy_maps.special_models(maps)
         if settings.api_keys_secret:
             maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.allowed)}
             maps |= jwt.maps(settings, self.rights, self.verification)
@@ -120,13 +121,13 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
             "lua/reason_maps.lua": _reason_maps(settings.run_directory),
             "lua/known.lua": _known(settings),
         }
-        | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
+        | {name: haproxy_maps.map_text(entries) for name, entries in state.maps(settings).items()}
         | {key.file: key.certificate for key in state.verification}
         | {
-            haproxy.PATHS_MAP: haproxy.paths_map(),
-            haproxy.PLAIN_MAP: haproxy.plain_map(),
+            haproxy_maps.PATHS_MAP: haproxy_maps.paths_map(),
+            haproxy_maps.PLAIN_MAP: haproxy_maps.plain_map(),
             **tokens.maps(),
-            "haproxy.cfg": haproxy.configuration(settings, state.table, state.verification),
+            "haproxy.cfg": configuration(settings, state.table, state.verification),
         }
     )
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from slipway.gateway.haproxy.config import MODEL_DEFAULTS, SPECIAL_MAP
-from slipway.gateway.haproxy.config import servers as haproxy_servers
+from slipway.gateway.haproxy.config.maps import SPECIAL_MAP
+from slipway.gateway.haproxy.config.servers import MODEL_DEFAULTS
+from slipway.gateway.haproxy.config.servers import servers as haproxy_servers
 from slipway.gateway.routing.outliers import Count
 from slipway.gateway.routing.table import RoutingTable
 from slipway.gateway.rules import unanswered

@@ -1,0 +1,1 @@
+"""The text of haproxy.cfg, one subject per module. Pure."""

@@ -1,0 +1,48 @@
+"""Rules that receive a body and read the model from it. Pure."""
+
+from __future__ import annotations
+
+from slipway.gateway import errors
+from slipway.gateway.haproxy.config.maps import PLAIN_MAP
+from slipway.gateway.memory import BUFFER
+from slipway.gateway.settings import Settings
+from slipway.serving.routing import paths
+
+BODIES_TABLE = "bodies"
+"""Stick table: large bodies by ticket."""
+_BODY_SECONDS = 60
+SMALL_BODY = 8192
+"""Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
+REPEATED = BUFFER - 8192
+"""Size of a body that fits a buffer beside a header of usual size, and what HAProxy keeps there for itself."""
+LARGE = f"    acl large req.body_len gt {REPEATED}\n"
+
+
+def body_rules(settings: Settings) -> str:
+    limit = settings.max_body_bytes
+    too_large = errors.return_rule(errors.TOO_LARGE)
+    return f"""\
+    # By the announced size first, then by what came.
+    http-request {too_large} if {{ req.body_size gt {limit} }}
+    http-request wait-for-body time {_BODY_SECONDS}s
+    # What fills an ordinary buffer gets a large one when there is room for it. Rules without a condition do nothing to
+    # others, and cost less than asking.
+{LARGE}    http-request set-var(txn.ticket) uuid() if large
+    http-request track-sc2 var(txn.ticket) table {BODIES_TABLE}
+    http-request lua.begin_body if large
+    # Returns at once, and clears the timer that a wait in Lua has left: the next one would take it for its own.
+    http-request wait-for-body time {_BODY_SECONDS}s
+    http-request wait-for-body time {_BODY_SECONDS}s use-large-buffer
+    http-request sc-inc-gpc0(2)
+    http-request {too_large} if {{ req.body_len gt {limit} }}
+    acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
+    http-request lua.read_form if form
+    acl small req.body_len le {SMALL_BODY}
+    # A regular expression reads text, and a body becomes text up to its first NUL: bodies with more are Lua's.
+    http-request set-var(req.text) req.body,concat() if !form small
+    http-request set-var(req.text_len) var(req.text),length
+    acl entire req.body_len,sub(req.text_len) -m int 0
+    http-request set-var(txn.model) var(req.text),map_regm({settings.run_directory}/{PLAIN_MAP}) if entire
+    http-request unset-var(req.text)
+    http-request lua.read_model if !form !{{ var(txn.model) -m found }}
+    http-request lua.refuse unless {{ var(txn.model) -m found }}"""

@@ -1,0 +1,56 @@
+"""Sections that only HAProxy and the control process use: the hops of requests, and the stick tables. Pure."""
+
+from __future__ import annotations
+
+from slipway.gateway.haproxy.config.bodies import BODIES_TABLE, LARGE, REPEATED
+from slipway.gateway.haproxy.config.model_rules import (
+    AFTER_HOLD,
+    LAST_RULES,
+    TTFB_TABLE,
+    lacks_condition,
+    session_hold_rules,
+)
+from slipway.gateway.haproxy.config.process import public_address
+from slipway.gateway.rules import beside, connections, limits, rewrite, targets, tokens, unanswered
+from slipway.gateway.settings import Settings
+from slipway.serving.routing import paths
+
+
+def internal_sections(settings: Settings) -> str:
+    lacking = lacks_condition(settings.run_directory, "txn.asked")
+    host, port = public_address(settings)
+    return f"""\
+# The model list, by the control process.
+backend control from base
+    http-request del-header {limits.HEADERS} -m reg
+{limits.introduce(settings)}    server control unix@{settings.run_directory}/control.sock
+
+# Whoever listens on the public port now: for requests that waited in this process when a reload replaced it.
+backend successor from base
+    server successor {host}:{port}
+
+{rewrite.sections(settings, LARGE + LAST_RULES)}
+
+{beside.sections(settings, session_hold_rules(settings.run_directory), lacking, LARGE + LAST_RULES, REPEATED)}
+
+{unanswered.sections(settings, AFTER_HOLD, LARGE + LAST_RULES)}
+
+{_turn(settings)}
+
+backend {TTFB_TABLE} from base
+    stick-table type string len 128 size 20k store gpc(2)
+
+{connections.tables()}
+
+backend {BODIES_TABLE} from base
+    stick-table type string len 36 size 100k expire 10s store conn_cur,gpc0
+{limits.sections(settings)}{tokens.tables(settings)}"""
+
+
+def _turn(settings: Settings) -> str:
+    run = settings.run_directory
+    reading = f"""\
+    acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
+    http-request lua.read_form if form"""
+    last_rules = f"{LARGE}{LAST_RULES}\n{rewrite.rules(run)}"
+    return targets.sections(settings, reading, AFTER_HOLD, last_rules, rewrite.CHANGED)
